@@ -1,0 +1,43 @@
+"""Names for the identifiers of the protocol: no cost at run time, a type error when they are mixed up.
+
+A uuid is its 16 raw bytes, as on the wire: hashable, comparable, never parsed on the hot path. Kafka
+prints one as URL-safe base64 without padding (``Uuid.toString``); `uuid_to_string` does the same.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+TopicName = NewType("TopicName", str)
+GroupId = NewType("GroupId", str)
+TransactionalId = NewType("TransactionalId", str)
+ProducerId = NewType("ProducerId", int)
+Uuid = NewType("Uuid", bytes)
+
+ZERO_UUID = Uuid(bytes(16))
+METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic, printed as Kafka prints it (``topic-0``): also its directory name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_string(uuid: Uuid) -> str:
+    """URL-safe base64 without padding, 22 characters, as ``kafka.common.Uuid`` prints it."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_string(text: str) -> Uuid:
+    """The reverse of `uuid_to_string`; raises ValueError when it is not 16 bytes of base64."""
+    raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(raw) != 16:
+        raise ValueError(f"not a uuid: {text!r} has {len(raw)} bytes instead of 16")
+    return Uuid(raw)
