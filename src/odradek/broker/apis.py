@@ -1,0 +1,42 @@
+"""The API table: what this broker serves, one line an API. ApiVersions is computed from it.
+
+A line names the versions that are implemented and the handler, ``odradek.broker.handlers.<handler>``,
+imported on first use together with ``<handler>_request`` and ``<handler>_response`` of
+``odradek.protocol.messages``. `advertised_min` differs from `min_version` only for Produce: librdkafka
+before 2.8.1 turns compression off unless Produce v0 is advertised, so Kafka advertises 0 and refuses
+0-2 (KAFKA-18659), and so do we.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.protocol.api_keys import ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: versions `min_version`..`max_version` are served by `handler`."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handler: str
+    advertised_min: int | None = None
+
+    @property
+    def message_name(self) -> str:
+        """``init_producer_id`` -> ``InitProducerId``: the stem of the request's and response's class."""
+        return "".join(part.capitalize() for part in self.handler.split("_"))
+
+
+APIS: tuple[Api, ...] = (
+    Api(ApiKey.PRODUCE, 3, 13, "produce", advertised_min=0),
+    Api(ApiKey.FETCH, 4, 18, "fetch"),
+    Api(ApiKey.LIST_OFFSETS, 1, 10, "list_offsets"),
+    Api(ApiKey.API_VERSIONS, 0, 4, "api_versions"),
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
+)
+
+API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}

@@ -1,0 +1,173 @@
+"""Frames to handlers, and responses to chunks: the broker's side of the wire.
+
+A request costs one dictionary lookup here: `Dispatcher` keeps, for each (API key, version) it has seen,
+the compiled decoder, the handler and the compiled encoder in one entry, and imports them on first use.
+What cannot be answered closes the connection, as in Kafka: an unknown API, a version that is not served
+(ApiVersions alone has an answer for that), a body that does not decode, a handler's bug.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.broker.apis import API_BY_KEY
+from odradek.broker.context import RequestContext
+from odradek.net.connection import CloseConnection
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import decoder, encoder
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.headers import parse_request_header, response_header
+
+if TYPE_CHECKING:
+    from odradek.broker.context import Services
+    from odradek.net.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+Chunks = list[Any]
+Answer = Chunks | None
+Reply = Answer | asyncio.Future[Answer] | Coroutine[Any, Any, Any]
+
+# ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself, in
+# the format of version 0, which every client can read (KIP-511; `ApiVersionsRequest.getErrorResponse`).
+_UNSUPPORTED_API_VERSIONS = bytes.fromhex("0023" "00000001" "0012" "0000" "0004")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """All that serving one version of one API takes."""
+
+    decode: Callable[[memoryview, int], tuple[Any, int]]
+    handle: Callable[[Services, RequestContext, Any], Any]
+    response_class: type
+    encode: Callable[[Any, Callable[[Any], None]], None]
+
+
+class Dispatcher:
+    """Called by a connection with each frame; see `odradek.net.connection` for what it may return."""
+
+    __slots__ = ("_entries", "_services")
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._entries: dict[int, _Entry] = {}
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Reply:
+        """Executes the request in `frame`. Raises CloseConnection when there is no answer to it."""
+        try:
+            api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
+            entry = self._entries.get(api_key << 16 | version)
+            if entry is None:
+                if api_key == ApiKey.API_VERSIONS and not 0 <= version <= 4:
+                    return [correlation_id.to_bytes(4, "big", signed=True), _UNSUPPORTED_API_VERSIONS]
+                entry = self._load(api_key, version)
+            request = entry.decode(frame, pos)[0]
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}") from error
+        context = RequestContext(api_key, version, correlation_id, client_id, connection)
+        try:
+            response = entry.handle(self._services, context, request)
+            if response.__class__ is entry.response_class:
+                chunks: Chunks = [response_header(api_key, version, correlation_id)]
+                entry.encode(response, chunks.append)
+                return chunks
+            if response is None:
+                return None
+            return _later(entry, context, response)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            raise _bug(context, error) from error
+
+    def _load(self, api_key: int, version: int) -> _Entry:
+        """Imports and compiles what serves (`api_key`, `version`), once."""
+        api = API_BY_KEY.get(api_key)
+        if api is None:
+            raise CloseConnection(f"unknown or unsupported API key {api_key}")
+        if not api.min_version <= version <= api.max_version:
+            raise CloseConnection(f"unsupported version {version} of {api.key.name}")
+        request_class = _message_class(f"{api.handler}_request", f"{api.message_name}Request")
+        response_class = _message_class(f"{api.handler}_response", f"{api.message_name}Response")
+        handler = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
+        entry = _Entry(
+            decode=decoder(request_class, version),
+            handle=handler.handle,
+            response_class=response_class,
+            encode=encoder(response_class, version),
+        )
+        self._entries[api_key << 16 | version] = entry
+        return entry
+
+
+def _message_class(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"odradek.protocol.messages.{module}"), name)
+
+
+def _later(entry: _Entry, context: RequestContext, response: Any) -> Reply:
+    """The reply for a handler that returned a future or a coroutine."""
+    if asyncio.isfuture(response):
+        return _encoded_future(entry, context, response)
+    if asyncio.iscoroutine(response):
+        return _encoded_coroutine(entry, context, response)
+    raise TypeError(f"handler returned {type(response).__name__}")
+
+
+def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
+    if response is None:
+        return None
+    chunks: Chunks = [
+        response_header(context.api_key, context.api_version, context.correlation_id)
+    ]
+    entry.encode(response, chunks.append)
+    return chunks
+
+
+def _encoded_future(
+    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
+) -> asyncio.Future[Answer]:
+    """A future of the encoded answer; cancelled or failed, it closes the connection."""
+    answer: asyncio.Future[Answer] = response.get_loop().create_future()
+
+    def finish(done: asyncio.Future[Any]) -> None:
+        if answer.done():
+            return
+        if done.cancelled():
+            answer.set_exception(CloseConnection("the broker is stopping"))
+            return
+        try:
+            answer.set_result(_encoded(entry, context, done.result()))
+        except CloseConnection as error:
+            answer.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - a bug of ours closes this connection only
+            answer.set_exception(_bug(context, error))
+
+    response.add_done_callback(finish)
+    return answer
+
+
+async def _encoded_coroutine(
+    entry: _Entry, context: RequestContext, response: Coroutine[Any, Any, Any]
+) -> Answer | asyncio.Future[Answer]:
+    try:
+        result = await response
+        if asyncio.isfuture(result):
+            return _encoded_future(entry, context, result)
+        return _encoded(entry, context, result)
+    except CloseConnection:
+        raise
+    except Exception as error:
+        raise _bug(context, error) from error
+
+
+def _bug(context: RequestContext, error: Exception) -> CloseConnection:
+    """Logs an unexpected exception with its traceback; the connection that met it is closed."""
+    api = API_BY_KEY[context.api_key].key.name
+    logger.error(
+        "bug in %s v%d (client %s)", api, context.api_version, context.client_id, exc_info=error
+    )
+    return CloseConnection(f"{api} failed inside the broker: {type(error).__name__}")
