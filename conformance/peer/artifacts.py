@@ -1,0 +1,85 @@
+"""Apache Kafka's jars: fetched by Maven from `pom.xml` beside this file, kept under `.cache/`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.0"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CACHE = ROOT / ".cache"
+# A directory with the same jars may be named instead, where Maven is not to be had.
+JARS_VARIABLE = "ODRADEK_KAFKA_JARS"
+
+
+class PeerUnavailable(RuntimeError):
+    """Apache Kafka cannot be run here; the message is one sentence that says why."""
+
+
+def kafka_class_path() -> str:
+    """The class path of Apache Kafka with all its tools; fetched on first use."""
+    return f"{_jar_directory()}{os.sep}*"
+
+
+def java_command(main_class: str, *arguments: str, heap: str = "-Xmx512M", level: str = "WARN",
+                 jvm: tuple[str, ...] = (), extra_class_path: str = "") -> list[str]:
+    """The command line that runs one of Kafka's main classes.
+
+    `heap` and `jvm` are JVM options; `level` is the least level that is logged to stderr.
+    """
+    class_path = kafka_class_path()
+    if extra_class_path:
+        class_path = extra_class_path + os.pathsep + class_path
+    return [
+        _java(),
+        *heap.split(),
+        *jvm,
+        f"-Dpeer.log.level={level}",
+        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+        "-cp",
+        class_path,
+        main_class,
+        *arguments,
+    ]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return str(Path(home) / "bin" / "java")
+    found = shutil.which("java")
+    if found is None:
+        raise PeerUnavailable("Apache Kafka needs Java 17 or later: no `java` on the PATH.")
+    return found
+
+
+def _jar_directory() -> Path:
+    named = os.environ.get(JARS_VARIABLE)
+    if named:
+        return Path(named)
+    directory = CACHE / f"kafka-{KAFKA_VERSION}"
+    if not directory.is_dir():
+        _fetch(directory)
+    return directory
+
+
+def _fetch(directory: Path) -> None:
+    """Let Maven copy the artifacts aside first, so that a fetch that broke off leaves nothing."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerUnavailable("Apache Kafka is fetched by Maven: no `mvn` on the PATH.")
+    partial = directory.with_name(f"{directory.name}.{os.getpid()}")
+    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies",
+               "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode != 0 or not partial.is_dir():
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = (done.stdout + done.stderr).strip().splitlines()
+        raise PeerUnavailable(f"Maven could not fetch Apache Kafka: {reason[:1]}")
+    try:
+        partial.rename(directory)
+    except OSError:  # Another process was first.
+        shutil.rmtree(partial, ignore_errors=True)

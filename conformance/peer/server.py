@@ -1,0 +1,191 @@
+"""Brokers as child processes: started on free loopback ports, stopped by their own pid.
+
+Both get a directory of their own under the one that the caller names, so that their data lie on
+the same disk. `BrokerProcess.started_s` is the time from the start of the process to the first
+answered request (ApiVersions v0 over a plain socket), formatting of the storage not included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.peer.artifacts import ROOT, java_command
+
+HOST = "127.0.0.1"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+# From bin/kafka-run-class.sh and bin/kafka-server-start.sh of Apache Kafka 4.3.
+KAFKA_HEAP = "-Xmx1G -Xms1G"
+KAFKA_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+# What a single node needs set in Kafka; a single Odradek means the same when these are unset.
+SINGLE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    """One running broker. Owned by whoever started it; `stop()` or leaving `with` ends it."""
+
+    name: str
+    bootstrap: str
+    process: subprocess.Popen[bytes]
+    directory: Path
+    log_dir: Path
+    log_file: Path
+    started_s: float
+    command: list[str]
+    environment: dict[str, str] = field(repr=False, default_factory=dict)
+
+    def __enter__(self) -> BrokerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self) -> float:
+        """SIGTERM, then SIGKILL if it will not end. Returns the seconds that it took."""
+        began = time.monotonic()
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group: no handler runs, nothing is flushed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def restart(self) -> BrokerProcess:
+        """The same command on the same port and directory, after `stop()` or `kill()`."""
+        return _launch(self.name, self.bootstrap, self.command, self.directory, self.log_dir,
+                       self.environment)
+
+    def log_text(self) -> str:
+        return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+
+def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) -> BrokerProcess:
+    """Apache Kafka 4.3.0, one KRaft node, storage formatted beforehand."""
+    port, controller_port = free_ports(2)
+    log_dir = directory / "kafka-logs"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(log_dir),
+        **SINGLE_NODE,
+        **(properties or {}),
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    config = directory / "server.properties"
+    config.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
+    _format_storage(config)
+    command = java_command("kafka.Kafka", str(config), heap=KAFKA_HEAP, level="INFO",
+                           jvm=KAFKA_JVM)
+    return _launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
+
+
+def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) -> BrokerProcess:
+    """`odradek serve` from this source tree, with Kafka's settings given by `--set`."""
+    (port,) = free_ports(1)
+    log_dir = directory / "odradek-logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "odradek", "serve", "--listen", f"{HOST}:{port}",
+               "--data", str(log_dir)]
+    for key, value in (properties or {}).items():
+        command += ["--set", f"{key}={value}"]
+    path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
+    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir,
+                   {"PYTHONPATH": path})
+
+
+STARTERS = {"kafka": start_kafka, "odradek": start_odradek}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago; all held at once, so that they differ."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _format_storage(config: Path) -> None:
+    command = java_command("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
+                           "4L6g3nShT-eMCtK--X86sw", "-c", str(config), heap="-Xmx256M")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"StorageTool failed: {done.stdout}{done.stderr}")
+
+
+def _launch(name: str, bootstrap: str, command: list[str], directory: Path, log_dir: Path,
+            environment: dict[str, str]) -> BrokerProcess:
+    handle, log_name = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=directory)
+    with os.fdopen(handle, "wb") as output:
+        began = time.monotonic()
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, cwd=directory,
+                                   env={**os.environ, **environment}, start_new_session=True)
+    broker = BrokerProcess(name, bootstrap, process, directory, log_dir, Path(log_name), 0.0,
+                           command, environment)
+    _await_first_answer(broker, began)
+    broker.started_s = time.monotonic() - began
+    return broker
+
+
+def _await_first_answer(broker: BrokerProcess, began: float) -> None:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    while not answers(host, int(port)):
+        if broker.process.poll() is not None:
+            raise RuntimeError(f"{broker.name} ended while starting: {broker.log_text()[-2000:]}")
+        if time.monotonic() - began > START_TIMEOUT_S:
+            broker.kill()
+            raise RuntimeError(f"{broker.name} does not answer: {broker.log_text()[-2000:]}")
+        time.sleep(0.002)
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether an ApiVersions request (key 18, version 0, request header v1) is answered."""
+    body = struct.pack(">hhih", 18, 0, 1, 4) + b"ping"
+    try:
+        with socket.create_connection((host, port), timeout=5) as peer:
+            peer.sendall(struct.pack(">i", len(body)) + body)
+            return len(peer.recv(8)) > 0
+    except OSError:
+        return False
