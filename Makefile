@@ -1,0 +1,45 @@
+# Every target sets up what it needs on a fresh machine: a virtual environment, packages, Java for Spark.
+PY := .venv/bin/python
+JOBS ?= 2
+
+.PHONY: demo test check bench conformance conformance-ci constraints generate clean
+
+demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
+	$(PY) -m odradek demo $(ARGS)
+
+test: venv java          ## all tests: Python, and Java for Spark
+	$(PY) -m pytest -n $(JOBS) $(ARGS)
+
+check: venv              ## lint, format, types, layers, generated code
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PY) -m odradek.protocol.generate --check
+
+bench: venv java         ## beside Apache Kafka, on this machine, in one run (needs Maven)
+	$(PY) -m benchmarks.first_light $(ARGS)
+
+conformance: venv java   ## the foreign suites against Odradek and Apache Kafka (needs Maven and kcat)
+	$(PY) -m conformance run $(ARGS)
+
+conformance-ci: venv java
+	$(PY) -m conformance run --subset ci $(ARGS)
+
+generate: venv           ## message classes from their definitions
+	$(PY) -m odradek.protocol.generate
+
+constraints: venv        ## pin and hash anew what pyproject.toml asks for
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --no-header -q --upgrade --extra spark --extra dev -o constraints/all.txt pyproject.toml
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --no-header -q -c constraints/all.txt -o constraints/base.txt pyproject.toml
+
+.PHONY: venv java
+venv:
+	@scripts/setup-venv
+java:
+	@scripts/ensure-java
+
+clean:
+	rm -rf .venv .cache build dist
