@@ -1,0 +1,57 @@
+"""A broker as a process: an event loop of its own, ended by SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from odradek.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.config.broker import BrokerConfig
+
+log = logging.getLogger("odradek.broker")
+
+FORCE_FALLBACKS = "ODRADEK_FORCE_FALLBACKS"
+
+
+def run(config: BrokerConfig) -> None:
+    """Serves until a signal ends it; exits with 1 and one line when it cannot start."""
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_serve(config))
+    except (KafkaError, OSError) as error:
+        message = error.message if isinstance(error, KafkaError) else str(error)
+        print(f"odradek: {message}", file=sys.stderr)  # noqa: T201
+        sys.exit(1)
+
+
+def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop's loop, or None for asyncio's own (no uvloop here, or fallbacks forced)."""
+    if os.environ.get(FORCE_FALLBACKS):
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from odradek.broker.broker import BrokerServer
+
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    server = BrokerServer(config)
+    await server.start()
+    try:
+        await ended.wait()
+        log.info("stopping")
+    finally:
+        await server.stop()

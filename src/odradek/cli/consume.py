@@ -1,0 +1,230 @@
+"""`odradek consume`: records of a topic as text or JSON, by assignment or in a group."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    REQUEST_TIMEOUT_S,
+    BootstrapServer,
+    TopicArgument,
+    admin_client,
+    client_config,
+    reason,
+)
+from odradek.cli.output import CommandError
+
+POLL_S = 0.5
+BATCH_RECORDS = 500
+# A group with nothing to read has, after this long without a record, reached the end.
+GROUP_IDLE_S = 3.0
+
+
+def consume(
+    topic: TopicArgument,
+    offset: Annotated[
+        str,
+        typer.Option("--offset", "-o", help="beginning, end, an offset, or -N: N before the end."),
+    ] = "beginning",
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from-time", "-t", help="ISO 8601 (local time), or ms since 1970."),
+    ] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", help="Only this one; repeatable.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for more at the end.")
+    ] = False,
+    max_records: Annotated[
+        int, typer.Option("--max", "-n", help="Stop after so many; 0: no limit.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Text: key, tab, value.")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Print the records of a topic, from the beginning to the end unless told otherwise."""
+    from confluent_kafka import Consumer, KafkaException
+
+    if group is not None and (partition or from_time):
+        raise CommandError(
+            "--group shares the partitions out itself: leave --partition and --from-time away"
+        )
+    admin_client(bootstrap_server)
+    consumer = Consumer(_consumer_config(bootstrap_server, group, offset))
+    try:
+        if group is not None:
+            consumer.subscribe([topic])
+            ends = None
+        else:
+            ends = _assign(consumer, topic, partition or [], offset, from_time)
+        printer = _json_line if as_json else (_key_value if keys else _value)
+        _Reader(consumer, printer, follow, max_records, ends).run()
+    except KafkaException as error:
+        raise CommandError(f"{topic}: {reason(error)}") from None
+    except KeyboardInterrupt:
+        pass
+    finally:
+        consumer.close()
+
+
+class _Reader:
+    """Prints what the consumer gives until the end, until `max_records` are out, or for ever."""
+
+    def __init__(
+        self,
+        consumer: Any,
+        printer: Any,
+        follow: bool,
+        max_records: int,
+        ends: set[int] | None,
+    ) -> None:
+        self._consumer = consumer
+        self._printer = printer
+        self._follow = follow
+        self._left = max_records or sys.maxsize
+        self._open_partitions = ends
+        self._idle_s = 0.0
+
+    def run(self) -> None:
+        out = sys.stdout.buffer
+        while self._left > 0 and not self._at_end():
+            messages = self._consumer.consume(min(BATCH_RECORDS, self._left), POLL_S)
+            self._idle_s = 0.0 if messages else self._idle_s + POLL_S
+            for message in messages:
+                self._take(message, out)
+            out.flush()
+
+    def _at_end(self) -> bool:
+        if self._follow:
+            return False
+        if self._open_partitions is None:
+            return self._idle_s >= GROUP_IDLE_S and bool(self._consumer.assignment())
+        return not self._open_partitions
+
+    def _take(self, message: Any, out: Any) -> None:
+        from confluent_kafka import KafkaError, KafkaException
+
+        error = message.error()
+        if error is None:
+            out.write(self._printer(message))
+            self._left -= 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            if self._open_partitions is not None:
+                self._open_partitions.discard(message.partition())
+        elif not error.retriable():
+            raise KafkaException(error)
+
+
+def _consumer_config(server: str, group: str | None, offset: str) -> dict[str, Any]:
+    reset = "latest" if offset == "end" else "earliest"
+    return {
+        **client_config(server),
+        "group.id": group or "odradek-consume",
+        "enable.auto.commit": group is not None,
+        "auto.offset.reset": reset,
+        "enable.partition.eof": True,
+    }
+
+
+def _assign(
+    consumer: Any, topic: str, partitions: list[int], offset: str, from_time: str | None
+) -> set[int]:
+    """Assigns the topic's partitions where asked to begin; returns them, for the end to be seen."""
+    from confluent_kafka import TopicPartition
+
+    metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise CommandError(f"{topic}: {metadata.error.str()}")
+    numbers = sorted(partitions or metadata.partitions)
+    missing = [p for p in numbers if p not in metadata.partitions]
+    if missing:
+        raise CommandError(f"{topic} has no partition {missing[0]}")
+    wanted = [TopicPartition(topic, p) for p in numbers]
+    if from_time is not None:
+        timestamp = _parse_time_ms(from_time)
+        for tp in wanted:
+            tp.offset = timestamp
+        wanted = consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S)
+    else:
+        for tp in wanted:
+            tp.offset = _start_offset(consumer, tp, offset)
+    consumer.assign(wanted)
+    return set(numbers)
+
+
+def _start_offset(consumer: Any, tp: Any, offset: str) -> int:
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+
+    if offset == "beginning":
+        return OFFSET_BEGINNING
+    if offset == "end":
+        return OFFSET_END
+    try:
+        number = int(offset)
+    except ValueError:
+        raise CommandError("--offset is beginning, end or a number") from None
+    if number >= 0:
+        return number
+    low, high = consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
+    return max(int(low), int(high) + number)
+
+
+def _parse_time_ms(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(f"--from-time is ISO 8601 or milliseconds, not {text!r}") from None
+    return int(moment.timestamp() * 1000)
+
+
+def _value(message: Any) -> bytes:
+    return (message.value() or b"") + b"\n"
+
+
+def _key_value(message: Any) -> bytes:
+    return (message.key() or b"") + b"\t" + (message.value() or b"") + b"\n"
+
+
+def _json_line(message: Any) -> bytes:
+    timestamp_type, timestamp_ms = message.timestamp()
+    fields = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": timestamp_ms if timestamp_type else None,
+        "timestamp": _iso(timestamp_ms) if timestamp_type else None,
+        **_text_or_base64("key", message.key()),
+        **_text_or_base64("value", message.value()),
+        "headers": [
+            {"key": name, **_text_or_base64("value", value)}
+            for name, value in message.headers() or []
+        ],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+def _iso(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
+    """`{name: text}`; bytes that are no UTF-8 stand as `{name_base64: ...}` instead."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}

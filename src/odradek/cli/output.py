@@ -1,0 +1,60 @@
+"""What the commands print: tables for people, JSON for programs, one line for a refusal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+
+class CommandError(Exception):
+    """A command cannot do what was asked; its text is the one line that the user sees."""
+
+
+def print_json(value: object) -> None:
+    """`value` as indented JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool) -> None:
+    """`rows` as a JSON array, or as a table with `columns` in order (numbers to the right)."""
+    if as_json:
+        print_json([dict(row) for row in rows])
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numeric = all(isinstance(row.get(column), int | float | None) for row in rows)
+        table.add_column(
+            column.upper().replace("_", " "),
+            justify="right" if rows and numeric else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    console = Console()
+    if not console.is_terminal:
+        # Piped output keeps each row on one line, however long it is.
+        console = Console(width=10_000)
+    console.print(table, soft_wrap=not console.is_terminal)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a dict; a pair without "=" is refused by the option's name."""
+    result: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option} takes key=value, not {pair!r}")
+        result[key.strip()] = value.strip()
+    return result

@@ -1,0 +1,198 @@
+"""`odradek produce`: lines of standard input or files as records, where Java would put them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    TopicArgument,
+    admin_client,
+    client_config,
+)
+from odradek.cli.output import CommandError, parse_assignments
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+FLUSH_TIMEOUT_S = 60.0
+QUEUE_POLL_S = 0.1
+PROGRESS_EVERY = 1000
+
+
+def produce(
+    topic: TopicArgument,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Standard input when none.")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="One key for every line.")] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-K", help="The key is what stands before it in a line."),
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", help="A header, key=value.")
+    ] = None,
+    partition: Annotated[int, typer.Option("--partition", "-p", help="-1: by the key.")] = -1,
+    compression: Annotated[
+        str, typer.Option("--compression", "-z", help=" | ".join(COMPRESSIONS))
+    ] = "none",
+    acks: Annotated[str, typer.Option("--acks", help="0, 1 or all.")] = "all",
+    rate: Annotated[float, typer.Option("--rate", help="Records a second; 0: no limit.")] = 0.0,
+    tombstones: Annotated[
+        bool, typer.Option("--tombstones", help="An empty value is null (a deletion).")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Send each line as a record."""
+    from confluent_kafka import Producer
+
+    if compression not in COMPRESSIONS:
+        raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
+    headers = [
+        (name, value.encode())
+        for name, value in parse_assignments(header or [], "--header").items()
+    ]
+    for path in files or []:
+        if not path.is_file():
+            raise CommandError(f"no such file: {path}")
+    admin_client(bootstrap_server)
+    config = client_config(bootstrap_server, acks=acks, compression_type=compression, linger_ms=5)
+    # Java's default partitioner: the same key lands in the same partition from either.
+    producer = Producer({**config, "partitioner": "murmur2_random"})
+    sender = _Sender(producer, topic, partition, headers or None)
+    split = _splitter(key, key_separator, tombstones)
+    sent = 0
+    with _progress(files or []) as advance:
+        for line in _paced(_lines(files or []), rate):
+            sender.send(*split(line.rstrip(b"\r\n")))
+            sent += 1
+            advance(len(line))
+    sender.finish()
+    print(f"{sent} records to {topic}", file=sys.stderr)
+
+
+class _Sender:
+    """Sends through librdkafka; the first record that the broker refuses ends the command."""
+
+    def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partition = partition
+        self._headers = headers
+        self._error: str | None = None
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None and self._error is None:
+            self._error = error.str()
+
+    def send(self, key: bytes | None, value: bytes | None) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value,
+                    key,
+                    self._partition,
+                    self._delivered,
+                    headers=self._headers,
+                )
+                break
+            except BufferError:
+                self._producer.poll(QUEUE_POLL_S)
+        self._producer.poll(0)
+        self._raise_first()
+
+    def finish(self) -> None:
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        self._raise_first()
+        if left:
+            raise CommandError(f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s")
+
+    def _raise_first(self) -> None:
+        if self._error is not None:
+            raise CommandError(f"{self._topic}: {self._error}")
+
+
+def _splitter(
+    key: str | None, key_separator: str | None, tombstones: bool
+) -> Callable[[bytes], tuple[bytes | None, bytes | None]]:
+    fixed = key.encode() if key is not None else None
+    separator = key_separator.encode().decode("unicode_escape").encode() if key_separator else None
+
+    def split(line: bytes) -> tuple[bytes | None, bytes | None]:
+        line_key, value = fixed, line
+        if separator is not None:
+            before, found, after = line.partition(separator)
+            if found:
+                line_key, value = before, after
+        return line_key, (None if tombstones and not value else value)
+
+    return split
+
+
+def _lines(files: list[Path]) -> Iterator[bytes]:
+    if not files:
+        yield from _stream(sys.stdin.buffer)
+    for path in files:
+        with path.open("rb") as file:
+            yield from _stream(file)
+
+
+def _stream(file: BinaryIO) -> Iterator[bytes]:
+    yield from file
+
+
+def _paced(lines: Iterator[bytes], rate: float) -> Iterator[bytes]:
+    """`lines`, at most `rate` a second (0: as fast as they come)."""
+    if rate <= 0:
+        yield from lines
+        return
+    started = time.monotonic()
+    for number, line in enumerate(lines):
+        wait_s = started + number / rate - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        yield line
+
+
+class _progress:
+    """A bar on a terminal when the input is files (their size is known); nothing otherwise."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._total = sum(path.stat().st_size for path in files)
+        self._shown = bool(files) and sys.stderr.isatty()
+        self._progress: Any = None
+
+    def __enter__(self) -> Callable[[int], None]:
+        if not self._shown:
+            return lambda _size: None
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+        self._progress = Progress(
+            BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
+        )
+        self._progress.start()
+        task = self._progress.add_task("produce", total=self._total)
+        pending = [0, 0]
+
+        def advance(size: int) -> None:
+            pending[0] += size
+            pending[1] += 1
+            if pending[1] >= PROGRESS_EVERY:
+                self._progress.advance(task, pending[0])
+                pending[:] = [0, 0]
+
+        self._flush = lambda: self._progress.advance(task, pending[0])
+        return advance
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._flush()
+            self._progress.stop()

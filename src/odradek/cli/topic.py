@@ -1,0 +1,227 @@
+"""`odradek topic`: create, list, describe, alter and delete topics, through the Admin protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    REQUEST_TIMEOUT_S,
+    BootstrapServer,
+    JsonOutput,
+    TopicArgument,
+    admin_client,
+    complete_topic,
+    wait,
+    wait_each,
+)
+from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+app = typer.Typer(no_args_is_help=True)
+TopicArguments = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", autocompletion=complete_topic)
+]
+
+
+@app.command("create")
+def create(
+    topics: TopicArguments,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="How many; -1 is the broker's num.partitions.")
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1 is the broker's default.")
+    ] = -1,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A topic config, key=value.")
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Create topics."""
+    from confluent_kafka.admin import NewTopic
+
+    configs = parse_assignments(config or [], "--config")
+    admin = admin_client(bootstrap_server)
+    if if_not_exists:
+        there = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        topics = [name for name in topics if name not in there]
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=configs,
+        )
+        for name in topics
+    ]
+    if wanted:
+        wait_each(admin.create_topics(wanted), lambda name: f"created topic {name}")
+
+
+@app.command("list")
+def list_(
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """List topics with their partitions and records."""
+    admin = admin_client(bootstrap_server)
+    metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    names = sorted(name for name in metadata if internal or not name.startswith("__"))
+    offsets = _offsets(admin, {name: sorted(metadata[name].partitions) for name in names})
+    rows = [
+        {
+            "topic": name,
+            "partitions": len(metadata[name].partitions),
+            "replication_factor": max(
+                (len(p.replicas) for p in metadata[name].partitions.values()), default=0
+            ),
+            "records": sum(end - start for start, end in offsets.get(name, {}).values()),
+        }
+        for name in names
+    ]
+    print_rows(rows, ["topic", "partitions", "replication_factor", "records"], as_json)
+
+
+@app.command("describe")
+def describe(
+    topics: TopicArguments,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show partitions, offsets and the configs that differ from their defaults."""
+    admin = admin_client(bootstrap_server)
+    described = [_describe_one(admin, name) for name in topics]
+    if as_json:
+        print_json(described)
+        return
+    for topic in described:
+        print(f"topic {topic['topic']}  id {topic['topic_id']}")
+        for name, value in topic["configs"].items():
+            print(f"  {name}={value}")
+        columns = ["partition", "leader", "replicas", "isr", "start_offset", "end_offset"]
+        print_rows(topic["partitions"], columns, as_json=False)
+
+
+@app.command("alter")
+def alter(
+    topic: TopicArgument,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="Grow to this many partitions.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="Set a config, key=value.")
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", help="Set a config back to its default.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Add partitions, and set or unset configs."""
+    from confluent_kafka.admin import NewPartitions
+
+    sets = parse_assignments(config or [], "--config")
+    if partitions is None and not sets and not delete_config:
+        raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
+    admin = admin_client(bootstrap_server)
+    if sets or delete_config:
+        _alter_configs(admin, topic, sets, delete_config or [])
+    if partitions is not None:
+        grown = admin.create_partitions([NewPartitions(topic, partitions)])
+        wait_each(grown, lambda name: f"topic {name} has {partitions} partitions")
+
+
+@app.command("delete")
+def delete(
+    topics: TopicArguments, bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER
+) -> None:
+    """Delete topics and their records."""
+    admin = admin_client(bootstrap_server)
+    wait_each(admin.delete_topics(list(topics)), lambda name: f"deleted topic {name}")
+
+
+def _alter_configs(
+    admin: AdminClient, topic: str, sets: dict[str, str], deletes: list[str]
+) -> None:
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in sets.items()
+    ]
+    # librdkafka wants a value with a deletion; the broker ignores it.
+    entries += [
+        ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE) for name in deletes
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        wait(future, topic)
+    print(f"altered the configs of topic {topic}")
+
+
+def _describe_one(admin: AdminClient, name: str) -> dict[str, Any]:
+    from confluent_kafka import TopicCollection
+
+    futures = admin.describe_topics(TopicCollection([name]))
+    described = wait(futures[name], name)
+    partitions = sorted(p.id for p in described.partitions)
+    offsets = _offsets(admin, {name: partitions})[name]
+    return {
+        "topic": name,
+        "topic_id": str(described.topic_id),
+        "configs": _configs_set(admin, name),
+        "partitions": [
+            {
+                "partition": p.id,
+                "leader": p.leader.id if p.leader else None,
+                "replicas": [node.id for node in p.replicas],
+                "isr": [node.id for node in p.isr],
+                "start_offset": offsets[p.id][0],
+                "end_offset": offsets[p.id][1],
+            }
+            for p in sorted(described.partitions, key=lambda p: p.id)
+        ],
+    }
+
+
+def _configs_set(admin: AdminClient, topic: str) -> dict[str, str]:
+    """The configs of a topic whose source is the topic itself."""
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = wait(admin.describe_configs([resource])[resource], topic)
+    dynamic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return {name: entry.value for name, entry in sorted(entries.items()) if entry.source == dynamic}
+
+
+def _offsets(
+    admin: AdminClient, partitions: dict[str, list[int]]
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Start and end offset of each partition, by topic."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    wanted = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
+    result: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in partitions}
+    if not wanted:
+        return result
+    starts = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+    ends = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+    for tp in wanted:
+        start = wait(starts[tp], str(tp)).offset
+        end = wait(ends[tp], str(tp)).offset
+        result[tp.topic][tp.partition] = (start, end)
+    return result
