@@ -1,0 +1,198 @@
+"""`Broker`: a real broker in this process, on an event loop and a thread of its own.
+
+It listens on a free port of the loopback, keeps its log in a temporary directory and its metadata
+in memory, is ready when the constructor's `with` (or `start`) returns, and leaves nothing behind
+when it is closed: no port, no descriptor, no thread, no directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from odradek.broker.broker import BrokerServer
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+CALL_TIMEOUT_S = 30.0
+
+Result = TypeVar("Result")
+
+
+class Broker:
+    """A broker of one node for tests.
+
+    `config` takes Kafka's broker configs by their names (``{"num.partitions": 3}``); `data_dir`
+    keeps the log in a directory of yours, which stays when the broker is closed; `port` 0 is any
+    free one. Methods may be called from any thread but the broker's own.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        port: int = 0,
+        data_dir: str | Path | None = None,
+    ) -> None:
+        self._config = {name: _text(value) for name, value in (config or {}).items()}
+        self._port = port
+        self._data_dir = Path(data_dir) if data_dir is not None else None
+        self._temporary: Path | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: BrokerServer | None = None
+        self._ended: asyncio.Event | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``127.0.0.1:PORT``, what a client wants as `bootstrap.servers`."""
+        return self.server.bootstrap_servers
+
+    @property
+    def server(self) -> BrokerServer:
+        """The running broker itself; use it on its loop only (`call`)."""
+        if self._server is None:
+            raise RuntimeError("the broker is not running: use it in a `with`, or call start()")
+        return self._server
+
+    def start(self) -> Self:
+        """Starts the broker; returns when it answers. Raises what kept it from starting."""
+        if self._thread is not None:
+            raise RuntimeError("the broker is running already")
+        if self._data_dir is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="odradek-"))
+        started: _Outcome = _Outcome()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="odradek-broker", daemon=True
+        )
+        self._thread.start()
+        try:
+            started.wait(START_TIMEOUT_S)
+        except BaseException:
+            self._thread.join(STOP_TIMEOUT_S)
+            self._clean_up()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stops the broker and removes its temporary directory; a second call does nothing."""
+        if self._thread is None:
+            return
+        loop, ended = self._loop, self._ended
+        if loop is not None and ended is not None:
+            loop.call_soon_threadsafe(ended.set)
+        self._thread.join(STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the broker did not stop within {STOP_TIMEOUT_S} s")
+        self._clean_up()
+
+    def reset(self) -> None:
+        """Forgets all topics, groups and offsets, as if the broker were new; clients may stay."""
+        self.call(lambda server: server.reset())
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> None:
+        """Creates a topic that is usable when this returns; raises KafkaError if it is refused."""
+        texts = {key: _text(value) for key, value in (config or {}).items()}
+        self.call(lambda server: server.create_topic(name, partitions, texts))
+
+    def call(self, function: Callable[[BrokerServer], Coroutine[Any, Any, Result]]) -> Result:
+        """Runs `function(server)` on the broker's loop and returns its result."""
+        server = self.server
+        assert self._loop is not None
+        future = asyncio.run_coroutine_threadsafe(function(server), self._loop)
+        return future.result(CALL_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _properties(self) -> dict[str, str]:
+        directory = self._data_dir or self._temporary
+        assert directory is not None
+        return {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "log.dirs": str(directory),
+            **self._config,
+        }
+
+    def _run(self, started: _Outcome) -> None:
+        from odradek.broker.main import loop_factory
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(self._serve(started))
+
+    async def _serve(self, started: _Outcome) -> None:
+        try:
+            server = await self._start_server()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
+            started.fail(error)
+            return
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._server = server
+        started.succeed()
+        try:
+            await self._ended.wait()
+        finally:
+            await server.stop()
+
+    async def _start_server(self) -> BrokerServer:
+        from odradek.broker.broker import BrokerServer
+        from odradek.cluster.store.memory import MemoryStore
+        from odradek.config.broker import BrokerConfig
+
+        config = BrokerConfig.from_properties(self._properties())
+        # A directory of the user's outlives this broker, and so must the topics in it: SQLite
+        # there.
+        store = MemoryStore() if self._data_dir is None else None
+        server = BrokerServer(config, store=store)
+        await server.start()
+        return server
+
+    def _clean_up(self) -> None:
+        self._thread = self._loop = self._ended = self._server = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+
+class _Outcome:
+    """How the start went, told from the broker's thread to the one that waits."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+
+    def succeed(self) -> None:
+        self._done.set()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._done.set()
+
+    def wait(self, timeout_s: float) -> None:
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"the broker did not start within {timeout_s} s")
+        if self._error is not None:
+            raise self._error
+
+
+def _text(value: object) -> str:
+    """A config value as Kafka writes it: true and false in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
