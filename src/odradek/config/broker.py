@@ -1,0 +1,276 @@
+"""The configs of this broker: what it was started with, and what was altered while it runs.
+
+`BROKER_CONFIGS` is the table of every broker config of Kafka 4.1 that applies here; the others
+that Kafka knows are in `odradek.config.inapplicable`. A value is looked for as Kafka does
+(``DynamicBrokerConfig``): set for this broker, set for all brokers, given at the start, default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from odradek.config.broker_coordinators import GROUP_CONFIGS, PRODUCER_CONFIGS
+from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
+from odradek.config.broker_network import NETWORK_CONFIGS
+from odradek.config.definition import (
+    ConfigDef,
+    ConfigKey,
+    ConfigValue,
+    UpdateMode,
+    invalid_value,
+    to_text,
+    value_text,
+)
+from odradek.config.inapplicable import inapplicable_reason
+from odradek.config.log_config import LogConfig
+from odradek.config.topic import HOUR_MS, MINUTE_MS, SYNONYMS, TOPIC_CONFIGS, Synonym
+
+BROKER_CONFIGS = ConfigDef(
+    [*NETWORK_CONFIGS, *TOPIC_DEFAULTS, *LOG_CONFIGS, *GROUP_CONFIGS, *PRODUCER_CONFIGS]
+)
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class ConfigOrigin(NamedTuple):
+    """One place that gives a config a value; the first of several wins. Also DescribeConfigs'
+    synonym.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+# Names of one broker config in different units, the finest first: the finest that is set wins.
+_BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SYNONYM_NAMES: dict[str, tuple[str, ...]] = {
+    # The scheduler's interval stands behind the flush interval, not the other way round.
+    name: (name,) if name == "log.flush.scheduler.interval.ms" else group
+    for group in _BROKER_SYNONYMS
+    for name in group
+}
+
+
+class BrokerConfig:
+    """Typed access to the configs of one broker.
+
+    Owned by the event loop: `set_dynamic` replaces the run-time overrides in place, and whoever
+    holds the object sees the new values at the next call of a getter."""
+
+    def __init__(self, properties: Mapping[str, object]) -> None:
+        self._given = {
+            name: value if isinstance(value, str) else value_text(value)
+            for name, value in properties.items()
+            if value is not None
+        }
+        others = sorted(name for name in self._given if name not in BROKER_CONFIGS)
+        self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
+        self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
+        self._static = {n: t for n, t in self._given.items() if n in BROKER_CONFIGS}
+        self._broker: dict[str, str] = {}
+        self._cluster: dict[str, str] = {}
+        self._values: dict[str, ConfigValue | None] = {}
+        self._resolve()
+        self.node_id = _node_id(self)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
+        """From Kafka's names and values as text; INVALID_CONFIG names the first value that is
+        wrong.
+
+        Keys that do not apply, and keys that nobody knows, are kept aside in `inapplicable_keys`
+        and `unknown_keys`."""
+        return cls(properties)
+
+    def _resolve(self) -> None:
+        merged = {**self._static, **self._cluster, **self._broker}
+        self._values = {
+            name: key.parse(merged[name]) if name in merged else key.default
+            for name, key in BROKER_CONFIGS.items()
+        }
+        self._topic_defaults = {name: self._topic_default(name) for name in TOPIC_CONFIGS}
+
+    def set_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
+        """Replaces what was altered at run time, for this broker and for all; INVALID_CONFIG if
+        wrong.
+        """
+        previous = self._broker, self._cluster
+        self._broker, self._cluster = dict(broker), dict(cluster)
+        try:
+            self._resolve()
+        except Exception:
+            self._broker, self._cluster = previous
+            self._resolve()
+            raise
+
+    def get(self, name: str) -> ConfigValue | None:
+        """The value in force; None where the default is "unset"."""
+        return self._values[name]
+
+    def get_int(self, name: str) -> int:
+        value = self._values[name]
+        assert isinstance(value, int), name
+        return value
+
+    def get_float(self, name: str) -> float:
+        value = self._values[name]
+        assert isinstance(value, (int, float)), name
+        return value
+
+    def get_bool(self, name: str) -> bool:
+        value = self._values[name]
+        assert isinstance(value, bool), name
+        return value
+
+    def get_str(self, name: str) -> str:
+        """The value in force; empty where the default is "unset"."""
+        value = self._values[name]
+        assert value is None or isinstance(value, str), name
+        return value or ""
+
+    def get_list(self, name: str) -> list[str]:
+        """A list config, or a text config that is a list by its documentation (listeners,
+        log.dirs).
+        """
+        value = self._values[name]
+        if isinstance(value, list):
+            return value
+        return [part.strip() for part in self.get_str(name).split(",") if part.strip()]
+
+    def explicit(self, name: str) -> bool:
+        """Whether a value was given at the start or at run time, instead of the default."""
+        return name in self._static or name in self._broker or name in self._cluster
+
+    def log_dirs(self) -> list[str]:
+        return self.get_list("log.dirs") or self.get_list("log.dir")
+
+    def topic_values(self, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+        """Every topic config in force for a topic with these overrides, by name.
+
+        An override that is not a topic config here (one of Kafka's that does not apply) has no
+        effect."""
+        values = dict(self._topic_defaults)
+        for name, text in overrides.items():
+            if name in values:
+                values[name] = TOPIC_CONFIGS[name].parse(text)
+        return values
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The topic configs in force as a value for the log; INVALID_CONFIG for a wrong
+        override.
+        """
+        values = self.topic_values(overrides)
+        policy = values.pop("cleanup.policy")
+        assert isinstance(policy, list)
+        fields = {name.replace(".", "_"): value for name, value in values.items()}
+        return LogConfig(
+            cleanup_delete="delete" in policy,
+            cleanup_compact="compact" in policy,
+            **fields,  # type: ignore[arg-type]  # the names are checked by a test, the types by parse
+        )
+
+    def _topic_default(self, name: str) -> ConfigValue:
+        """A topic config's value where the topic has no override: the broker's, in the topic's
+        unit.
+        """
+        for synonym in SYNONYMS[name]:
+            value = self._values[synonym.name]
+            if value is not None:
+                return scaled(value, synonym)
+        default = TOPIC_CONFIGS[name].default
+        assert default is not None
+        return default
+
+    def origins(self, name: str) -> list[ConfigOrigin]:
+        """Every place that gives a broker config a value, the one in force first."""
+        names = _SYNONYM_NAMES.get(name, (name,))
+        found = list(self._origins(names))
+        # What a finer unit says is no synonym of the coarser one (ConfigHelper.configSynonyms).
+        while found and found[0].name != name and name not in names[:1]:
+            found.pop(0)
+        return found
+
+    def _origins(self, names: tuple[str, ...]) -> Iterator[ConfigOrigin]:
+        levels = (
+            (self._broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self._cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self._static, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        for values, source in levels:
+            for name in names:
+                if name in values:
+                    yield ConfigOrigin(name, shown(BROKER_CONFIGS[name], values[name]), source)
+        for name in names:
+            default = BROKER_CONFIGS[name].default_text()
+            if default is not None:
+                yield ConfigOrigin(name, default, ConfigSource.DEFAULT_CONFIG)
+
+
+def scaled(value: ConfigValue, synonym: Synonym) -> ConfigValue:
+    """A broker config's value in the unit of the topic config; no time at all stays -1."""
+    if not isinstance(value, int) or synonym.factor == 1:
+        return value
+    return -1 if value < 0 else value * synonym.factor
+
+
+def shown(key: ConfigKey, text: str) -> str | None:
+    """A given value as clients may see it: normalised, and None when it is secret."""
+    return None if key.sensitive else to_text(key.parse(text))
+
+
+def dynamic_reason(name: str, per_broker: bool) -> str | None:
+    """Why this broker config cannot be altered at run time, or None if it can."""
+    mode = BROKER_CONFIGS[name].mode
+    if mode is UpdateMode.READ_ONLY:
+        return f"Cannot update these configs dynamically: Set({name})"
+    if mode is UpdateMode.PER_BROKER and not per_broker:
+        return (
+            "Cannot update these configs at default cluster level, "
+            f"broker id must be specified: Set({name})"
+        )
+    return None
+
+
+def _node_id(config: BrokerConfig) -> int:
+    """node.id, or broker.id where only that is given; both must agree."""
+    node_id, broker_id = config.get_int("node.id"), config.get_int("broker.id")
+    if not config.explicit("broker.id"):
+        return node_id
+    if config.explicit("node.id") and node_id != broker_id:
+        raise invalid_value("node.id", node_id, f"broker.id is {broker_id}, and both must be equal")
+    if broker_id < 0:
+        raise invalid_value("broker.id", broker_id, "Value must be at least 0")
+    return broker_id
+
+
+__all__ = [
+    "BROKER_CONFIGS",
+    "HOUR_MS",
+    "MINUTE_MS",
+    "BrokerConfig",
+    "ConfigOrigin",
+    "ConfigSource",
+    "dynamic_reason",
+    "scaled",
+    "shown",
+]

@@ -1,0 +1,125 @@
+"""Broker configs that Kafka knows, now or in older versions, and that change nothing here, with
+the reason.
+
+A Kafka ``server.properties`` is accepted as it is: these keys are listed once at the start, apart
+from the keys that nobody knows, which are more likely misspelt."""
+
+from __future__ import annotations
+
+_KRAFT = "there is no KRaft quorum: the node keeps its own metadata"
+_ZOOKEEPER = "belongs to Kafka's ZooKeeper mode"
+_TLS = "only PLAINTEXT listeners are served"
+_AUTH = "clients are not authenticated"
+_TIERED = "there is no tiered storage"
+_SHARE = "share groups are not served"
+_CONSUMER = "only classic groups are served"
+_STREAMS = "streams groups are not served"
+_TRANSACTIONS = "transactions are not served"
+_THREADS = "one event loop serves requests, there is no pool of this kind"
+_REPLICATION = "a single node has no followers"
+_METRICS = "Kafka's metrics reporters are Java classes"
+_PLUGIN = "names a Java class"
+_QUOTAS = "there are no quotas"
+_CLEANER = "there is no log cleaner yet"
+_INTERNAL = "tunes the inside of Kafka's own implementation"
+_OLD = "removed from Kafka in an earlier version"
+
+_FAMILIES: dict[str, str] = {
+    "controller.": _KRAFT,
+    "metadata.": _KRAFT,
+    "internal.metadata.": _KRAFT,
+    "zookeeper.": _ZOOKEEPER,
+    "ssl.": _TLS,
+    "sasl.": _AUTH,
+    "listener.name.": _AUTH,
+    "password.encoder.": _TLS,
+    "delegation.token.": _AUTH,
+    "security.": _AUTH,
+    "remote.": _TIERED,
+    "share.": _SHARE,
+    "group.share.": _SHARE,
+    "group.consumer.": _CONSUMER,
+    "group.streams.": _STREAMS,
+    "group.coordinator.": _INTERNAL,
+    "replica.": _REPLICATION,
+    "replication.quota.": _QUOTAS,
+    "quota.": _QUOTAS,
+    "alter.log.dirs.replication.quota.": _QUOTAS,
+    "metrics.": _METRICS,
+    "kafka.metrics.": _METRICS,
+    "kafka.csv.": _METRICS,
+    "telemetry.": _METRICS,
+    "log.cleaner.": _CLEANER,
+    "config.providers": _PLUGIN,
+    "controlled.shutdown.": _REPLICATION,
+    "leader.imbalance.": _REPLICATION,
+    "add.partitions.to.txn.": _TRANSACTIONS,
+    "transaction.": _TRANSACTIONS,
+    "unstable.": _INTERNAL,
+}
+
+_SINGLE: dict[str, str] = {
+    "alter.config.policy.class.name": _PLUGIN,
+    "create.topic.policy.class.name": _PLUGIN,
+    "authorizer.class.name": _AUTH,
+    "principal.builder.class": _AUTH,
+    "client.quota.callback.class": _QUOTAS,
+    "connection.failed.authentication.delay.ms": _AUTH,
+    "connections.max.reauth.ms": _AUTH,
+    "max.connection.creation.rate": _QUOTAS,
+    "auto.leader.rebalance.enable": _REPLICATION,
+    "unclean.leader.election.interval.ms": _REPLICATION,
+    "num.replica.fetchers": _REPLICATION,
+    "num.replica.alter.log.dirs.threads": _REPLICATION,
+    "inter.broker.listener.name": _REPLICATION,
+    "inter.broker.protocol.version": _REPLICATION,
+    "background.threads": _THREADS,
+    "num.io.threads": _THREADS,
+    "num.network.threads": _THREADS,
+    "num.recovery.threads.per.data.dir": _THREADS,
+    "queued.max.requests": _THREADS,
+    "process.roles": _KRAFT,
+    "early.start.listeners": _KRAFT,
+    "broker.heartbeat.interval.ms": _KRAFT,
+    "broker.session.timeout.ms": _KRAFT,
+    "initial.broker.registration.timeout.ms": _KRAFT,
+    "server.max.startup.time.ms": _KRAFT,
+    "request.timeout.ms": _KRAFT,
+    "socket.connection.setup.timeout.ms": _KRAFT,
+    "socket.connection.setup.timeout.max.ms": _KRAFT,
+    "log.dir.failure.timeout.ms": _KRAFT,
+    "log.local.retention.bytes": _TIERED,
+    "log.local.retention.ms": _TIERED,
+    "metric.reporters": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "producer.purgatory.purge.interval.requests": _INTERNAL,
+    "fetch.purgatory.purge.interval.requests": _INTERNAL,
+    "delete.records.purgatory.purge.interval.requests": _INTERNAL,
+    "offsets.load.buffer.size": _INTERNAL,
+    "transactional.id.expiration.ms": _TRANSACTIONS,
+    "offsets.commit.required.acks": _OLD,
+    "log.message.format.version": _OLD,
+    "log.message.downconversion.enable": _OLD,
+    "log.message.timestamp.difference.max.ms": _OLD,
+    "host.name": _OLD,
+    "port": _OLD,
+    "advertised.host.name": _OLD,
+    "advertised.port": _OLD,
+    "broker.id.generation.enable": _ZOOKEEPER,
+    "reserved.broker.max.id": _ZOOKEEPER,
+    "control.plane.listener.name": _ZOOKEEPER,
+    "confluent.support.metrics.enable": _OLD,
+}
+
+
+def inapplicable_reason(name: str) -> str | None:
+    """Why a key of a Kafka configuration changes nothing here; None for a key that Kafka does not
+    know.
+    """
+    single = _SINGLE.get(name)
+    if single is not None:
+        return single
+    for prefix, reason in _FAMILIES.items():
+        if name.startswith(prefix):
+            return reason
+    return None
