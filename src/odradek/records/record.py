@@ -1,0 +1,260 @@
+"""Single records inside a batch: for coordinators, offsets for timestamps and the command line.
+
+A record is, behind a zig-zag varint of its length: attributes int8 (unused), timestamp delta
+varlong, offset delta varint, key length varint (-1: null) and key, value length varint and value,
+number of headers varint, and each header as key length, key (UTF-8), value length, value
+(`org.apache.kafka.common.record.DefaultRecord`). What the body says is not trusted: every length
+is checked against what remains, the unpacked size is capped, and anything else is
+`CorruptRecord`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from odradek.records import compression as codec
+from odradek.records.batch import (
+    CONTROL_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Compression,
+    parse_header,
+    write_crc,
+)
+
+VARINT_BYTES_MAX = 10
+
+Header = tuple[str, bytes | None]
+
+
+class CorruptRecord(ValueError):
+    """The body of a batch is not what its header and its own lengths say."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One record; `timestamp` in milliseconds (-1 none), `offset` absolute once read from a batch.
+
+    To be written, a record needs no offset: it gets its place in the batch.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    offset: int = -1
+    headers: Sequence[Header] = ()
+
+
+def write_varint(out: bytearray, number: int) -> None:
+    """Zig-zag varint of a signed number of up to 64 bits."""
+    bits = (number << 1) ^ (number >> 63)
+    while bits > 0x7F:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    out.append(bits)
+
+
+def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+    """The number at `pos` and the position behind it; CorruptRecord when it is cut off or too
+    long.
+    """
+    bits = shift = 0
+    while True:
+        if pos >= end or shift >= 7 * VARINT_BYTES_MAX:
+            raise CorruptRecord("a varint does not end")
+        byte = data[pos]
+        pos += 1
+        bits |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (bits >> 1) ^ -(bits & 1), pos
+        shift += 7
+
+
+def encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
+    """Appends the record with its length in front."""
+    body = bytearray(1)
+    write_varint(body, timestamp_delta)
+    write_varint(body, offset_delta)
+    _write_nullable(body, record.key)
+    _write_nullable(body, record.value)
+    write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_nullable(body, name.encode("utf-8"))
+        _write_nullable(body, value)
+    write_varint(out, len(body))
+    out += body
+
+
+def _write_nullable(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)
+        return
+    write_varint(out, len(value))
+    out += value
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    timestamp_ms: int = NO_TIMESTAMP,
+    compression: Compression | str = Compression.NONE,
+    level: int | None = None,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """One whole v2 batch. A record without a timestamp gets `timestamp_ms`; offsets count from
+    the base.
+
+    ValueError without records: a batch has at least one.
+    """
+    if isinstance(compression, str):
+        compression = Compression[compression.upper()]
+    body = bytearray()
+    base_timestamp = max_timestamp = timestamp_ms
+    count = 0
+    for record in records:
+        stamp = record.timestamp if record.timestamp != NO_TIMESTAMP else timestamp_ms
+        base_timestamp = stamp if count == 0 else base_timestamp
+        max_timestamp = stamp if count == 0 else max(max_timestamp, stamp)
+        encode_record(body, record, stamp - base_timestamp, count)
+        count += 1
+    if count == 0:
+        raise ValueError("a batch has at least one record")
+    payload = codec.compress(compression, bytes(body), level)
+    attributes = int(compression)
+    attributes |= TRANSACTIONAL_MASK if transactional else 0
+    attributes |= CONTROL_MASK if control else 0
+    batch = bytearray(HEADER_BYTES + len(payload))
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    batch[HEADER_BYTES:] = payload
+    write_crc(batch)
+    return batch
+
+
+def iter_records(
+    batch: bytes | bytearray | memoryview,
+    bytes_max: int = codec.DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records of one whole batch in order, unpacked to at most `bytes_max` bytes.
+
+    Raises CorruptRecord at the first record that is not what the lengths say; those before it
+    have been given by then. Does not check the CRC: whoever reads from outside has done that.
+    """
+    if len(batch) < HEADER_BYTES:
+        raise CorruptRecord(f"{len(batch)} bytes are no batch")
+    header = parse_header(batch)
+    body = body_of(batch, header, bytes_max)
+    pos, end = 0, len(body)
+    for _ in range(header.record_count):
+        length, pos = read_varint(body, pos, end)
+        if not 0 < length <= end - pos:
+            raise CorruptRecord(f"a record of {length} bytes does not fit in {end - pos}")
+        yield _decode_record(body, pos, pos + length, header)
+        pos += length
+
+
+def iter_batches(
+    data: bytes | bytearray | memoryview,
+) -> Iterator[memoryview]:
+    """The whole batches in `data` in order; a last one that is cut off is left out."""
+    view = memoryview(data)
+    pos = 0
+    while pos + HEADER_BYTES <= len(view):
+        size = LOG_OVERHEAD + int.from_bytes(view[pos + 8 : pos + 12], "big", signed=True)
+        if size < HEADER_BYTES or pos + size > len(view):
+            return
+        yield view[pos : pos + size]
+        pos += size
+
+
+def body_of(
+    batch: bytes | bytearray | memoryview,
+    header: BatchHeader,
+    bytes_max: int = codec.DECOMPRESSED_BYTES_MAX,
+) -> bytes:
+    """The unpacked bytes behind the header; CorruptRecord when they cannot be unpacked."""
+    if header.compression > Compression.ZSTD:
+        raise CorruptRecord(f"unknown compression type id: {header.compression}")
+    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    try:
+        return codec.decompress(Compression(header.compression), packed, bytes_max)
+    except codec.CorruptCompression as error:
+        raise CorruptRecord(str(error)) from error
+
+
+def _decode_record(data: bytes, pos: int, end: int, header: BatchHeader) -> Record:
+    timestamp_delta, pos = read_varint(data, pos + 1, end)
+    offset_delta, pos = read_varint(data, pos, end)
+    key, pos = _read_nullable(data, pos, end)
+    value, pos = _read_nullable(data, pos, end)
+    headers, pos = _read_headers(data, pos, end)
+    if pos != end:
+        raise CorruptRecord(f"{end - pos} bytes are left over behind a record")
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    return Record(key, value, timestamp, header.base_offset + offset_delta, headers)
+
+
+def _read_nullable(data: bytes, pos: int, end: int) -> tuple[bytes | None, int]:
+    length, pos = read_varint(data, pos, end)
+    if length < 0:
+        return None, pos
+    if length > end - pos:
+        raise CorruptRecord(f"{length} bytes do not fit in {end - pos}")
+    return data[pos : pos + length], pos + length
+
+
+def _read_headers(data: bytes, pos: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, pos = read_varint(data, pos, end)
+    if count == 0:
+        return (), pos
+    if not 0 < count <= end - pos:
+        raise CorruptRecord(f"{count} headers do not fit in {end - pos} bytes")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, pos = _read_nullable(data, pos, end)
+        if name is None:
+            raise CorruptRecord("a header has no key")
+        value, pos = _read_nullable(data, pos, end)
+        headers.append((_decode_utf8(name), value))
+    return tuple(headers), pos
+
+
+def _decode_utf8(name: bytes) -> str:
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptRecord("a header's key is not UTF-8") from error

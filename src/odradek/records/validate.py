@@ -1,0 +1,220 @@
+"""What a batch from a client must be before the leader appends it; Kafka's error for what it is
+not.
+
+Only the header is looked at and the CRC computed over the body: no work per record. The order of
+the checks is Kafka's (``ProduceRequest.validateRecords``,
+``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``), so that a batch with
+two faults gets the error that Kafka gives. A lie inside a correctly summed body is stored as it
+is (see docs/deviations.md).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    Compression,
+)
+
+UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TRANSACTIONAL_MASK | TIMESTAMP_TYPE_MASK
+LENGTH_MIN_V0 = 14
+"""Kafka's smallest record of any format: a shorter length is CORRUPT_MESSAGE at once."""
+
+_unpack_header = HEADER.unpack_from
+_SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
+
+HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+class BatchRules:
+    """The limits of one topic, taken out of its `LogConfig` once instead of at each batch."""
+
+    __slots__ = ("after_max_ms", "before_max_ms", "log_append_time", "message_bytes_max")
+
+    def __init__(self, config: LogConfig) -> None:
+        self.message_bytes_max = config.max_message_bytes
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+
+
+def validate_batch(batch: memoryview, rules: BatchRules, now_ms: int) -> HeaderTuple:
+    """The header's 13 fields of exactly one good v2 batch; KafkaError with Kafka's code
+    otherwise.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES:
+        refuse_framing(batch)
+    header: HeaderTuple = _unpack_header(batch)
+    base_offset, length, _, magic, crc, attributes, last_delta, base_ts, max_ts, pid, _, seq, n = (
+        header
+    )
+    if (
+        length != size - LOG_OVERHEAD
+        or magic != MAGIC_V2
+        or base_offset
+        or size > rules.message_bytes_max
+        or crc32c(batch[21:]) != crc
+        or last_delta != n - 1
+        or n <= 0
+        or attributes & UNUSUAL_ATTRIBUTES_MASK
+        or attributes & COMPRESSION_MASK > Compression.ZSTD
+        or (pid >= 0 and seq < 0)
+        or max_ts > now_ms + rules.after_max_ms
+        or base_ts < now_ms - rules.before_max_ms
+    ):
+        _examine(batch, BatchHeader._make(header), rules, now_ms)
+    return header
+
+
+def refuse_framing(batch: memoryview) -> None:
+    """Raises unless `batch` holds exactly one batch of magic 2: what the parser of Kafka would
+    say.
+    """
+    size = len(batch)
+    if size >= LOG_OVERHEAD:
+        length = int.from_bytes(batch[8:12], "big", signed=True)
+        if length < LENGTH_MIN_V0:
+            raise _too_short(length)
+    if size < LOG_OVERHEAD + 5:
+        raise _no_batch()
+    length, magic = _SIZE_AND_MAGIC.unpack_from(batch)
+    if not 0 <= magic <= MAGIC_V2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    if length > size - LOG_OVERHEAD:
+        raise _no_batch()
+    if magic != MAGIC_V2:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "only record batches with magic version 2 are allowed"
+        )
+    if length < size - LOG_OVERHEAD:
+        _refuse_second_batch(batch[LOG_OVERHEAD + length :])
+    if size < HEADER_BYTES:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record batch is corrupt (the size {size} is smaller than {HEADER_BYTES})",
+        )
+
+
+def _too_short(length: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record size {length} is less than the minimum record overhead ({LENGTH_MIN_V0})",
+    )
+
+
+def _no_batch() -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition"
+    )
+
+
+def _refuse_second_batch(rest: memoryview) -> None:
+    """Raises for what follows the first batch: another one, or bytes that are none."""
+    if len(rest) >= LOG_OVERHEAD:
+        length = int.from_bytes(rest[8:12], "big", signed=True)
+        if length < LENGTH_MIN_V0:
+            raise _too_short(length)
+    raise KafkaError(
+        ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition"
+    )
+
+
+def _examine(batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
+    """The slow second look at a batch that is not quite usual: raises, or returns when it is
+    good.
+    """
+    refuse_framing(batch)
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The base offset of the record batch should be 0, but it is {header.base_offset}",
+        )
+    if len(batch) > rules.message_bytes_max:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size is {len(batch)} bytes which exceeds the maximum configured "
+            f"value of {rules.message_bytes_max}",
+        )
+    if crc32c(batch[21:]) != header.crc:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
+        )
+    if header.compression > Compression.ZSTD:
+        # Kafka answers UNKNOWN_SERVER_ERROR here, which old clients take for a reason to send
+        # again.
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Unknown compression type id: {header.compression}",
+        )
+    _check_counts(header)
+    _check_flags(header, rules)
+    if not rules.log_append_time:
+        _check_timestamp(header.base_timestamp, rules, now_ms)
+        _check_timestamp(header.max_timestamp, rules, now_ms)
+
+
+def _check_counts(header: BatchHeader) -> None:
+    if header.last_offset_delta < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Batch has an invalid offset range: [0, {header.last_offset_delta}]",
+        )
+    if header.record_count <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid reported count for record batch: {header.record_count}",
+        )
+    if header.last_offset_delta + 1 != header.record_count:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of "
+            f"records {header.record_count}",
+        )
+
+
+def _check_flags(header: BatchHeader, rules: BatchRules) -> None:
+    if header.is_control:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+        )
+    if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id}",
+        )
+    if header.is_transactional:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "the partition was not added to a transaction"
+        )
+    if header.timestamp_type and rules.log_append_time:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP, "A producer must not set the timestamp type LogAppendTime"
+        )
+
+
+def _check_timestamp(timestamp: int, rules: BatchRules, now_ms: int) -> None:
+    if timestamp == NO_TIMESTAMP:
+        return
+    earliest, latest = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+    if not earliest <= timestamp <= latest:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamp {timestamp} is out of range. It should be within [{earliest}, {latest}]",
+        )
