@@ -1,0 +1,116 @@
+"""Messages to bytes and back: finds the compiled codec of a message and version, compiling it on
+first use.
+
+A decoder takes a buffer and a position and gives the message and the position behind it; bytes
+that follow are no error, as in Kafka. Fields of type records stay views into the buffer,
+everything else is copied. An encoder hands chunks to `append`; records are appended as they are,
+by reference.
+"""
+
+from __future__ import annotations
+
+import linecache
+import struct
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from odradek.protocol import compile as compiler
+from odradek.protocol import wire
+from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
+from odradek.protocol.spec import MessageSpec, load
+from odradek.protocol.wire import Append, Chunk
+
+
+class Message(Protocol):
+    """What all generated message classes have in common."""
+
+    SPEC: ClassVar[str]
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int]
+
+
+M = TypeVar("M", bound=Message)
+Decoder = Callable[[memoryview, int], tuple[M, int]]
+Encoder = Callable[[M, Append], None]
+
+_RUNTIME: dict[str, Any] = {
+    name: value for name, value in vars(wire).items() if not name.startswith("_")
+} | {
+    "MalformedMessage": MalformedMessage,
+    "UnencodableMessage": UnencodableMessage,
+    "StructError": struct.error,
+    "pack": struct.pack,
+    "unpack_from": struct.unpack_from,
+    "BYTE": tuple(bytes((value,)) for value in range(128)),
+    "ZERO_UUID": bytes(16),
+}
+
+
+_decoders: dict[tuple[type[Message], int], Any] = {}
+_encoders: dict[tuple[type[Message], int], Any] = {}
+
+
+def decoder(cls: type[M], version: int) -> Decoder[M]:
+    """The function ``(view, pos) -> (message, pos)`` for this version.
+
+    It raises `MalformedMessage`; this one raises `UnknownVersion`.
+    """
+    found: Decoder[M] | None = _decoders.get((cls, version))
+    if found is None:
+        source, formats = compiler.decode_source(_spec(cls, version), version)
+        structs = {name: struct.Struct(form).unpack_from for name, form in formats.items()}
+        found = _decoders[cls, version] = _link(cls, version, "decode", source, structs)
+    return found
+
+
+def encoder(cls: type[M], version: int) -> Encoder[M]:
+    """The function ``(message, append) -> None`` for this version.
+
+    It raises `UnencodableMessage`, when part of the message may have been appended already; this
+    one raises `UnknownVersion`.
+    """
+    found: Encoder[M] | None = _encoders.get((cls, version))
+    if found is None:
+        source, formats = compiler.encode_source(_spec(cls, version), version)
+        structs = {name: struct.Struct(form).pack for name, form in formats.items()}
+        found = _encoders[cls, version] = _link(cls, version, "encode", source, structs)
+    return found
+
+
+def decode(cls: type[M], version: int, buffer: memoryview | bytes, pos: int = 0) -> M:
+    """The message at `pos` of `buffer`; raises `MalformedMessage`, `UnknownVersion`."""
+    return decoder(cls, version)(memoryview(buffer), pos)[0]
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message's bytes, records included; raises `UnencodableMessage`, `UnknownVersion`.
+
+    For messages without file regions: those have no bytes in memory to join.
+    """
+    chunks: list[Chunk] = []
+    encoder(type(message), version)(message, chunks.append)
+    return b"".join(chunks)  # type: ignore[arg-type]
+
+
+def _spec(cls: type[Message], version: int) -> MessageSpec:
+    if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        known = f"{cls.MIN_VERSION} to {cls.MAX_VERSION}"
+        raise UnknownVersion(f"{cls.SPEC} has versions {known}, not {version}")
+    return load(cls.SPEC)
+
+
+def _link(
+    cls: type[Message], version: int, function: str, source: str, structs: dict[str, Any]
+) -> Any:
+    """Execute compiled source beside the classes of the message's module; tracebacks will show
+    it."""
+    filename = f"<odradek {cls.SPEC} v{version} {function}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    namespace = {**_RUNTIME, **vars(sys.modules[cls.__module__]), **structs}
+    code: CodeType = compile(source, filename, "exec")
+    exec(code, namespace)  # noqa: S102 - source made by compile.py from our own definitions
+    return namespace[function]

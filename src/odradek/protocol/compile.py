@@ -1,0 +1,413 @@
+"""Compiles a message's definition, for one version, into two straight-line Python functions.
+
+``decode(view, pos) -> (message, pos)`` and ``encode(message, append) -> None``, with everything
+inlined: no call a field, no test of a version. Fixed-width fields that follow each other are read
+and written by one precompiled `struct.Struct`, together with the length byte, or the empty tag
+section's zero, behind them. A compact length below 128 and an empty tag section never leave the
+straight line.
+
+Names in compiled code: fields of the message have suffix ``_0``, those of a struct in it ``_1``,
+and so on. The source is registered in `linecache`, so tracebacks show it; to read one,
+``python -m odradek.protocol.show FetchResponse 12``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from odradek.protocol.spec import (
+    FIXED_CODES,
+    FIXED_SIZES,
+    NEW_STRUCT,
+    NO_VERSIONS,
+    FieldSpec,
+    MessageSpec,
+    StructSpec,
+    min_element_size,
+)
+
+
+class _Source:
+    """Lines of source, their indentation, and the run of fixed-width fields not yet written out."""
+
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        self.spec = spec
+        self.version = version
+        self.flexible = spec.is_flexible(version)
+        self.lines: list[str] = []
+        self.indent = 0
+        self.run: list[tuple[str, str]] = []
+        self.structs: dict[str, str] = {}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.indent += 1
+        yield
+        self.indent -= 1
+
+    def fixed(self, code: str, value: str) -> None:
+        """One more fixed-width field in the run: its struct code, and its target or expression."""
+        self.run.append((code, value))
+
+    def take_run(self, prefix: str) -> tuple[str, str, list[str]]:
+        """End the run: (name of its precompiled struct's function, struct format, its values)."""
+        run, self.run = self.run, []
+        form = ">" + "".join(code for code, _ in run)
+        name = prefix + form[1:].replace("?", "o")
+        self.structs[name] = form
+        return name, form, [value for code, value in run if code != "x"]
+
+    def is_flexible_field(self, field: FieldSpec) -> bool:
+        return self.flexible if field.flexible is None else field.flexible.has(self.version)
+
+    def text(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class _Decoder(_Source):
+    def function(self) -> None:
+        title = f"{self.spec.name} v{self.version}"
+        with self.block("def decode(view, pos):"):
+            self.line("size = len(view)")
+            with self.block("try:"):
+                message = self.struct(self.spec.body, 0)
+                self.line(f"return {message}, pos")
+            with self.block("except (StructError, IndexError) as error:"):
+                text = f"{title} ends within a field"
+                self.line(f"raise MalformedMessage({text!r}) from error")
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        if [code for code, _ in self.run] == ["B"]:
+            self.line(f"{self.run.pop()[1]} = view[pos]")
+            self.line("pos += 1")
+            return
+        name, form, targets = self.take_run("u_")
+        self.line(f"{', '.join(targets)}{',' * (len(targets) == 1)} = {name}(view, pos)")
+        self.line(f"pos += {struct.calcsize(form)}")
+
+    def struct(self, spec: StructSpec, depth: int) -> str:
+        """Read a struct's fields into locals; returns the expression that constructs it."""
+        for field in spec.present(self.version):
+            self.field(field, depth)
+        if self.flexible:
+            self.tags(spec, depth)
+        self.flush()
+        values = (
+            f"{f.attribute}_{depth}" if f.versions.has(self.version) else _literal(f)
+            for f in spec.fields
+        )
+        return f"{spec.name}({', '.join(values)})"
+
+    def field(self, field: FieldSpec, depth: int) -> None:
+        target = f"{field.attribute}_{depth}"
+        nullable = field.is_nullable(self.version)
+        if field.is_array:
+            self.array(field, target, depth)
+        elif field.struct is not None and nullable:
+            self.fixed("B", "n")
+            self.flush()
+            with self.block("if n > 127:"):
+                self.line(f"{target} = None")
+            with self.block("else:"):
+                self.line(f"{target} = {self.struct(field.struct, depth + 1)}")
+        else:
+            self.value(field, target, nullable, depth)
+
+    def value(self, field: FieldSpec, target: str, nullable: bool, depth: int) -> None:
+        """Read one value that is not an array: a field, or an array's element."""
+        if field.struct is not None:
+            self.line(f"{target} = {self.struct(field.struct, depth + 1)}")
+        elif field.kind in FIXED_SIZES:
+            self.fixed(FIXED_CODES[field.kind], target)
+        else:
+            with self.length(field, target, nullable):
+                self.slice(field, target)
+
+    @contextmanager
+    def length(self, field: FieldSpec, target: str, nullable: bool) -> Iterator[None]:
+        """Read a length into `n`; the body of the block runs where the value is not null."""
+        flexible = self.is_flexible_field(field)
+        is_string = field.kind == "string" and not field.is_array
+        self.fixed("B" if flexible else "h" if is_string else "i", "n")
+        self.flush()
+        if flexible:
+            with self.block("if n > 127:"):
+                self.line("n, pos = uvarint_rest(view, pos, n)")
+                if is_string:
+                    with self.block("if n > 32768:"):
+                        self.line(f"raise string_too_long({field.name!r}, n - 1)")
+        absent = "not n" if flexible else "n < 0"
+        with self.block(f"if {absent}:"):
+            self.line(f"{target} = None" if nullable else f"raise null({field.name!r})")
+        if nullable:
+            with self.block("else:"):
+                yield
+        else:
+            yield
+
+    def slice(self, field: FieldSpec, target: str) -> None:
+        self.line("end = pos + n - 1" if self.is_flexible_field(field) else "end = pos + n")
+        with self.block("if end > size:"):
+            self.line(f"raise too_long({field.name!r}, end - pos, size - pos)")
+        reader = {
+            # As Kafka reads it: bytes that are no UTF-8 become U+FFFD, they are no error.
+            "string": 'str(view[pos:end], "utf-8", "replace")',
+            "bytes": "bytes(view[pos:end])",
+            "records": "view[pos:end]",
+        }[field.kind]
+        self.line(f"{target} = {reader}")
+        self.line("pos = end")
+
+    def array(self, field: FieldSpec, target: str, depth: int) -> None:
+        flexible = self.is_flexible_field(field)
+        smallest = min_element_size(field, self.version, flexible)
+        assert smallest > 0, f"an element of {field.name} takes no bytes: nothing bounds its count"
+        with self.length(field, target, field.is_nullable(self.version)):
+            if flexible:
+                self.line("n -= 1")
+            needed = f"n * {smallest}" if smallest > 1 else "n"
+            with self.block(f"if {needed} > size - pos:"):
+                self.line(f"raise too_long({field.name!r}, n, size - pos)")
+            self.elements(field, target, depth)
+
+    def elements(self, field: FieldSpec, target: str, depth: int) -> None:
+        if field.kind in FIXED_SIZES and field.kind != "uuid":
+            code = FIXED_CODES[field.kind]
+            self.line(f'{target} = list(unpack_from(f">{{n}}{code}", view, pos))')
+            self.line(f"pos += n * {FIXED_SIZES[field.kind]}")
+            return
+        self.line(f"{target} = []")
+        with self.block("for _ in range(n):"):
+            if field.struct is not None:
+                element = self.struct(field.struct, depth + 1)
+            else:
+                element = f"{field.attribute}_{depth + 1}"
+                self.value(field.element(), element, False, depth + 1)
+                self.flush()
+            self.line(f"{target}.append({element})")
+
+    def tags(self, spec: StructSpec, depth: int) -> None:
+        tagged = spec.tagged(self.version)
+        count = f"_tags_{depth}" if tagged else "n"
+        self.fixed("B", count)
+        self.flush()
+        for field in tagged:
+            self.line(f"{field.attribute}_{depth} = {_literal(field)}")
+        with self.block(f"if {count}:"):
+            if not tagged:
+                self.line("pos = skip_tags(view, pos, n)")
+                return
+            self.line(f"{count}, pos = tag_count(view, pos, {count})")
+            with self.block(f"for _ in range({count}):"):
+                self.known_tags(tagged, depth)
+
+    def known_tags(self, tagged: list[FieldSpec], depth: int) -> None:
+        tag, stop = f"_tag_{depth}", f"_stop_{depth}"
+        self.line(f"{tag}, pos, {stop} = tag_header(view, pos)")
+        for index, field in enumerate(tagged):
+            with self.block(f"{'el' if index else ''}if {tag} == {field.tag}:"):
+                self.field(field, depth)
+                self.flush()
+                with self.block(f"if pos != {stop}:"):
+                    self.line(f"raise tag_mismatch({field.name!r}, {stop}, pos)")
+        with self.block("else:"):
+            self.line(f"pos = {stop}")
+
+
+class _Encoder(_Source):
+    append = "append"
+
+    def function(self) -> None:
+        errors = "(StructError, TypeError, AttributeError, UnicodeEncodeError)"
+        title = f"{self.spec.name} v{self.version}: "
+        with self.block("def encode(message_0, append):"):
+            with self.block("try:"):
+                self.struct(self.spec.body, "message_0", 0)
+                self.flush()
+                self.line("return")
+            with self.block(f"except {errors} as error:"):
+                self.line(f"raise UnencodableMessage({title!r} + str(error)) from error")
+
+    def flush(self) -> None:
+        if not self.run:
+            return
+        name, form, values = self.take_run("p_")
+        if not values:
+            self.line(f"{self.append}({bytes(struct.calcsize(form))!r})")
+        else:
+            self.line(f"{self.append}({name}({', '.join(values)}))")
+
+    def flush_varint(self, function: str) -> None:
+        """End the run with varint `n`: packed with it when it takes one byte."""
+        if not self.run:
+            self.line(f"{self.append}(BYTE[n] if n < 128 else {function}(n))")
+            return
+        run = list(self.run)
+        long_name, form, values = self.take_run("p_")
+        long = f"{long_name}({', '.join(values)})" if values else repr(bytes(len(form) - 1))
+        self.run = [*run, ("B", "n")]
+        name, _, values = self.take_run("p_")
+        short = f"{name}({', '.join(values)})"
+        self.line(f"{self.append}({short} if n < 128 else {long} + {function}(n))")
+
+    def struct(self, spec: StructSpec, value: str, depth: int) -> None:
+        """Write the struct in local `value`; the last run may still be open afterwards."""
+        for field in spec.absent(self.version):
+            if not field.ignorable:
+                with self.block(f"if {_differs(field, f'{value}.{field.attribute}')}:"):
+                    self.line(f"raise missing({field.name!r}, {self.version})")
+        for field in spec.present(self.version):
+            self.field(field, value, depth)
+        if self.flexible:
+            self.tags(spec, value, depth)
+
+    def field(self, field: FieldSpec, owner: str, depth: int) -> None:
+        source = f"{owner}.{field.attribute}"
+        local = f"{field.attribute}_{depth + 1}"
+        nullable = field.is_nullable(self.version)
+        if field.is_array:
+            self.array(field, source, depth, nullable)
+        elif field.struct is not None and nullable:
+            self.flush()
+            self.line(f"{local} = {source}")
+            with self.block(f"if {local} is None:"):
+                self.line(f'{self.append}(b"\\xff")')
+            with self.block("else:"):
+                self.fixed("B", "1")
+                self.struct(field.struct, local, depth + 1)
+                self.flush()
+        else:
+            self.value(field, source, local, nullable, depth)
+
+    def value(self, field: FieldSpec, source: str, local: str, nullable: bool, depth: int) -> None:
+        """Write one value that is not an array: expression `source`; `local` may hold it."""
+        if field.struct is not None:
+            self.flush()
+            self.line(f"{local} = {source}")
+            self.struct(field.struct, local, depth + 1)
+        elif field.kind in FIXED_SIZES:
+            if field.kind == "uuid":
+                with self.block(f"if len({source}) != 16:"):
+                    self.line(f"raise not_a_uuid({field.name!r}, {source})")
+            self.fixed(FIXED_CODES[field.kind], source)
+        else:
+            self.sized(field, source, nullable)
+
+    def sized(self, field: FieldSpec, source: str, nullable: bool) -> None:
+        is_string = field.kind == "string"
+        flexible = self.is_flexible_field(field)
+        length = f"n = len(data){' + 1' if flexible else ''}"
+        encode = ".encode()" if is_string else ""
+        if nullable:
+            self.line(f"data = {source}")
+            with self.block("if data is None:"):
+                self.line(f"n = {0 if flexible else -1}")
+            with self.block("else:"):
+                if is_string:
+                    self.line("data = data.encode()")
+                self.line(length)
+        else:
+            self.line(f"data = {source}{encode}")
+            self.line(length)
+        self.length(flexible, is_string)
+        with self.block(f"if n > {int(flexible)}:"):
+            self.line(f"{self.append}(data)")
+
+    def length(self, flexible: bool, is_string: bool) -> None:
+        if flexible:
+            self.flush_varint("string_uvarint" if is_string else "uvarint")
+        else:
+            self.fixed("h" if is_string else "i", "n")
+            self.flush()
+
+    def array(self, field: FieldSpec, source: str, depth: int, nullable: bool) -> None:
+        flexible = self.is_flexible_field(field)
+        values = f"{field.attribute}_{depth}"
+        self.line(f"{values} = {source}")
+        length = f"len({values}){' + 1' if flexible else ''}"
+        null = f"{0 if flexible else -1} if {values} is None else " if nullable else ""
+        self.line(f"n = {null}{length}")
+        self.length(flexible, False)
+        if field.kind in FIXED_SIZES and field.kind != "uuid":
+            with self.block(f"if {values}:"):
+                code = FIXED_CODES[field.kind]
+                packed = f'pack(f">{{len({values})}}{code}", *{values})'
+                self.line(f"{self.append}({packed})")
+            return
+        element = f"{field.attribute}_{depth + 1}"
+        with self.block(f"for {element} in {values}{' or ()' if nullable else ''}:"):
+            if field.struct is not None:
+                self.struct(field.struct, element, depth + 1)
+            else:
+                self.value(field.element(), element, element, False, depth + 1)
+            self.flush()
+
+    def tags(self, spec: StructSpec, value: str, depth: int) -> None:
+        tagged = spec.tagged(self.version)
+        if not tagged:
+            self.fixed("x", "")
+            return
+        tests = [_differs(field, f"{value}.{field.attribute}") for field in tagged]
+        run = list(self.run)
+        with self.block(f"if {' or '.join(f'({test})' for test in tests)}:"):
+            self.flush()
+            self.line(f"_tags_{depth} = []")
+            for field, test in zip(tagged, tests, strict=True):
+                with self.block(f"if {test}:"):
+                    self.tag(field, value, depth)
+            self.line(f"write_tags({self.append}, _tags_{depth})")
+        with self.block("else:"):
+            self.run = [*run, ("x", "")]
+            self.flush()
+
+    def tag(self, field: FieldSpec, value: str, depth: int) -> None:
+        outer, self.append = self.append, f"_append_{depth}"
+        self.line(f"_tag_{depth} = []")
+        self.line(f"_append_{depth} = _tag_{depth}.append")
+        self.field(field, value, depth)
+        self.flush()
+        self.append = outer
+        self.line(f"_tags_{depth}.append(({field.tag}, _tag_{depth}))")
+
+
+def _literal(field: FieldSpec) -> str:
+    """The default of a field that is not there, as source."""
+    if field.default is NEW_STRUCT:
+        assert field.struct is not None
+        return f"{field.struct.name}()"
+    return "ZERO_UUID" if field.kind == "uuid" and not field.is_array else repr(field.default)
+
+
+def _differs(field: FieldSpec, value: str) -> str:
+    """The test whether expression `value` is other than the field's default, as source."""
+    if field.struct is not None and not field.is_array and field.default is None:
+        is_set = f"{value} is not None"
+        return f"{is_set} and {value} != {field.struct.name}()" if field.tag >= 0 else is_set
+    if field.default is None:
+        return f"{value} is not None"
+    if field.default in (False, [], "") and field.nullable == NO_VERSIONS:
+        return value
+    return f"{value} != {_literal(field)}"
+
+
+def decode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
+    """Source of ``decode`` and the struct formats that it wants, by the name of their
+    unpack_from."""
+    decoder = _Decoder(spec, version)
+    decoder.function()
+    return decoder.text(), decoder.structs
+
+
+def encode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
+    """Source of ``encode`` and the struct formats that it wants, by the name of their pack."""
+    encoder = _Encoder(spec, version)
+    encoder.function()
+    return encoder.text(), encoder.structs

@@ -1,0 +1,56 @@
+"""Request and response headers, read and written by hand: every request passes here.
+
+Request: api key int16, version int16, correlation id int32, client id as nullable string with a
+length of two bytes; from header version 2 on, which flexible requests have, a tag section. The
+client id keeps its old form in version 2 (KIP-482), so that a broker can read it before it knows
+the API. Response: correlation id int32, and a tag section if the response is flexible.
+ApiVersions' response has none in any version: a client that asks does not know yet what the broker
+speaks (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.spec import ANY_LATER
+from odradek.protocol.wire import skip_tags
+
+_REQUEST = struct.Struct(">hhih")
+_RESPONSE_V0 = struct.Struct(">i")
+_RESPONSE_V1 = struct.Struct(">ix")
+
+RESPONSE_FLEXIBLE_FROM = FLEXIBLE_FROM | {int(ApiKey.API_VERSIONS): ANY_LATER}
+
+
+def parse_request_header(view: memoryview) -> tuple[int, int, int, str | None, int]:
+    """(api key, version, correlation id, client id, position of the body) of the frame `view`.
+
+    An unknown API is taken to have the old header; raises `MalformedMessage` when the frame ends
+    first.
+    """
+    try:
+        api_key, version, correlation_id, length = _REQUEST.unpack_from(view)
+        pos = 10
+        client_id = None
+        if length >= 0:
+            pos += length
+            if pos > len(view):
+                raise MalformedMessage(f"client id of {length} bytes in a frame of {len(view)}")
+            client_id = str(view[10:pos], "utf-8", "replace")
+        if version >= FLEXIBLE_FROM.get(api_key, ANY_LATER):
+            tags = view[pos]
+            pos += 1
+            if tags:
+                pos = skip_tags(view, pos, tags)
+    except (struct.error, IndexError) as error:
+        raise MalformedMessage(f"request header ends after {len(view)} bytes") from error
+    return api_key, version, correlation_id, client_id, pos
+
+
+def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The header that stands before the response to a request of this API and version."""
+    if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER):
+        return _RESPONSE_V1.pack(correlation_id)
+    return _RESPONSE_V0.pack(correlation_id)

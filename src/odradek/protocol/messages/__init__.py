@@ -1,0 +1,1 @@
+"""Generated: one module a message, imported where the message is wanted."""

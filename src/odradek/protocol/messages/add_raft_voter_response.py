@@ -1,0 +1,19 @@
+"""AddRaftVoterResponse: generated from definitions/api/AddRaftVoterResponse.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class AddRaftVoterResponse:
+    SPEC: ClassVar[str] = "api/AddRaftVoterResponse"
+    API_KEY: ClassVar[int] = 80
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+
+    throttle_time_ms: int = 0  # versions 0+
+    error_code: int = 0  # versions 0+
+    error_message: str | None = ""  # versions 0+, nullable 0+

@@ -1,0 +1,17 @@
+"""ConsumerGroupPartitionMetadataKey: generated from definitions/group/ConsumerGroupPartitionMetadataKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class ConsumerGroupPartitionMetadataKey:
+    SPEC: ClassVar[str] = "group/ConsumerGroupPartitionMetadataKey"
+    API_KEY: ClassVar[int] = 4
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0

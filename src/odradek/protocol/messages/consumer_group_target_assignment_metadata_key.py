@@ -1,0 +1,17 @@
+"""ConsumerGroupTargetAssignmentMetadataKey: generated from definitions/group/ConsumerGroupTargetAssignmentMetadataKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class ConsumerGroupTargetAssignmentMetadataKey:
+    SPEC: ClassVar[str] = "group/ConsumerGroupTargetAssignmentMetadataKey"
+    API_KEY: ClassVar[int] = 6
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0

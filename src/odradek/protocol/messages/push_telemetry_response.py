@@ -1,0 +1,18 @@
+"""PushTelemetryResponse: generated from definitions/api/PushTelemetryResponse.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class PushTelemetryResponse:
+    SPEC: ClassVar[str] = "api/PushTelemetryResponse"
+    API_KEY: ClassVar[int] = 72
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+
+    throttle_time_ms: int = 0  # versions 0+
+    error_code: int = 0  # versions 0+

@@ -1,0 +1,18 @@
+"""ShareGroupCurrentMemberAssignmentKey: generated from definitions/group/ShareGroupCurrentMemberAssignmentKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class ShareGroupCurrentMemberAssignmentKey:
+    SPEC: ClassVar[str] = "group/ShareGroupCurrentMemberAssignmentKey"
+    API_KEY: ClassVar[int] = 14
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0
+    member_id: str = ""  # versions 0

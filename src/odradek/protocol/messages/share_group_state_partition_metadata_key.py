@@ -1,0 +1,17 @@
+"""ShareGroupStatePartitionMetadataKey: generated from definitions/group/ShareGroupStatePartitionMetadataKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class ShareGroupStatePartitionMetadataKey:
+    SPEC: ClassVar[str] = "group/ShareGroupStatePartitionMetadataKey"
+    API_KEY: ClassVar[int] = 15
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0

@@ -1,0 +1,28 @@
+"""ShareUpdateValue: generated from definitions/share/ShareUpdateValue.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class StateBatch:
+    first_offset: int = 0  # versions 0+
+    last_offset: int = 0  # versions 0+
+    delivery_state: int = 0  # versions 0+
+    delivery_count: int = 0  # versions 0+
+
+
+@dataclass(slots=True)
+class ShareUpdateValue:
+    SPEC: ClassVar[str] = "share/ShareUpdateValue"
+    API_KEY: ClassVar[int] = 1
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+
+    snapshot_epoch: int = 0  # versions 0+
+    leader_epoch: int = 0  # versions 0+
+    start_offset: int = 0  # versions 0+
+    state_batches: list[StateBatch] = field(default_factory=list)  # versions 0+

@@ -1,0 +1,18 @@
+"""StreamsGroupMemberMetadataKey: generated from definitions/group/StreamsGroupMemberMetadataKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class StreamsGroupMemberMetadataKey:
+    SPEC: ClassVar[str] = "group/StreamsGroupMemberMetadataKey"
+    API_KEY: ClassVar[int] = 19
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0
+    member_id: str = ""  # versions 0

@@ -1,0 +1,18 @@
+"""StreamsGroupMetadataValue: generated from definitions/group/StreamsGroupMetadataValue.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class StreamsGroupMetadataValue:
+    SPEC: ClassVar[str] = "group/StreamsGroupMetadataValue"
+    API_KEY: ClassVar[int] = 17
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+
+    epoch: int = 0  # versions 0+
+    metadata_hash: int = 0  # versions 0+

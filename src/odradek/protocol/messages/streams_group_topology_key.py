@@ -1,0 +1,17 @@
+"""StreamsGroupTopologyKey: generated from definitions/group/StreamsGroupTopologyKey.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class StreamsGroupTopologyKey:
+    SPEC: ClassVar[str] = "group/StreamsGroupTopologyKey"
+    API_KEY: ClassVar[int] = 23
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 32767
+
+    group_id: str = ""  # versions 0

@@ -1,0 +1,132 @@
+"""The pieces that compiled codecs call where they leave the straight line: varints of more than
+one byte, tag sections that are not empty, and the texts of their errors.
+
+An unsigned varint is base 128, low group first, the top bit set on all but its last byte; five
+bytes at most. Flexible versions write a length as varint of length + 1, null as 0. A tag section
+is a count, then for each field tag, size and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from odradek.protocol.errors import MalformedMessage, UnencodableMessage
+
+STRING_SIZE_MAX = 0x7FFF
+UVARINT_MAX = 0x7FFF_FFFF
+
+
+class Region(Protocol):
+    """Bytes in a file: they have a length and a descriptor, and are sent without being read."""
+
+    def __len__(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | Region
+"""What an encoder appends: the message is the concatenation of its chunks."""
+
+Append: TypeAlias = Callable[[Chunk], object]
+
+
+def uvarint_rest(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """The varint whose first byte `first` (>= 128) lies before `pos`: (value, position behind)."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = view[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > UVARINT_MAX:
+                raise MalformedMessage(f"varint of {value} is above 2^31 - 1")
+            return value, pos
+    raise MalformedMessage("varint of more than five bytes")
+
+
+def uvarint_at(view: memoryview, pos: int) -> tuple[int, int]:
+    """The varint at `pos`: (value, position behind it)."""
+    first = view[pos]
+    return (first, pos + 1) if first < 0x80 else uvarint_rest(view, pos + 1, first)
+
+
+def uvarint(value: int) -> bytes:
+    """`value` (0 .. 2^31 - 1) as unsigned varint."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value > UVARINT_MAX:
+        raise UnencodableMessage(f"length of {value} is above 2^31 - 1")
+    groups = bytearray()
+    while value >= 0x80:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+def string_uvarint(value: int) -> bytes:
+    """A compact string's length + 1; Kafka refuses strings of more than 32767 bytes."""
+    if value > STRING_SIZE_MAX + 1:
+        raise UnencodableMessage(f"string of {value - 1} bytes is above {STRING_SIZE_MAX}")
+    return uvarint(value)
+
+
+def tag_count(view: memoryview, pos: int, first: int) -> tuple[int, int]:
+    """The count of a tag section that is not empty, checked against what remains."""
+    count, pos = (first, pos) if first < 0x80 else uvarint_rest(view, pos, first)
+    if count * 2 > len(view) - pos:
+        raise MalformedMessage(f"{count} tagged fields in {len(view) - pos} bytes")
+    return count, pos
+
+
+def tag_header(view: memoryview, pos: int) -> tuple[int, int, int]:
+    """One tagged field's (tag, position of its bytes, position behind them)."""
+    tag, pos = uvarint_at(view, pos)
+    size, pos = uvarint_at(view, pos)
+    if size > len(view) - pos:
+        raise MalformedMessage(f"tag {tag} has {size} bytes of which {len(view) - pos} are there")
+    return tag, pos, pos + size
+
+
+def skip_tags(view: memoryview, pos: int, first: int) -> int:
+    """Pass over a tag section of unknown fields, each by its declared size."""
+    count, pos = tag_count(view, pos, first)
+    for _ in range(count):
+        _tag, _start, pos = tag_header(view, pos)
+    return pos
+
+
+def write_tags(append: Append, tags: Sequence[tuple[int, list[Chunk]]]) -> None:
+    """Append a tag section; `tags` holds (tag, chunks) by ascending tag."""
+    append(uvarint(len(tags)))
+    for tag, chunks in tags:
+        append(uvarint(tag) + uvarint(sum(map(len, chunks))))
+        for chunk in chunks:
+            append(chunk)
+
+
+def null(name: str) -> MalformedMessage:
+    return MalformedMessage(f"{name} is null and may not be")
+
+
+def too_long(name: str, length: int, remaining: int) -> MalformedMessage:
+    return MalformedMessage(f"{name} has length {length} with {remaining} bytes remaining")
+
+
+def string_too_long(name: str, length: int) -> MalformedMessage:
+    return MalformedMessage(f"{name} has {length} bytes, above {STRING_SIZE_MAX}")
+
+
+def tag_mismatch(name: str, stop: int, pos: int) -> MalformedMessage:
+    return MalformedMessage(f"tagged {name} ends at byte {pos}, its size said {stop}")
+
+
+def missing(name: str, version: int) -> UnencodableMessage:
+    return UnencodableMessage(f"{name} is set and version {version} has no place for it")
+
+
+def not_a_uuid(name: str, value: object) -> UnencodableMessage:
+    return UnencodableMessage(f"{name} is no uuid of 16 bytes: {value!r}")
