@@ -1,0 +1,179 @@
+"""`odradek pipeline`: Spark jobs that carry topics into tables."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer
+from odradek.cli.output import CommandError, parse_assignments
+
+if TYPE_CHECKING:
+    from odradek.pipeline.jobs.ingest import IngestOptions
+    from odradek.pipeline.progress import Progress
+    from odradek.pipeline.session import SessionOptions
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def pipeline() -> None:
+    """Carry topics into tables with Spark."""
+
+
+@app.command("ingest")
+def ingest(
+    topics: Annotated[str, typer.Option(metavar="T[,T]", help="The topics to read.")],
+    table_dir: Annotated[
+        str, typer.Option(metavar="DIR", help="Where table, quarantine and checkpoint are kept.")
+    ],
+    format_: Annotated[str, typer.Option("--format", help="delta or parquet.")] = "delta",
+    parser: Annotated[str, typer.Option(help="raw, json or access-log.")] = "raw",
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="DDL|@FILE", help='For json: "id BIGINT NOT NULL, at TIMESTAMP".'),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    once: Annotated[
+        bool, typer.Option("--once", help="Ingest what is there now, then end.")
+    ] = False,
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Start a batch this often.")
+    ] = "10 seconds",
+    starting: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE", help="First start: earliest, latest or Spark's offsets JSON."
+        ),
+    ] = "earliest",
+    batch_rows: Annotated[
+        int, typer.Option(metavar="N", min=1, help="A batch takes at most N offsets.")
+    ] = 500_000,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option("--allow-data-loss", help="Pass over what the topic no longer has."),
+    ] = False,
+    kafka_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A config of Kafka's Java consumer."),
+    ] = None,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[2]",
+    driver_memory: Annotated[
+        str, typer.Option(metavar="SIZE", help="The heap of Spark's driver.")
+    ] = "1g",
+    spark_conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any of Spark's settings.")
+    ] = None,
+) -> None:
+    """Ingest topics into a table, each record exactly once.
+
+    What the parser cannot read goes to DIR/quarantine with its reason and raw bytes. Run it again
+    with the same DIR and it goes on where it ended.
+    """
+    from odradek.pipeline.jobs.ingest import IngestOptions
+    from odradek.pipeline.session import SessionOptions
+    from odradek.pipeline.tables import TableDir, TableFormat
+
+    if format_ not in tuple(TableFormat):
+        raise CommandError(f"--format is delta or parquet, not {format_!r}")
+    options = IngestOptions(
+        bootstrap_servers=bootstrap_server,
+        topics=tuple(topic.strip() for topic in topics.split(",") if topic.strip()),
+        tables=TableDir(_absolute(table_dir), TableFormat(format_)),
+        parser=parser,
+        schema=_read_schema(schema),
+        starting=starting,
+        once=once,
+        interval=interval,
+        offsets_per_trigger_max=batch_rows,
+        fail_on_data_loss=not allow_data_loss,
+        kafka=parse_assignments(kafka_option or [], "--kafka-option"),
+    )
+    if not options.topics:
+        raise CommandError("--topics names no topic")
+    session = SessionOptions(
+        app_name="odradek pipeline ingest",
+        jvm_log=None if "://" in table_dir else Path(table_dir).absolute() / "spark.log",
+        master=master,
+        driver_memory=driver_memory,
+        extra=parse_assignments(spark_conf or [], "--spark-conf"),
+    )
+    _run(options, session)
+
+
+def _absolute(table_dir: str) -> str:
+    return table_dir if "://" in table_dir else str(Path(table_dir).absolute())
+
+
+def _read_schema(schema: str | None) -> str | None:
+    if schema is None or not schema.startswith("@"):
+        return schema
+    try:
+        return Path(schema[1:]).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(f"{schema[1:]}: {error.strerror}") from None
+
+
+def _run(options: IngestOptions, session: SessionOptions) -> None:
+    from odradek.pipeline.errors import PipelineError
+    from odradek.pipeline.session import open_session
+
+    stop = _stop_on_signals()
+    _say(f"starting Spark on {session.master} (the first start downloads its packages) ...")
+    try:
+        spark = open_session(session)
+        try:
+            _ingest(options, spark, stop)
+        finally:
+            spark.stop()
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+
+
+def _ingest(options: IngestOptions, spark: object, stop: threading.Event) -> None:
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql import SparkSession
+
+    from odradek.pipeline.jobs.ingest import IngestJob
+
+    assert isinstance(spark, SparkSession)
+    job = IngestJob(spark, options, on_progress=_show)
+    topics = ", ".join(options.topics)
+    _say(f"{topics} at {options.bootstrap_servers} -> {options.tables.path('table')}")
+    try:
+        summary = job.run(stop)
+    except StreamingQueryException as error:
+        raise CommandError(f"the ingest failed: {_first_line(error)}") from error
+    _say(
+        f"done: {summary.accepted:,} rows to the table and {summary.rejected:,} to the quarantine"
+        f" in {summary.batches:,} batches"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _stop_on_signals() -> threading.Event:
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, ask)
+    signal.signal(signal.SIGINT, ask)
+    return stop
+
+
+def _show(progress: Progress) -> None:
+    _say(progress.text())
+
+
+def _say(text: str) -> None:
+    print(f"odradek: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Entry points: jobs that read, transform, write and checkpoint."""

@@ -1,0 +1,104 @@
+"""One micro-batch of an ingest: parse it once, commit its table, then its quarantine.
+
+Spark calls the writer with the same batch id and the same offsets until the batch is recorded as
+done in the checkpoint, so after a crash anywhere in here the batch comes again, and each sink
+leaves out what it already has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import DataFrame
+
+from odradek.pipeline.sinks.commit import BatchCommit, OffsetRange, Sink, offset_ranges
+from odradek.pipeline.transforms.quarantine import accepted, rejected
+from odradek.pipeline.transforms.raw import Parser, records
+
+
+class Step(StrEnum):
+    """The moments of a batch between which a crash makes a difference; see `BatchWriter`."""
+
+    BEFORE_TABLE = "before-table-commit"
+    TABLE_COMMITTED = "table-committed"
+    QUARANTINE_COMMITTED = "quarantine-committed"
+
+
+AtStep = Callable[[Step, int], None]
+
+
+def _go_on(step: Step, batch_id: int) -> None:
+    """What happens at a step when nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCounts:
+    """What one batch held."""
+
+    batch_id: int
+    accepted: int
+    rejected: int
+
+
+class BatchWriter:
+    """The function that Spark calls for each batch (`foreachBatch`).
+
+    Spark calls it from a thread of its own; `take_counts` belongs to the thread that shows
+    progress. `at_step` is called with the batch id at each `Step` of a batch that has rows: tests
+    stop there.
+    """
+
+    def __init__(
+        self,
+        parser: Parser,
+        parser_name: str,
+        table: Sink,
+        quarantine: Sink,
+        read_query_id: Callable[[], str],
+        at_step: AtStep = _go_on,
+    ) -> None:
+        self._parser = parser
+        self._parser_name = parser_name
+        self._table = table
+        self._quarantine = quarantine
+        self._read_query_id = read_query_id
+        self._at_step = at_step
+        self._lock = threading.Lock()
+        self._counts: dict[int, BatchCounts] = {}
+
+    def __call__(self, source: DataFrame, batch_id: int) -> None:
+        parsed = self._parser(records(source)).persist()
+        try:
+            ranges, rejected_count = offset_ranges(parsed)
+            if ranges:
+                self._commit(parsed, batch_id, ranges, rejected_count)
+        finally:
+            parsed.unpersist()
+
+    def _commit(
+        self,
+        parsed: DataFrame,
+        batch_id: int,
+        ranges: tuple[OffsetRange, ...],
+        rejected_count: int,
+    ) -> None:
+        query_id = self._read_query_id()
+        accepted_count = sum(one.rows for one in ranges) - rejected_count
+        self._at_step(Step.BEFORE_TABLE, batch_id)
+        commit = BatchCommit(query_id, batch_id, accepted_count, ranges)
+        self._table.commit(accepted(parsed), commit)
+        self._at_step(Step.TABLE_COMMITTED, batch_id)
+        if rejected_count:
+            commit = BatchCommit(query_id, batch_id, rejected_count, ranges)
+            self._quarantine.commit(rejected(parsed, self._parser_name), commit)
+        self._at_step(Step.QUARANTINE_COMMITTED, batch_id)
+        with self._lock:
+            self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
+
+    def take_counts(self, batch_id: int) -> BatchCounts:
+        """The counts of a finished batch, handed out once; zeros for a batch without rows."""
+        with self._lock:
+            return self._counts.pop(batch_id, BatchCounts(batch_id, 0, 0))

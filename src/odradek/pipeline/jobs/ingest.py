@@ -1,0 +1,245 @@
+"""The ingest: topics into a table and its quarantine, each record exactly once.
+
+Spark's checkpoint fixes a batch's offsets before the batch runs and records it as done afterwards;
+in between it may run any number of times. The sinks make each of their two commits once for a
+(query id, batch id), so the tables hold each record once. That holds as long as tables and
+checkpoint stay together: `IngestJob` refuses to start when one of them was lost or exchanged.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
+from odradek.pipeline.progress import Progress, total_lag
+from odradek.pipeline.sinks.files import Files
+from odradek.pipeline.tables import TableDir
+from odradek.pipeline.transforms.access_log import parse_access_log
+from odradek.pipeline.transforms.json import json_parser
+from odradek.pipeline.transforms.quarantine import accepted, rejected
+from odradek.pipeline.transforms.raw import Parser, parse_raw, records
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PARSER_NAMES = ("raw", "json", "access-log")
+POLL_INTERVAL_S = 1
+KAFKA_SOURCE_SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
+    " timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """What to ingest, how to read it, and where to.
+
+    `starting` counts at the first start only: "earliest", "latest", or Spark's JSON of offsets by
+    topic and partition; later starts go on from the checkpoint, new partitions from their
+    beginning. `once` ingests what is there at the start and ends; otherwise a batch starts every
+    `interval`. `offsets_per_trigger_max` bounds a batch, all partitions together. Without
+    `fail_on_data_loss`, records that the topic lost before they were read are passed over.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    tables: TableDir
+    parser: str = "raw"
+    schema: str | None = None
+    starting: str = "earliest"
+    once: bool = False
+    interval: str = "10 seconds"
+    offsets_per_trigger_max: int = 500_000
+    fail_on_data_loss: bool = True
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def source_options(self) -> dict[str, str]:
+        """The options of Spark's Kafka source."""
+        kafka = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        return {
+            "kafka.isolation.level": "read_committed",
+            **kafka,
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": self.starting,
+            "includeHeaders": "true",
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            "maxOffsetsPerTrigger": str(self.offsets_per_trigger_max),
+            "groupIdPrefix": "odradek-ingest",
+        }
+
+
+@dataclass(slots=True)
+class IngestSummary:
+    """What one run of the job did."""
+
+    batches: int = 0
+    accepted: int = 0
+    rejected: int = 0
+
+    def add(self, progress: Progress) -> None:
+        self.batches += 1
+        self.accepted += progress.accepted
+        self.rejected += progress.rejected
+
+
+def make_parser(name: str, schema: str | None) -> Parser:
+    """The parser called `name`; `schema` is Spark DDL ("id BIGINT NOT NULL, at TIMESTAMP").
+
+    Errors: PipelineError when there is no such parser, or the schema is missing, extra or wrong.
+    """
+    if (name == "json") != (schema is not None):
+        raise PipelineError("The json parser needs --schema, and the other parsers take none.")
+    if schema is not None:
+        return json_parser(parse_schema(schema))
+    parsers: dict[str, Parser] = {"raw": parse_raw, "access-log": parse_access_log}
+    if name not in parsers:
+        raise PipelineError(f"There is no parser {name!r}: choose of {', '.join(PARSER_NAMES)}.")
+    return parsers[name]
+
+
+def parse_schema(ddl: str) -> StructType:
+    """Reads a schema in Spark's DDL. Errors: PipelineError. Needs a running session."""
+    from pyspark.errors import ParseException
+
+    try:
+        schema = StructType.fromDDL(ddl)
+    except ParseException as error:
+        raise PipelineError(f"The schema {ddl!r} is not Spark DDL: {error}.") from error
+    if not isinstance(schema, StructType):
+        raise PipelineError(f"The schema {ddl!r} has no fields.")
+    return schema
+
+
+class IngestJob:
+    """One streaming query from topics into a table directory.
+
+    `start` returns once the query runs; `run` starts it and stays with it to its end, calling
+    `on_progress` (on the caller's thread) for each batch. `at_step` is for tests (`BatchWriter`).
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: IngestOptions,
+        *,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+        at_step: AtStep = _go_on,
+    ) -> None:
+        self._spark = spark
+        self._options = options
+        self._on_progress = on_progress
+        self._files = Files(spark)
+        self._table = options.tables.table(spark)
+        self._quarantine = options.tables.quarantine(spark)
+        self._parser = make_parser(options.parser, options.schema)
+        self._writer = BatchWriter(
+            self._parser,
+            options.parser,
+            self._table,
+            self._quarantine,
+            self._query_id,
+            at_step,
+        )
+        self._last_batch_seen = -1
+
+    def start(self) -> StreamingQuery:
+        """Checks tables and checkpoint, creates the tables if need be, and starts the query.
+
+        Errors: PipelineError when tables and checkpoint do not belong together.
+        """
+        self._check_tables_fit_checkpoint()
+        self._prepare_tables()
+        options = self._options
+        source = self._spark.readStream.format("kafka").options(**options.source_options()).load()
+        writer = source.writeStream.foreachBatch(self._writer)
+        writer = writer.option("checkpointLocation", options.tables.checkpoint)
+        writer = writer.queryName(f"ingest {','.join(options.topics)}")
+        if options.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=options.interval).start()
+
+    def run(self, stop: threading.Event | None = None) -> IngestSummary:
+        """Runs to the end of what is there (`once`), or until `stop` is set or the query fails.
+
+        Errors: PipelineError as `start`; StreamingQueryException when the query fails.
+        """
+        summary = IngestSummary()
+        query = self.start()
+        try:
+            ended = False
+            while not ended and not (stop is not None and stop.is_set()):
+                ended = bool(query.awaitTermination(POLL_INTERVAL_S))
+                self.report(query, summary)
+        finally:
+            query.stop()
+        self.report(query, summary)
+        return summary
+
+    def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
+        """Tells `on_progress` of the batches that finished since the last call."""
+        for one in query.recentProgress:
+            if one.batchId <= self._last_batch_seen or "addBatch" not in one.durationMs:
+                continue
+            self._last_batch_seen = one.batchId
+            counts = self._writer.take_counts(one.batchId)
+            duration_ms = one.durationMs.get("triggerExecution", 0)
+            progress = Progress(
+                counts.batch_id,
+                counts.accepted,
+                counts.rejected,
+                duration_ms,
+                total_lag(one.sources),
+            )
+            summary.add(progress)
+            self._on_progress(progress)
+
+    def _query_id(self) -> str:
+        metadata = self._files.read_text(f"{self._options.tables.checkpoint}/metadata")
+        query_id = json.loads(metadata)["id"]
+        assert isinstance(query_id, str)
+        return query_id
+
+    def _prepare_tables(self) -> None:
+        empty = self._spark.createDataFrame([], KAFKA_SOURCE_SCHEMA)
+        parsed = self._parser(records(empty))
+        self._table.prepare(_all_nullable(accepted(parsed)))
+        self._quarantine.prepare(_all_nullable(rejected(parsed, self._options.parser)))
+
+    def _check_tables_fit_checkpoint(self) -> None:
+        """A lost checkpoint would bring every record twice, a lost table would miss some."""
+        tables = self._options.tables
+        has_checkpoint = self._files.exists(f"{tables.checkpoint}/metadata")
+        done = self._files.list_names(f"{tables.checkpoint}/commits")
+        last = self._table.last_commit()
+        advice = "Bring it back, or ingest into another directory."
+        if last is not None and not has_checkpoint:
+            raise PipelineError(
+                f"{tables.path('table')} has rows but {tables.checkpoint} is gone: without it every"
+                f" record would be ingested twice. {advice}"
+            )
+        for name, sink in (("table", self._table), ("quarantine", self._quarantine)):
+            if done and not sink.exists():
+                raise PipelineError(
+                    f"{tables.checkpoint} says that rows were ingested but {tables.path(name)} is"
+                    f" gone: they would be missing. {advice}"
+                )
+        if last is not None and last.query_id != self._query_id():
+            raise PipelineError(
+                f"{tables.checkpoint} is not the checkpoint of {tables.path('table')}. {advice}"
+            )
+
+
+def _all_nullable(rows: DataFrame) -> StructType:
+    schema = StructType.fromJson(rows.schema.jsonValue())
+    for one in schema.fields:
+        one.nullable = True
+    return schema

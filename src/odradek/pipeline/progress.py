@@ -1,0 +1,61 @@
+"""What an ingest says of itself: rows, rate and lag for each trigger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One finished batch. `lag` is how many records were left in the topics, None if unknown."""
+
+    batch_id: int
+    accepted: int
+    rejected: int
+    duration_ms: int
+    lag: int | None
+
+    @property
+    def rows(self) -> int:
+        return self.accepted + self.rejected
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows * 1000 / self.duration_ms if self.duration_ms else 0.0
+
+    def text(self) -> str:
+        parts = [f"batch {self.batch_id}: {self.rows:,} rows in {self.duration_ms / 1000:.1f} s"]
+        parts.append(f"{self.rows_per_second:,.0f} rows/s")
+        if self.rejected:
+            parts.append(f"{self.rejected:,} to the quarantine")
+        parts.append("lag unknown" if self.lag is None else f"lag {self.lag:,}")
+        return ", ".join(parts)
+
+
+Offsets = Mapping[str, Mapping[str, int]]
+"""Topic to partition (a string, as Spark's JSON has it) to offset."""
+
+
+def total_lag(sources: Iterable[Any]) -> int | None:
+    """The records between where a progress report's sources ended and their topics' ends."""
+    lags = [_source_lag(_offsets(one.endOffset), _offsets(one.latestOffset)) for one in sources]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _offsets(value: Any) -> Offsets | None:
+    found = json.loads(value) if isinstance(value, str) else value
+    return found if isinstance(found, dict) else None
+
+
+def _source_lag(end: Offsets | None, latest: Offsets | None) -> int | None:
+    if end is None or latest is None:
+        return None
+    return sum(
+        max(0, offset - end.get(topic, {}).get(partition, 0))
+        for topic, partitions in latest.items()
+        for partition, offset in partitions.items()
+    )

@@ -1,0 +1,158 @@
+"""Starts Spark for the pipeline: finds Java, brings the packages in, opens the session.
+
+The JVM is a child of this process, in its process group, and ends with it. With a local master it
+listens on 127.0.0.1 only, and its heap has a limit (`SessionOptions.driver_memory`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.pipeline import packages
+from odradek.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
+JAVA_ANSWER_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """How Spark is to run. `jvm_log` takes what the JVM says on stderr; None leaves it on ours."""
+
+    app_name: str = "odradek"
+    master: str = "local[2]"
+    driver_memory: str = "1g"
+    shuffle_partitions: int = 4
+    jvm_log: Path | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return self.master.startswith("local")
+
+
+def find_java() -> str:
+    """The `java` that Spark will use; PipelineError when there is none of the needed version."""
+    lowest, highest = packages.JAVA_VERSION_MIN, packages.JAVA_VERSION_MAX
+    needed = f"Spark needs Java {lowest} to {highest}"
+    advice = f"install one (Debian, Ubuntu: apt install openjdk-{lowest}-jre-headless)"
+    advice += " or set JAVA_HOME to one"
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        raise PipelineError(f"{needed}, and {where}: {advice}.")
+    version = _java_version(java)
+    if not lowest <= version <= highest:
+        raise PipelineError(f"{needed}, and {java} is Java {version}: {advice}.")
+    return java
+
+
+def _java_version(java: str) -> int:
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PipelineError(f"{java} does not run: {error}.") from error
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if found is None:
+        raise PipelineError(f"{java} does not say its version: {answer.stderr.strip()!r}.")
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major  # Java 8 calls itself 1.8
+
+
+def open_session(options: SessionOptions) -> SparkSession:
+    """The Spark session for `options`: the running one of this process, else a new JVM's.
+
+    Errors: PipelineError when PySpark or Java is missing, or when the JVM does not start.
+    """
+    try:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PipelineError("PySpark is missing: pip install 'odradek[spark]'.") from error
+    find_java()
+    conf = _spark_conf(options)
+    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
+        _start_jvm(conf, options.jvm_log)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    if options.is_local:
+        spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _spark_conf(options: SessionOptions) -> SparkConf:
+    from pyspark import SparkConf
+
+    settings = {
+        "spark.app.name": options.app_name,
+        "spark.master": options.master,
+        "spark.driver.memory": options.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+        # Delta computes a table's state in this many tasks; its default of 50 is for big clusters.
+        "spark.databricks.delta.snapshotPartitions": str(options.shuffle_partitions),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **packages.spark_conf(),
+    }
+    if options.is_local:
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.driver.host"] = "127.0.0.1"
+    settings.update(options.extra)
+    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+
+
+def _start_jvm(conf: SparkConf, jvm_log: Path | None) -> None:
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    with contextlib.ExitStack() as stack:
+        popen_kwargs: dict[str, object] = {}
+        if jvm_log is not None:
+            jvm_log.parent.mkdir(parents=True, exist_ok=True)
+            popen_kwargs["stderr"] = stack.enter_context(jvm_log.open("ab"))
+        stack.enter_context(_packages_lock())
+        try:
+            gateway = launch_gateway(conf, popen_kwargs)  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise PipelineError(_why_no_jvm(jvm_log)) from error
+        SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextlib.contextmanager
+def _packages_lock() -> Iterator[None]:
+    """One JVM of this user resolves packages at a time: Ivy's cache is not safe for two writers."""
+    path = Path(tempfile.gettempdir()) / f"odradek-packages-{os.getuid()}.lock"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _why_no_jvm(jvm_log: Path | None) -> str:
+    why = "Spark's JVM did not start"
+    if jvm_log is None:
+        return f"{why}; what it said stands above."
+    text = jvm_log.read_text(errors="replace")
+    if "unresolved dependenc" in text or "UNRESOLVED DEPENDENCIES" in text:
+        why = "Spark could not download its packages (see spark.jars.packages; is Maven Central"
+        why += " reachable?)"
+    return f"{why}; what it said is in {jvm_log}."

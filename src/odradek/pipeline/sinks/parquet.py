@@ -1,0 +1,89 @@
+"""Parquet tables: a directory for each batch, which the batch overwrites when it runs again.
+
+    table/
+      batch_id=0/part-*.parquet     a batch's rows; moved here from _staging by one rename
+      batch_id=1/...
+      _commits/0.json               what the batch holds (sinks.commit); written after the rename
+      _staging/batch_id=2/...       a batch in the making; no reader looks here
+
+A batch counts when its commit file is there, and `read` reads those batches only. A crash before
+the rename leaves files in _staging, which the next run of the batch overwrites. A crash between the
+rename and the commit file leaves a whole directory that does not count yet; the next run of the
+batch puts its own in its place. A batch whose commit file is there is left as it is, so what a
+reader has once seen never moves. On a local file system and on HDFS a rename is atomic, and even a
+reader that globs batch_id=* sees whole batches only; on an object store it is not: use `read`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.commit import BatchCommit
+from odradek.pipeline.sinks.files import Files
+
+
+class ParquetSink:
+    """The Parquet table at `path`. One query writes it: its batch ids are the directories."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path.rstrip("/")
+        self._files = Files(spark)
+
+    def prepare(self, schema: StructType) -> None:
+        if not self.exists():
+            self._files.write_text(self._schema_file(), schema.json())
+
+    def exists(self) -> bool:
+        return self._files.exists(self._schema_file())
+
+    def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
+        commit_file = f"{self._path}/_commits/{batch.batch_id}.json"
+        if self._files.exists(commit_file):
+            self._check_same_query(BatchCommit.from_json(self._files.read_text(commit_file)), batch)
+            return
+        staging = f"{self._path}/_staging/batch_id={batch.batch_id}"
+        target = self._batch_dir(batch.batch_id)
+        rows.write.mode("overwrite").parquet(staging)
+        self._files.delete(target)
+        self._files.rename(staging, target)
+        self._files.write_text(commit_file, batch.to_json())
+
+    def _check_same_query(self, there: BatchCommit, batch: BatchCommit) -> None:
+        if there.query_id != batch.query_id:
+            raise PipelineError(
+                f"{self._path} has batch {batch.batch_id} of another query: give each query a"
+                " table directory of its own."
+            )
+
+    def last_commit(self) -> BatchCommit | None:
+        ids = self._committed_ids()
+        return self._read_commit(ids[-1]) if ids else None
+
+    def commits(self) -> list[BatchCommit]:
+        return [self._read_commit(batch_id) for batch_id in self._committed_ids()]
+
+    def read(self) -> DataFrame:
+        schema = StructType.fromJson(json.loads(self._files.read_text(self._schema_file())))
+        paths = [self._batch_dir(batch_id) for batch_id in self._committed_ids()]
+        if not paths:
+            return self._spark.createDataFrame([], schema)
+        return self._spark.read.schema(schema).parquet(*paths)
+
+    def _committed_ids(self) -> list[int]:
+        names = self._files.list_names(f"{self._path}/_commits")
+        return sorted(int(name[:-5]) for name in names if name.endswith(".json"))
+
+    def _read_commit(self, batch_id: int) -> BatchCommit:
+        text = self._files.read_text(f"{self._path}/_commits/{batch_id}.json")
+        return BatchCommit.from_json(text)
+
+    def _batch_dir(self, batch_id: int) -> str:
+        return f"{self._path}/batch_id={batch_id}"
+
+    def _schema_file(self) -> str:
+        return f"{self._path}/_schema.json"

@@ -1,0 +1,48 @@
+"""Where an ingest keeps its things under `--table-dir`, and how to read them back.
+
+DIR/table        the rows that parsed
+DIR/quarantine   the rows that did not, with reason and raw bytes
+DIR/checkpoint   Spark's own record of the query: its id, each batch's offsets, what is done
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import SparkSession
+
+from odradek.pipeline.sinks.commit import Sink
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.parquet import ParquetSink
+
+
+class TableFormat(StrEnum):
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class TableDir:
+    """The directory of one ingest; `root` is any path that Spark can write to."""
+
+    root: str
+    format: TableFormat
+
+    def table(self, spark: SparkSession) -> Sink:
+        return self._sink(spark, "table")
+
+    def quarantine(self, spark: SparkSession) -> Sink:
+        return self._sink(spark, "quarantine")
+
+    @property
+    def checkpoint(self) -> str:
+        return self.path("checkpoint")
+
+    def path(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}"
+
+    def _sink(self, spark: SparkSession, role: str) -> Sink:
+        if self.format is TableFormat.DELTA:
+            return DeltaSink(spark, self.path(role), role)
+        return ParquetSink(spark, self.path(role))
