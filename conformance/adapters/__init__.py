@@ -1,0 +1,1 @@
+"""One adapter a client, so that the same cases run on each; the clients stay as released."""

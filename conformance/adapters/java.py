@@ -1,0 +1,59 @@
+"""Kafka's own console producer and consumer, as a pair of processes. Text lines only."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.harness import Skip
+from conformance.peer import PeerUnavailable, java_command
+
+SEPARATOR = "|"
+TOOLS = "org.apache.kafka.tools"
+
+
+def kafka_tool(main_class: str, *arguments: str, stdin: str | None = None,
+               timeout_s: float = DEADLINE_S) -> str:
+    """Run a tool of Apache Kafka; its output. Raises when it ends with an error."""
+    try:
+        command = java_command(main_class, *arguments)
+    except PeerUnavailable as reason:
+        raise Skip(str(reason)) from None
+    done = subprocess.run(command, input=stdin, text=True, capture_output=True,
+                          timeout=timeout_s, check=False)
+    shown = f"{main_class.rsplit('.', 1)[-1]} {' '.join(arguments)}"
+    assert done.returncode == 0, f"{shown}: ended with {done.returncode}: " + _tail(done)
+    return done.stdout
+
+
+def _tail(done: subprocess.CompletedProcess[str]) -> str:
+    return (done.stdout + done.stderr)[-1500:]
+
+
+class JavaClient:
+    """The part of a client that the console tools can be."""
+
+    name = "Kafka's console tools"
+
+    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
+                compression: str = "none", idempotent: bool = False,
+                max_bytes: int = 1_000_000) -> list[int]:
+        lines = "".join(f"{(r.key or b'').decode()}{SEPARATOR}{(r.value or b'').decode()}\n"
+                        for r in records)
+        kafka_tool(f"{TOOLS}.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic,
+                   "--compression-codec", compression, "--request-required-acks", "all",
+                   "--producer-property", f"enable.idempotence={str(idempotent).lower()}",
+                   "--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}",
+                   stdin=lines)
+        return []
+
+    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
+                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
+        output = kafka_tool(
+            f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap,
+            "--topic", topic, "--partition", str(partition), "--offset", str(offset),
+            "--max-messages", str(count), "--timeout-ms", "30000",
+            "--property", "print.key=true", "--property", f"key.separator={SEPARATOR}")
+        rows = [line.partition(SEPARATOR) for line in output.splitlines()]
+        return [Rec(value.encode(), key.encode()) for key, _, value in rows]

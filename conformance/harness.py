@@ -1,0 +1,121 @@
+"""Cases and how they are run: one after the other, each with a time limit, against one address.
+
+A suite is a module with a tuple `CASES`; `python -m conformance.<suite> --bootstrap-server
+HOST:PORT` runs it alone. A case passes when it returns, fails when it raises, and is skipped
+when it raises `Skip` with the sentence that says what is missing here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+CASE_TIMEOUT_S = 180.0
+
+
+class Skip(Exception):
+    """The case cannot run on this machine, or not against this address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a case is given: the address, a scratch directory, and the broker's log directory."""
+
+    bootstrap: str
+    work: Path
+    log_dir: Path | None = None
+
+    def topic(self, hint: str = "t") -> str:
+        """A topic name that nobody used before."""
+        return f"{hint}-{uuid.uuid4().hex[:10]}"
+
+    def need_log_dir(self) -> Path:
+        if self.log_dir is None:
+            raise Skip("needs --log-dir, the broker's log directory on this machine")
+        return self.log_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that is shown. `ci` puts it into the bounded subset."""
+
+    name: str
+    run: Callable[[Context], None]
+    ci: bool = False
+    timeout_s: float = CASE_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    suite: str
+    name: str
+    outcome: str  # passed, failed, skipped
+    seconds: float
+    reason: str = ""
+
+
+def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> list[Case]:
+    """The cases of the subset whose names contain one of the words."""
+    kept = [case for case in cases if subset != "ci" or case.ci]
+    return [case for case in kept if not only or any(word in case.name for word in only)]
+
+
+def run_case(suite: str, case: Case, context: Context) -> Result:
+    """Run in a thread that is left behind when it does not end in time."""
+    outcome: list[tuple[str, str]] = []
+
+    def body() -> None:
+        try:
+            case.run(context)
+            outcome.append(("passed", ""))
+        except Skip as skip:
+            outcome.append(("skipped", str(skip)))
+        except BaseException as error:  # noqa: BLE001 - every end of a case is a result
+            print(traceback.format_exc(), file=sys.stderr)
+            outcome.append(("failed", f"{type(error).__name__}: {error}".strip()))
+
+    began = time.monotonic()
+    thread = threading.Thread(target=body, name=case.name, daemon=True)
+    thread.start()
+    thread.join(case.timeout_s)
+    verdict, reason = outcome[0] if outcome else ("failed", f"no end within {case.timeout_s:g} s")
+    return Result(suite, case.name, verdict, time.monotonic() - began, reason)
+
+
+def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -> None:
+    """The command line of one suite. Ends the process, with 1 when a case failed."""
+    parser = argparse.ArgumentParser(prog=f"python -m conformance.{suite}")
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT")
+    parser.add_argument("--log-dir", type=Path, help="the broker's log directory, if it is local")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD")
+    parser.add_argument("--subset", choices=["ci"])
+    parser.add_argument("--json", type=Path, help="also write the results as JSON lines")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    options = parser.parse_args(argv)
+    chosen = select(cases, options.subset, options.only)
+    if options.list:
+        print("\n".join(case.name for case in chosen))
+        return
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="conformance-") as work:
+        context = Context(options.bootstrap_server, Path(work), options.log_dir)
+        for case in chosen:
+            result = run_case(suite, case, context)
+            failed |= result.outcome == "failed"
+            print(f"{result.outcome:8}{result.seconds:7.1f} s  {suite}: {case.name}"
+                  + (f"  [{result.reason[:300]}]" if result.reason else ""), flush=True)
+            if options.json:
+                with options.json.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(asdict(result)) + "\n")
+    sys.stdout.flush()
+    os._exit(1 if failed else 0)  # A case that hangs must not keep the process.
