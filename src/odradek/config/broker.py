@@ -201,6 +201,10 @@ class BrokerConfig:
         assert default is not None
         return default
 
+    def topic_default_text(self, name: str) -> str:
+        """A topic config's value where the topic has no override, as text."""
+        return to_text(self._topic_defaults[name])
+
     def origins(self, name: str) -> list[ConfigOrigin]:
         """Every place that gives a broker config a value, the one in force first."""
         names = _SYNONYM_NAMES.get(name, (name,))

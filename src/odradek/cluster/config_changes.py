@@ -1,0 +1,177 @@
+"""What a request to alter configs comes to. Pure decisions.
+
+The rules and their sentences are those of Kafka's ``ConfigurationControlManager``,
+``ControllerConfigurationValidator`` and ``DynamicBrokerConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from odradek.cluster import znodes
+from odradek.cluster.image import MetadataImage
+from odradek.cluster.topics import check_topic_configs, check_topic_name
+from odradek.config.broker import BROKER_CONFIGS, BrokerConfig, dynamic_reason
+from odradek.config.definition import ConfigDef, ConfigType
+from odradek.config.inapplicable import inapplicable_reason
+from odradek.config.topic import TOPIC_CONFIGS
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName
+
+
+class ResourceType(IntEnum):
+    """What configs belong to; the numbers are those of ``ConfigResource.Type``."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class OpType(IntEnum):
+    """What IncrementalAlterConfigs does to one config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOp(NamedTuple):
+    name: str
+    op: OpType
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """The changes of one resource; `replace` first drops every override that there is."""
+
+    type: ResourceType
+    name: str
+    ops: Sequence[ConfigOp]
+    replace: bool = False
+
+    @property
+    def path(self) -> str:
+        if self.type is ResourceType.TOPIC:
+            return znodes.topic_config_path(self.name)
+        return znodes.broker_config_path(self.name)
+
+    def configs(self, image: MetadataImage) -> Mapping[str, str]:
+        """The resource's overrides in an image."""
+        if self.type is ResourceType.TOPIC:
+            return image.topic_configs.get(TopicName(self.name), {})
+        return image.broker_configs.get(self.name, {})
+
+
+def plan_config_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> MetadataImage:
+    """The image with the resource's configs changed, or the `KafkaError` that refuses it."""
+    if change.type is ResourceType.TOPIC:
+        return _plan_topic_change(image, config, change)
+    if change.type is ResourceType.BROKER:
+        return _plan_broker_change(image, config, change)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {change.type.name}.")
+
+
+def _plan_topic_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> MetadataImage:
+    if not change.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_topic_name(change.name)
+    name = TopicName(change.name)
+    if name not in image.topics_by_name:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+    inherited = {key: config.topic_default_text(key) for key in TOPIC_CONFIGS}
+    configs = _applied(TOPIC_CONFIGS, change, change.configs(image), inherited)
+    check_topic_configs(config, configs)
+    return image.with_topics({}, {name: configs})
+
+
+def _plan_broker_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> MetadataImage:
+    _check_broker_name(image, change.name)
+    for op in change.ops:
+        _check_dynamic(op.name, per_broker=bool(change.name))
+    inherited = {
+        key: origins[0].value or "" for key in BROKER_CONFIGS if (origins := config.origins(key))
+    }
+    configs = _applied(BROKER_CONFIGS, change, change.configs(image), inherited)
+    for key, value in configs.items():
+        BROKER_CONFIGS[key].parse(value)
+    return image.with_broker_configs({change.name: configs})
+
+
+def _check_broker_name(image: MetadataImage, name: str) -> None:
+    if not name:
+        return
+    if not name.isascii() or not name.isdigit():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
+        )
+    if BrokerId(int(name)) not in image.brokers:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {image.controller_id}, but received {name}",
+        )
+
+
+def _check_dynamic(name: str, per_broker: bool) -> None:
+    if name not in BROKER_CONFIGS:
+        reason = inapplicable_reason(name)
+        detail = f"it does not apply here, {reason}" if reason else "it is unknown"
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Broker config {name} cannot be altered: {detail}"
+        )
+    refused = dynamic_reason(name, per_broker)
+    if refused is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, refused)
+
+
+def _applied(
+    table: ConfigDef,
+    change: ConfigChange,
+    current: Mapping[str, str],
+    inherited: Mapping[str, str],
+) -> dict[str, str]:
+    """The overrides after the operations; a list's APPEND begins at the value in force."""
+    configs = {} if change.replace else dict(current)
+    for op in change.ops:
+        if op.op is OpType.DELETE:
+            configs.pop(op.name, None)
+            continue
+        if op.value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {op.name}")
+        if op.op is OpType.SET:
+            configs[op.name] = op.value
+        else:
+            before = configs.get(op.name, inherited.get(op.name, ""))
+            configs[op.name] = _spliced(table, op, before, op.value)
+    return configs
+
+
+def _spliced(table: ConfigDef, op: ConfigOp, before: str, value: str) -> str:
+    key = table.get(op.name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {op.op.name} to key {op.name} because its type is not LIST.",
+        )
+    parts = [part for part in before.split(",") if part]
+    for part in value.split(","):
+        if op.op is OpType.APPEND and part not in parts:
+            parts.append(part)
+        elif op.op is OpType.SUBTRACT and part in parts:
+            parts.remove(part)
+    return ",".join(parts)

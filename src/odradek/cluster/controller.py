@@ -1,0 +1,381 @@
+"""The controller: the one writer of topics, partitions and configs, and the publisher of the image.
+
+Every change is decided on the newest image (`odradek.cluster.topics`,
+`odradek.cluster.config_changes`), written to the metadata store in one `multi`, and published:
+subscribers are called with the old and the new image on the loop, and only then does the call
+return. So a topic can be used, and a deleted one is gone, when the client is answered; and what a
+client was told is in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from odradek.clock import Clock, SystemClock
+from odradek.cluster import znodes
+from odradek.cluster.config_changes import ConfigChange, plan_config_change
+from odradek.cluster.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from odradek.cluster.store.interface import (
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExistsError,
+    Operation,
+    Set,
+)
+from odradek.cluster.topics import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    check_change_count,
+    plan_partitions,
+    plan_topic,
+)
+from odradek.config.broker import BrokerConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
+
+logger = logging.getLogger(__name__)
+
+Subscriber = Callable[[MetadataImage, MetadataImage], None]
+Result = TypeVar("Result")
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+
+def random_uuid() -> Uuid:
+    """A topic's or cluster's id; its text never begins with a dash, as in Kafka, for command
+    lines.
+    """
+    while True:
+        candidate = Uuid(uuid.uuid4().bytes)
+        if not uuid_to_string(candidate).startswith("-"):
+            return candidate
+
+
+class Controller:
+    """The controller of a single-node cluster, on the event loop.
+
+    `image` is what has been published last. Changes are made one after the other; a caller that is
+    cancelled leaves its change to be finished, so that store and image never part.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        new_uuid: Callable[[], Uuid] = random_uuid,
+    ) -> None:
+        self.image = MetadataImage()
+        self._store = store
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._new_uuid = new_uuid
+        self._subscribers: list[Subscriber] = []
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[object]] = set()
+        self._epoch = 0
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
+        what the store has included. Dynamic broker configs are in force before it is called."""
+        self._subscribers.append(subscriber)
+
+    # --- life ---
+
+    async def start(self, broker: BrokerRegistration, cluster_id: str | None = None) -> None:
+        """Loads the cluster from the store, registers this broker, and publishes the first image.
+
+        `cluster_id` is what the log directories say, if they are older than the store; a store of
+        another cluster is refused with INCONSISTENT_CLUSTER_ID.
+        """
+        await self._store.open()
+        for path in znodes.PERSISTENT_PATHS:
+            await self._ensure(path, b"")
+        kept = await self._kept_cluster_id(cluster_id)
+        self._epoch = await self._next_controller_epoch()
+        await self._register(broker)
+        topics, configs = await self._load_topics(broker.id)
+        self._publish(
+            MetadataImage(
+                cluster_id=kept,
+                controller_id=broker.id,
+                brokers={broker.id: broker},
+                topics_by_name={topic.name: topic for topic in topics},
+                topics_by_id={topic.topic_id: topic for topic in topics},
+                topic_configs=configs,
+                broker_configs=await self._load_broker_configs(),
+                offset=self.image.offset + 1,
+            )
+        )
+
+    async def stop(self) -> None:
+        """Waits for the changes that are under way, unregisters the broker, closes the store."""
+        if self._running:
+            await asyncio.wait(self._running)
+        for broker_id in self.image.brokers:
+            await self._store.delete(f"{znodes.BROKER_IDS}/{broker_id}")
+        await self._store.close()
+
+    async def _ensure(self, path: str, data: bytes) -> None:
+        try:
+            await self._store.create(path, data)
+        except NodeExistsError:
+            return
+
+    async def _kept_cluster_id(self, expected: str | None) -> str:
+        fresh = znodes.encode({"version": "1", "id": expected or uuid_to_string(self._new_uuid())})
+        await self._ensure(znodes.CLUSTER_ID, fresh)
+        kept = str(znodes.decode((await self._store.get(znodes.CLUSTER_ID)).data)["id"])
+        if expected is not None and kept != expected:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"the metadata store belongs to cluster {kept}, the log directories to {expected}",
+            )
+        return kept
+
+    async def _next_controller_epoch(self) -> int:
+        """Raised at every start, so that what an earlier run wrote can be told from this one's."""
+        await self._ensure(znodes.CONTROLLER_EPOCH, b"0")
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        epoch = int(node.data) + 1
+        await self._store.set(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version)
+        return epoch
+
+    async def _register(self, broker: BrokerRegistration) -> None:
+        """Replaces what runs that did not end well have left: there is no other broker."""
+        stale = await self._store.children(znodes.BROKER_IDS)
+        operations: list[Operation] = [Delete(f"{znodes.BROKER_IDS}/{name}") for name in stale]
+        data = znodes.encode_broker(broker, self._clock.time_ms())
+        await self._store.multi([*operations, Create(f"{znodes.BROKER_IDS}/{broker.id}", data)])
+
+    async def _load_topics(
+        self, broker_id: BrokerId
+    ) -> tuple[list[TopicImage], dict[TopicName, dict[str, str]]]:
+        """Every topic with this broker as the leader in a new epoch, as after any restart: what an
+        unclean stop has lost must not be taken for what is written from now on (KIP-101)."""
+        names = [TopicName(name) for name in await self._store.children(znodes.TOPICS)]
+        headers = await self._store.get_many([znodes.topic_path(name) for name in names])
+        topics: list[TopicImage] = []
+        operations: list[Operation] = []
+        for name, header in zip(names, headers, strict=True):
+            assert header is not None, f"topic {name} vanished from the store"
+            topic_id, replicas = znodes.decode_topic_header(header.data)
+            paths = [znodes.state_path(name, number) for number in range(len(replicas))]
+            states = await self._store.get_many(paths)
+            partitions: list[PartitionImage] = []
+            for number, state in enumerate(states):
+                assert state is not None, f"partition {name}-{number} has no state in the store"
+                loaded = znodes.decode_partition(number, replicas[number], state)
+                elected = _elected(loaded, broker_id)
+                data = znodes.encode_state(elected, self._epoch)
+                operations.append(Set(paths[number], data, loaded.partition_epoch))
+                partitions.append(elected)
+            topics.append(TopicImage(name, topic_id, tuple(partitions)))
+        if operations:
+            await self._store.multi(operations)
+        return topics, await self._load_topic_configs()
+
+    async def _load_topic_configs(self) -> dict[TopicName, dict[str, str]]:
+        names = await self._store.children(znodes.TOPIC_CONFIGS)
+        nodes = await self._store.get_many([znodes.topic_config_path(name) for name in names])
+        return {
+            TopicName(name): znodes.decode_configs(node.data)
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _load_broker_configs(self) -> dict[str, dict[str, str]]:
+        names = await self._store.children(znodes.BROKER_CONFIGS)
+        nodes = await self._store.get_many([f"{znodes.BROKER_CONFIGS}/{name}" for name in names])
+        return {
+            "" if name == znodes.DEFAULT_ENTITY else name: znodes.decode_configs(node.data)
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    # --- changes ---
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Creates each topic that can be, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._create_topics(topics, validate_only))
+
+    async def delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        """Deletes topics by id, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._delete_topics(ids))
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Adds partitions to topics, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._create_partitions(requests, validate_only))
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Alters the configs of topics and brokers, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._alter_configs(changes, validate_only))
+
+    async def allocate_producer_ids(self) -> range:
+        """The next block of producer ids, never given out before by this cluster."""
+        return await self._in_turn(self._allocate_producer_ids)
+
+    async def _in_turn(self, change: Callable[[], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            async with self._turn:
+                return await change()
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    def _publish(self, image: MetadataImage) -> None:
+        old, self.image = self.image, image
+        if old.broker_configs != image.broker_configs:
+            own = image.broker_configs.get(str(image.controller_id), {})
+            self._config.set_dynamic(own, image.broker_configs.get("", {}))
+        for subscriber in self._subscribers:
+            subscriber(old, image)
+
+    async def _create_topics(
+        self, topics: Sequence[NewTopic], validate_only: bool
+    ) -> list[CreatedTopic | KafkaError]:
+        image = self.image
+        results: list[CreatedTopic | KafkaError] = []
+        operations: list[Operation] = []
+        for topic in topics:
+            try:
+                created = plan_topic(image, self._config, topic, self._new_uuid())
+                made = znodes.create_topic_operations(created.image, created.configs, self._epoch)
+                check_change_count((len(operations) + len(made)) // 2)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            operations += made
+            name = created.image.name
+            image = image.with_topics({name: created.image}, {name: created.configs})
+            results.append(created)
+        await self._commit(image, operations, validate_only)
+        return results
+
+    async def _delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        names: set[TopicName] = set()
+        for topic_id in ids:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None or topic.name in names:
+                results.append(
+                    KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+                    )
+                )
+                continue
+            names.add(topic.name)
+            has_configs = bool(self.image.topic_configs.get(topic.name))
+            operations += znodes.delete_topic_operations(topic, has_configs)
+            results.append(None)
+        await self._commit(self.image.without_topics(names), operations, False)
+        return results
+
+    async def _create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool
+    ) -> list[KafkaError | None]:
+        image = self.image
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        for request in requests:
+            try:
+                topic = plan_partitions(image, request)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            present = len(image.topics_by_name[topic.name].partitions)
+            added = topic.partitions[present:]
+            operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
+            operations += znodes.partition_operations(topic.name, added, self._epoch)
+            image = image.with_topics({topic.name: topic}, {})
+            results.append(None)
+        await self._commit(image, operations, validate_only)
+        return results
+
+    async def _alter_configs(
+        self, changes: Sequence[ConfigChange], validate_only: bool
+    ) -> list[KafkaError | None]:
+        image = self.image
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        for change in changes:
+            try:
+                before = image
+                image = plan_config_change(image, self._config, change)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            operations += _config_operations(before, image, change)
+            results.append(None)
+        await self._commit(image, operations, validate_only)
+        return results
+
+    async def _allocate_producer_ids(self) -> range:
+        await self._ensure(znodes.PRODUCER_ID_BLOCK, b"")
+        node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
+        first = int(znodes.decode(node.data)["block_end"]) + 1 if node.data else 0
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        data = znodes.encode(
+            {
+                "version": 1,
+                "broker": self.image.controller_id,
+                "block_start": str(first),
+                "block_end": str(last),
+            }
+        )
+        await self._store.set(znodes.PRODUCER_ID_BLOCK, data, node.version)
+        return range(first, last + 1)
+
+    async def _commit(
+        self, image: MetadataImage, operations: Sequence[Operation], validate_only: bool
+    ) -> None:
+        """Writes first, publishes then: what a client hears of is in the store."""
+        if validate_only or not operations:
+            return
+        await self._store.multi(operations)
+        self._publish(image)
+
+
+def _elected(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
+    """The partition led by this broker in its next epoch, if it has a replica here."""
+    if leader not in partition.replicas:
+        return partition
+    return replace(
+        partition,
+        leader=leader,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+        isr=(leader,),
+    )
+
+
+def _config_operations(
+    before: MetadataImage, after: MetadataImage, change: ConfigChange
+) -> Iterable[Operation]:
+    """Writes what a resource's configs have become; no node means no overrides."""
+    path = change.path
+    old, new = change.configs(before), change.configs(after)
+    if not new:
+        return [Delete(path)] if old else []
+    data = znodes.encode_configs(new)
+    return [Set(path, data)] if old else [Create(path, data)]

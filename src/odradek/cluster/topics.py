@@ -1,0 +1,287 @@
+"""What a topic may be called, and what a request to create one comes to. Pure decisions.
+
+The rules and their sentences are those of Kafka's ``Topic`` and ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import ConfigValue
+from odradek.config.topic import TOPIC_CONFIGS
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
+
+CONSUMER_OFFSETS = TopicName("__consumer_offsets")
+TRANSACTION_STATE = TopicName("__transaction_state")
+SHARE_GROUP_STATE = TopicName("__share_group_state")
+CLUSTER_METADATA = TopicName("__cluster_metadata")
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+
+TOPIC_NAME_LENGTH_MAX = 249
+# What one request may change at most, in topics, partitions and configs (MAX_RECORDS_PER_USER_OP).
+CHANGES_PER_REQUEST_MAX = 10_000
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+USE_DEFAULT = -1
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default, and must be so with `assignments`."""
+
+    name: str
+    num_partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclass(slots=True)
+class NewPartitions:
+    """A topic to widen to `count` partitions; `assignments` has the replicas of each added one."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was created, or would be if only validated."""
+
+    image: TopicImage
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def invalid_name_reason(name: str) -> str | None:
+    """Why a topic cannot be called so; None if it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"'{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def check_topic_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def _check_collision(name: str, taken: Iterable[str]) -> None:
+    """Names that differ only in '.' and '_' would be one name in Kafka's metrics."""
+    if "." not in name and "_" not in name:
+        return
+    unified = name.replace(".", "_")
+    for other in taken:
+        if other.replace(".", "_") == unified:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+def plan_topic(
+    image: MetadataImage, config: BrokerConfig, topic: NewTopic, topic_id: Uuid
+) -> CreatedTopic:
+    """The topic that this request comes to, or the `KafkaError` that refuses it."""
+    check_topic_name(topic.name)
+    if topic.name in image.topics_by_name:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    _check_collision(topic.name, image.topics_by_name)
+    configs = _checked_configs(config, topic)
+    if topic.assignments:
+        replicas = _manual_assignment(image, topic)
+    else:
+        replicas = _automatic_assignment(image, config, topic)
+    partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
+    return CreatedTopic(TopicImage(TopicName(topic.name), topic_id, partitions), configs)
+
+
+def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
+    """The topic with the partitions added, or the `KafkaError` that refuses it."""
+    topic = image.topics_by_name.get(TopicName(request.name))
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    present = len(topic.partitions)
+    if request.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if request.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); "
+            f"{request.count} would not be an increase.",
+        )
+    check_change_count(request.count - present)
+    replicas = _added_replicas(image, topic, request)
+    added = tuple(new_partition(present + i, ids) for i, ids in enumerate(replicas))
+    return TopicImage(topic.name, topic.topic_id, topic.partitions + added)
+
+
+def _added_replicas(
+    image: MetadataImage, topic: TopicImage, request: NewPartitions
+) -> list[tuple[BrokerId, ...]]:
+    additional = request.count - len(topic.partitions)
+    factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        return place(image.brokers, len(topic.partitions), additional, factor)
+    if len(request.assignments) != additional:
+        raise _bad_assignment(
+            f"Attempted to add {additional} additional partition(s), "
+            f"but only {len(request.assignments)} assignment(s) were specified."
+        )
+    return [_checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+
+
+def new_partition(number: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
+    """A partition in its first epoch: every replica in sync, the first one the leader."""
+    return PartitionImage(number, replicas[0], 0, 0, replicas, replicas)
+
+
+def check_change_count(count: int) -> None:
+    if count > CHANGES_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
+
+
+def _checked_configs(config: BrokerConfig, topic: NewTopic) -> dict[str, str]:
+    missing = [name for name, value in topic.configs if value is None]
+    if missing:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(missing)}",
+        )
+    configs = {name: value for name, value in topic.configs if value is not None}
+    check_topic_configs(config, configs)
+    return configs
+
+
+def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """INVALID_CONFIG unless these may be a topic's overrides, each and together."""
+    for name in overrides:
+        if name not in TOPIC_CONFIGS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    values = config.topic_values(overrides)
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    if _number(values[low]) > _number(values[high]):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting {low} ({values[low]}) > {high} ({values[high]})",
+        )
+
+
+def _number(value: ConfigValue) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+    for name, value in (
+        ("replication factor", topic.replication_factor),
+        ("numPartitions", topic.num_partitions),
+    ):
+        if value != USE_DEFAULT:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    check_change_count(len(topic.assignments))
+    replicas: dict[int, tuple[BrokerId, ...]] = {}
+    factor: int | None = None
+    for number, ids in topic.assignments:
+        if number in replicas:
+            raise _bad_assignment(
+                f"Found multiple manual partition assignments for partition {number}"
+            )
+        replicas[number] = _checked_replicas(image.brokers, ids, factor)
+        factor = len(ids)
+    if sorted(replicas) != list(range(len(replicas))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [replicas[number] for number in range(len(replicas))]
+
+
+def _checked_replicas(
+    brokers: Mapping[BrokerId, BrokerRegistration], ids: Sequence[int], factor: int | None
+) -> tuple[BrokerId, ...]:
+    if not ids:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    previous: int | None = None
+    for broker in sorted(ids):
+        if broker not in brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker}, "
+                "but no such broker is registered."
+            )
+        if broker == previous:
+            raise _bad_assignment(
+                f"The manual partition assignment includes the broker {broker} more than once."
+            )
+        previous = broker
+    if factor is not None and len(ids) != factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(ids)} replica(s), "
+            f"but this is not consistent with previous partitions, which have {factor} replica(s)."
+        )
+    return tuple(BrokerId(broker) for broker in ids)
+
+
+def _automatic_assignment(
+    image: MetadataImage, config: BrokerConfig, topic: NewTopic
+) -> list[tuple[BrokerId, ...]]:
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    count, factor = topic.num_partitions, topic.replication_factor
+    if count == USE_DEFAULT:
+        count = config.get_int("num.partitions")
+    if factor == USE_DEFAULT:
+        factor = config.get_int("default.replication.factor")
+    check_change_count(count)
+    return place(image.brokers, 0, count, factor)
+
+
+def place(
+    brokers: Mapping[BrokerId, BrokerRegistration], first: int, count: int, factor: int
+) -> list[tuple[BrokerId, ...]]:
+    """Replicas for `count` partitions from number `first` on, in turn over the brokers."""
+    ids = sorted(brokers)
+    if factor > len(ids):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor "
+            f"of {factor} cannot be reached because only {len(ids)} broker(s) are registered.",
+        )
+    return [
+        tuple(ids[(first + number + i) % len(ids)] for i in range(factor))
+        for number in range(count)
+    ]
