@@ -1,0 +1,43 @@
+"""ApiVersions, versions 0-4: what this broker serves, computed from the table in `broker.apis`.
+
+A version that we do not know is answered by the dispatcher (error 35 in the format of version 0), before
+a body is read. From version 3 on the client names its software, which must be well formed (KIP-511).
+No feature is finalized: finalizing transaction.version 2 would switch clients to KIP-890's flow.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from odradek.broker.apis import APIS
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+
+CLIENT_SOFTWARE_VERSION = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(
+    services: Services, context: RequestContext, request: ApiVersionsRequest
+) -> ApiVersionsResponse:
+    """The table, or INVALID_REQUEST for a client that does not say properly who it is."""
+    if context.api_version >= CLIENT_SOFTWARE_VERSION:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        context.connection.client_software = f"{name} {version}"
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(
+                int(api.key),
+                api.min_version if api.advertised_min is None else api.advertised_min,
+                api.max_version,
+            )
+            for api in sorted(APIS, key=lambda api: api.key)
+        ]
+    )

@@ -1,0 +1,327 @@
+"""Fetch, versions 4-18: from consumers; full, sessionless and incremental (KIP-227).
+
+Records leave as regions of files, by reference. Partitions are read in the order of the request, or of
+the session, which puts those that gave records last; the first batch of the first partition that has one
+is whole even when it is larger than max.bytes (KIP-74), the others keep to what is left. A fetch waits
+for min.bytes at most max.wait, unless a partition has an error or its reader's log diverged (KIP-320,
+version 12). Topics are named by id from version 13 on (KIP-516).
+
+A fetch that says it is from a replica gets what Kafka gives to a replica that is not assigned, from a
+partition that knows no followers: an error, and no state changes. There are no transactions yet, so the
+last stable offset is the high watermark, and the list of aborted transactions is empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
+from odradek.cluster.partition import UNDEFINED_EPOCH, Partition
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.fetch_sessions import PartitionKey
+    from odradek.cluster.purgatory import DelayedFetch
+    from odradek.protocol.messages.fetch_request import FetchRequest
+
+TOPIC_ID_VERSION = 13
+REPLICA_STATE_VERSION = 15
+CURRENT_LEADER_VERSION = 16
+STORAGE_ERROR_VERSION = 6
+READ_COMMITTED = 1
+CONSUMER = -1
+
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(
+    services: Services, context: RequestContext, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    """Reads now; answers now, or when there is enough to answer with."""
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    fetch = services.fetch_sessions.context(
+        request.session_id,
+        request.session_epoch,
+        by_id,
+        _wanted(request, by_id),
+        _forgotten(request, by_id) if request.forgotten_topics_data else [],
+    )
+    if fetch.error:
+        return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
+    reading = _Reading(services, context, request, fetch)
+    return reading.start()
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> list[FetchPartition]:
+    return [
+        FetchPartition(
+            topic.topic_id if by_id else topic.topic,
+            each.partition,
+            each.fetch_offset,
+            each.partition_max_bytes,
+            each.current_leader_epoch,
+            each.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if by_id else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+class _Reading:
+    """One fetch from its first read to its answer."""
+
+    __slots__ = (
+        "_answer_now",
+        "_by_id",
+        "_committed",
+        "_context",
+        "_delayed",
+        "_fetch",
+        "_future",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_partitions",
+        "_replica_id",
+        "_services",
+        "_size_bytes",
+    )
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        request: FetchRequest,
+        fetch: FetchContext,
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._fetch = fetch
+        self._by_id = context.api_version >= TOPIC_ID_VERSION
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._max_wait_ms = request.max_wait_ms
+        self._max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._replica_id = request.replica_id
+        if request.replica_state is not None:
+            self._replica_id = request.replica_state.replica_id
+        self._answer_now = False
+        self._size_bytes = 0
+        self._partitions: list[Partition] = []
+        self._future: asyncio.Future[FetchResponse] | None = None
+        self._delayed: DelayedFetch | None = None
+
+    def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """The answer, or a future of it when the fetch has to wait."""
+        answers = self._read_all()
+        if (
+            self._size_bytes >= self._min_bytes
+            or self._answer_now
+            or self._max_wait_ms <= 0
+            or not self._partitions
+        ):
+            return self._respond(answers)
+        _close_regions(answers)
+        manager = self._services.replica_manager
+        self._future = manager.fetches.loop.create_future()
+        self._future.add_done_callback(self._ended)
+        self._delayed = manager.fetches.watch(
+            self._partitions,
+            self._min_bytes - self._size_bytes,
+            self._max_wait_ms,
+            self._resume,
+        )
+        return self._future
+
+    def _resume(self) -> None:
+        """The wait is over: the same read again, and whatever it gives is the answer."""
+        future = self._future
+        assert future is not None
+        if future.done():
+            return
+        try:
+            future.set_result(self._respond(self._read_all()))
+        except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
+            future.set_exception(error)
+
+    def _ended(self, future: asyncio.Future[FetchResponse]) -> None:
+        """Answered, or the client went away: nobody waits any more."""
+        if self._delayed is not None:
+            self._delayed.cancel()
+
+    def _read_all(self) -> list[PartitionData]:
+        """Reads every partition within max.bytes; answers in the order of the partitions."""
+        manager = self._services.replica_manager
+        names = manager.topic_names
+        self._size_bytes = 0
+        self._answer_now = False
+        partitions = self._partitions = []
+        remaining = self._max_bytes
+        answers = []
+        for wanted in self._fetch.partitions:
+            name = names.get(wanted.topic) if self._by_id else wanted.topic  # type: ignore[arg-type]
+            partition = manager.partitions.get((name, wanted.partition))  # type: ignore[arg-type]
+            if partition is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if name is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_ID
+                answers.append(PartitionData(wanted.partition, int(code), -1, records=b""))
+                self._answer_now = True
+                continue
+            partitions.append(partition)
+            answer = self._read(partition, wanted, remaining)
+            answers.append(answer)
+            size = len(answer.records)  # type: ignore[arg-type]
+            self._size_bytes += size
+            remaining -= size
+        return answers
+
+    def _read(self, partition: Partition, wanted: FetchPartition, remaining: int) -> PartitionData:
+        """Reads one partition; an error is in the answer."""
+        log = partition.log
+        # Taken before the read, so that no answer claims more than was true then (R7).
+        high_watermark = log.high_watermark
+        log_start_offset = log.log_start_offset
+        try:
+            if self._replica_id != CONSUMER:
+                self._check_replica(partition, wanted)
+            region, epoch, end_offset = partition.read(
+                wanted.fetch_offset,
+                wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0),
+                not self._size_bytes,
+                wanted.leader_epoch,
+                wanted.last_fetched_epoch,
+            )
+        except KafkaError as error:
+            return self._failed(partition, wanted, error)
+        answer = PartitionData(
+            wanted.partition,
+            0,
+            high_watermark,
+            high_watermark,
+            log_start_offset,
+            aborted_transactions=[] if self._committed else None,
+            records=b"" if region is None else region,
+        )
+        if epoch != UNDEFINED_EPOCH:
+            answer.diverging_epoch = EpochEndOffset(epoch, end_offset)
+            self._answer_now = True
+        return answer
+
+    def _check_replica(self, partition: Partition, wanted: FetchPartition) -> None:
+        """No other broker is a replica here (``Partition.followerReplicaOrThrow``)."""
+        if self._replica_id < 0:
+            return
+        partition.check_leader_epoch(wanted.leader_epoch)
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if wanted.leader_epoch == UNDEFINED_EPOCH
+            else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+
+    def _failed(
+        self, partition: Partition, wanted: FetchPartition, error: KafkaError
+    ) -> PartitionData:
+        self._answer_now = True
+        code = error.code
+        version = self._context.api_version
+        if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_VERSION:
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = PartitionData(
+            wanted.partition, int(code), -1, aborted_transactions=None, records=b""
+        )
+        if code in _LEADER_ERRORS and version >= CURRENT_LEADER_VERSION:
+            answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        return answer
+
+    def _respond(self, answers: list[PartitionData]) -> FetchResponse:
+        """The response, with what the session leaves out left out."""
+        fetch = self._fetch
+        session = fetch.session
+        session_id = INVALID_SESSION_ID
+        partitions = fetch.partitions
+        if session is not None:
+            session_id = session.id
+            if session.epoch != fetch.epoch:
+                # Another request of the same session came between: a duplicate, says Kafka too.
+                _close_regions(answers)
+                code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+                return FetchResponse(0, code, session_id, [])
+            changed = [
+                pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)
+            ]
+            for wanted, answer in changed:
+                if len(answer.records):  # type: ignore[arg-type]
+                    session.move_to_end(wanted)
+        else:
+            changed = list(zip(partitions, answers, strict=True))
+            if fetch.create_session:
+                session_id = self._create_session(changed)
+        return FetchResponse(0, 0, session_id, self._by_topic(changed))
+
+    def _create_session(self, answered: list[tuple[FetchPartition, PartitionData]]) -> int:
+        for wanted, answer in answered:
+            wanted.high_watermark = answer.high_watermark
+            wanted.log_start_offset = answer.log_start_offset
+        return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
+
+    def _by_topic(
+        self, answered: list[tuple[FetchPartition, PartitionData]]
+    ) -> list[FetchableTopicResponse]:
+        """Neighbours of one topic in one entry, as ``FetchResponse.toMessage`` does."""
+        topics: list[FetchableTopicResponse] = []
+        last: str | bytes | None = None
+        for wanted, answer in answered:
+            topic = wanted.topic
+            if topic != last:
+                last = topic
+                entry = FetchableTopicResponse(partitions=[])
+                if self._by_id:
+                    entry.topic_id = topic  # type: ignore[assignment]
+                else:
+                    entry.topic = topic  # type: ignore[assignment]
+                topics.append(entry)
+            topics[-1].partitions.append(answer)
+        return topics
+
+
+def _is_changed(known: FetchPartition, answer: PartitionData) -> bool:
+    """Whether an incremental answer names the partition; remembers what it will then have said."""
+    changed = (
+        len(answer.records) > 0  # type: ignore[arg-type]
+        or known.high_watermark != answer.high_watermark
+        or known.log_start_offset != answer.log_start_offset
+        or answer.error_code != 0
+        or answer.diverging_epoch is not None
+    )
+    known.high_watermark = answer.high_watermark
+    known.log_start_offset = answer.log_start_offset
+    if answer.error_code:
+        # So that the partition is named again when the error has gone.
+        known.high_watermark = -1
+    return changed
+
+
+def _close_regions(answers: list[PartitionData]) -> None:
+    """Gives back the regions that will not be sent."""
+    for answer in answers:
+        close = getattr(answer.records, "close", None)
+        if close is not None:
+            close()

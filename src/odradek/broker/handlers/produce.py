@@ -1,0 +1,261 @@
+"""Produce, versions 3-13 (0-2 are advertised, and refused: KAFKA-18659).
+
+Each partition's records must be exactly one batch of format v2; it is checked by its header and CRC and
+appended in the order of the request. acks=1 is answered when it is in the log, acks=all when the high
+watermark has passed it, acks=0 never: an error closes that connection instead. A topic whose
+flush.messages is due is flushed first, whatever the acks. Topics whose compression.type is not
+``producer`` are recompressed off the event loop.
+
+KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
+Transactions: there is no coordinator yet, so a transactional batch belongs to no known transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from odradek.cluster.partition import ACKS_ALL, Partition
+from odradek.errors import ErrorCode, KafkaError
+from odradek.net.connection import CloseConnection
+from odradek.protocol.messages.produce_response import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.log.log import LogAppendInfo
+    from odradek.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+
+Result = ProduceResponse | None | asyncio.Future[Any] | Coroutine[Any, Any, Any]
+
+TOPIC_ID_VERSION = 13
+ZSTD_VERSION = 7
+ABORTABLE_VERSION = 11
+CURRENT_LEADER_VERSION = 10
+ZSTD = 4
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id with which Kafka lets its own tools write to internal topics."""
+
+
+class _Call:
+    """What one request collects while its partitions are appended."""
+
+    __slots__ = (
+        "acks",
+        "context",
+        "failures",
+        "later",
+        "now_ms",
+        "services",
+        "timeout_ms",
+        "waiting",
+    )
+
+    def __init__(
+        self, services: Services, context: RequestContext, request: ProduceRequest, now_ms: int
+    ) -> None:
+        self.services = services
+        self.context = context
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
+        self.now_ms = now_ms
+        self.failures: list[str] = []
+        # Appended, but not to be acknowledged before the high watermark has reached the offset.
+        self.waiting: dict[Partition, int] = {}
+        # To be appended after its records were recompressed off the loop; its answer takes the place
+        # at that position of the list.
+        self.later: list[tuple[Partition, memoryview, list[PartitionProduceResponse], int]] = []
+
+
+def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Result:
+    """Appends each partition's batch; see the module's text for when the answer leaves."""
+    acks = request.acks
+    manager = services.replica_manager
+    call = _Call(services, context, request, services.clock.time_ms())
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    topics = []
+    for topic in request.topic_data:
+        name = manager.topic_names.get(topic.topic_id) if by_id else topic.name
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            partition = manager.partitions.get((name, data.index))  # type: ignore[arg-type]
+            if partition is None or not partition.plain or acks not in (1, ACKS_ALL):
+                _append_special(call, name, partition, data, answers)
+            else:
+                answers.append(_append(call, partition, data.index, data.records))
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    response = ProduceResponse(topics)
+    if call.later:
+        return _append_later(call, response)
+    return _answer(call, response)
+
+
+def _append(
+    call: _Call, partition: Partition, index: int, records: memoryview | None
+) -> PartitionProduceResponse:
+    """Appends one batch and answers for it; an error is in the answer."""
+    try:
+        if records is None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition"
+            )
+        version = call.context.api_version
+        if version < ZSTD_VERSION and len(records) > 22 and records[22] & 7 == ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce requests of version {version} may not use zstd",
+            )
+        info = partition.append(records, call.acks, call.now_ms)
+    except KafkaError as error:
+        return _refused(call, partition, index, error)
+    answer = PartitionProduceResponse(
+        index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+    )
+    if partition.flush_due_offset or call.acks == ACKS_ALL:
+        _wait_if_due(call, partition, info)
+    return answer
+
+
+def _wait_if_due(call: _Call, partition: Partition, info: LogAppendInfo) -> None:
+    """Holds the answer back until its records are flushed and committed, where that is promised.
+
+    A duplicate is acknowledged no sooner than its original. acks=1 waits only for the flush that its
+    own records made due.
+    """
+    if partition.log.high_watermark > info.last_offset:
+        return
+    if call.acks == ACKS_ALL or info.must_flush or info.duplicate:
+        call.waiting[partition] = max(info.last_offset + 1, call.waiting.get(partition, 0))
+
+
+def _append_special(
+    call: _Call,
+    name: str | None,
+    partition: Partition | None,
+    data: PartitionProduceData,
+    answers: list[PartitionProduceResponse],
+) -> None:
+    """What the common case is not: unknown, internal, recompressed, acks=0, or refused acks."""
+    index, records = data.index, data.records
+    try:
+        if call.acks not in (0, 1, ACKS_ALL):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.internal and call.context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}"
+            )
+    except KafkaError as error:
+        answers.append(_refused(call, partition, index, error))
+        return
+    if partition.recompressed and records is not None:
+        call.later.append((partition, records, answers, len(answers)))
+        answers.append(PartitionProduceResponse(index))
+    else:
+        answers.append(_append(call, partition, index, records))
+
+
+async def _append_later(call: _Call, response: ProduceResponse) -> Any:
+    """Recompresses off the loop, then appends; the connection's next request waits for this."""
+    from odradek.records.recompress import recompress
+
+    loop = asyncio.get_running_loop()
+    executor = call.services.executor
+    for partition, records, answers, position in call.later:
+        index = answers[position].index
+        config = partition.log.config
+        try:
+            batch = await loop.run_in_executor(executor, recompress, records, config, call.now_ms)
+        except KafkaError as error:
+            answers[position] = _refused(call, partition, index, error)
+        else:
+            answers[position] = _append(call, partition, index, memoryview(batch))
+    return _answer(call, response)
+
+
+def _refused(
+    call: _Call, partition: Partition | None, index: int, error: KafkaError
+) -> PartitionProduceResponse:
+    """The answer for a partition to which nothing was appended."""
+    code = error.code
+    version = call.context.api_version
+    if code is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_VERSION:
+        code = ErrorCode.TRANSACTION_ABORTABLE
+    where = f"{index}" if partition is None else f"{partition.topic_partition}"
+    call.failures.append(f"{where}: {code.name}")
+    answer = PartitionProduceResponse(index, int(code), -1)
+    if error.message != code.name:
+        answer.error_message = error.message
+    if (
+        code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        and partition is not None
+        and version >= CURRENT_LEADER_VERSION
+    ):
+        answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+    return answer
+
+
+def _answer(call: _Call, response: ProduceResponse) -> ProduceResponse | None | asyncio.Future[Any]:
+    """The response, now or when what it promises is true; nothing for acks=0."""
+    if call.waiting:
+        return _answer_when_committed(call, response)
+    if call.acks == 0:
+        _close_if_failed(call)
+        return None
+    return response
+
+
+def _close_if_failed(call: _Call) -> None:
+    """With acks=0 an error has no other way to the producer."""
+    if call.failures:
+        raise CloseConnection(f"produce with acks=0 failed: {', '.join(call.failures)}")
+
+
+def _answer_when_committed(
+    call: _Call, response: ProduceResponse
+) -> asyncio.Future[ProduceResponse | None]:
+    """Waits for the high watermark; its errors are put into the answers before they leave."""
+    future: asyncio.Future[ProduceResponse | None] = asyncio.get_running_loop().create_future()
+
+    def finish(errors: dict[Partition, ErrorCode]) -> None:
+        if future.done():
+            return
+        if errors:
+            _fail_answers(call, response, errors)
+        if call.acks == 0:
+            try:
+                _close_if_failed(call)
+            except CloseConnection as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+        else:
+            future.set_result(response)
+
+    # What acks=0 and 1 wait for is a flush, and Kafka, which flushes in the request, has no time-out.
+    timeout_ms = call.timeout_ms if call.acks == ACKS_ALL else None
+    call.services.replica_manager.wait_committed(call.waiting, timeout_ms, finish)
+    return future
+
+
+def _fail_answers(
+    call: _Call, response: ProduceResponse, errors: dict[Partition, ErrorCode]
+) -> None:
+    """Puts `errors` in the place of the successes that did not come true."""
+    names = call.services.replica_manager.topic_names
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for answer in topic.partition_responses:
+            for partition, code in errors.items():
+                if partition.topic_partition == (name, answer.index) and not answer.error_code:
+                    answer.error_code = int(code)
+                    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+                    call.failures.append(f"{partition.topic_partition}: {code.name}")

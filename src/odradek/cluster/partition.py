@@ -1,0 +1,244 @@
+"""One partition on this broker: who leads it, what is committed, and who waits for it to grow.
+
+No files, no event loop, no clock: the log does the first, and those who wait are told by a call.
+The rules are Kafka's (``kafka.cluster.Partition``): acks=all needs min.insync.replicas before
+anything is appended; consumers see records below the high watermark only; a request that names a
+leader epoch must name ours.
+
+On a single node the in-sync replicas are this broker, so the high watermark follows the log's
+end: at once, or, when the topic's flush.messages asks for it, after the flush that covers the
+records. While such a flush is due the high watermark stays behind it, so that no consumer reads
+what may still be lost. """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from odradek.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.ids import TopicPartition, Uuid
+    from odradek.log.log import LogAppendInfo, UnifiedLog
+    from odradek.records.region import FileRegion
+
+ACKS_ALL = -1
+NO_LEADER = -1
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class FetchWaiter(Protocol):
+    """Somebody who waits for bytes of a partition, or for a reason to wait no longer."""
+
+    def appended(self, size_bytes: int) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+class ProduceWaiter(Protocol):
+    """Somebody who waits until the high watermark has passed what was appended."""
+
+    def committed(self, partition: Partition) -> None: ...
+
+    def failed(self, partition: Partition, error: ErrorCode) -> None: ...
+
+
+class PartitionRead(NamedTuple):
+    """What a read found: a region (None when there is nothing), or where the reader's log
+    diverged.
+    """
+
+    region: FileRegion | None
+    diverging_epoch: int = UNDEFINED_EPOCH
+    diverging_end_offset: int = UNDEFINED_EPOCH_OFFSET
+
+
+class Partition:
+    """Leader state of one partition. Owned by `ReplicaManager`; used on the event loop only."""
+
+    __slots__ = (
+        "error",
+        "fetch_waiters",
+        "flush_due_offset",
+        "internal",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "plain",
+        "produce_waiters",
+        "recompressed",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, log: UnifiedLog) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader = NO_LEADER
+        self.leader_epoch = 0
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        # Why this broker cannot serve the partition, or NONE while it leads it.
+        self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # The offset up to which a flush has been asked for and has not ended; 0 when none is due.
+        self.flush_due_offset = 0
+        self.fetch_waiters: set[FetchWaiter] = set()
+        self.produce_waiters: list[tuple[int, ProduceWaiter]] = []
+        self.internal = topic_partition.topic in INTERNAL_TOPICS
+        self.recompressed = False
+        # Neither internal nor recompressed: one look for the produce path.
+        self.plain = False
+        self.config_changed()
+
+    def config_changed(self) -> None:
+        """Takes over what produce must know of the log's configs; called when they were changed."""
+        self.recompressed = self.log.config.compression_type != "producer"
+        self.plain = not self.internal and not self.recompressed
+
+    def become_leader(
+        self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
+    ) -> None:
+        """Takes over leadership in `leader_epoch`; whoever waits looks again."""
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self.error = ErrorCode.NONE
+        self._advance_high_watermark(self.log.log_end_offset)
+
+    def stop(self, error: ErrorCode) -> None:
+        """The partition is deleted, led elsewhere, or its disk failed: all who wait hear
+        `error`.
+        """
+        self.error = error
+        waiters, self.produce_waiters = self.produce_waiters, []
+        for _, waiter in waiters:
+            waiter.failed(self, error)
+        for fetch in tuple(self.fetch_waiters):
+            fetch.wake()
+
+    def append(self, batch: memoryview, acks: int, now_ms: int) -> LogAppendInfo:
+        """Appends one batch as leader, synchronously; the high watermark follows unless a flush
+        is due.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS
+        (nothing is appended then), and what the log's validation finds. """
+        if self.error:
+            raise KafkaError(self.error)
+        log = self.log
+        if acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
+            self._check_min_isr()
+        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms)
+        if info.must_flush:
+            self.flush_due_offset = info.last_offset + 1
+        elif not self.flush_due_offset and not info.duplicate:
+            log.high_watermark = info.last_offset + 1
+            if self.fetch_waiters:
+                size_bytes = len(batch)
+                for waiter in tuple(self.fetch_waiters):
+                    waiter.appended(size_bytes)
+        return info
+
+    def _check_min_isr(self) -> None:
+        """R2: the effective minimum is never more than there are replicas."""
+        needed = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) < needed:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self.isr)} in-sync replicas of the {needed} needed",
+            )
+
+    def flushed(self, offset: int) -> bool:
+        """A flush that covers all below `offset` has ended. True when another one is already
+        due.
+        """
+        if self.flush_due_offset > offset:
+            self._advance_high_watermark(offset)
+            return True
+        self.flush_due_offset = 0
+        self._advance_high_watermark(self.log.log_end_offset)
+        return False
+
+    def _advance_high_watermark(self, offset: int) -> None:
+        """Commits everything below `offset` and tells those who wait for it; it never goes back."""
+        log = self.log
+        size_bytes = 0
+        if offset > log.high_watermark:
+            log.high_watermark = offset
+            size_bytes = _WAKE_ANYBODY
+        waiting = self.produce_waiters
+        if waiting:
+            self.produce_waiters = [entry for entry in waiting if entry[0] > log.high_watermark]
+            for required_offset, waiter in waiting:
+                if required_offset <= log.high_watermark:
+                    waiter.committed(self)
+        if size_bytes:
+            for fetch in tuple(self.fetch_waiters):
+                fetch.appended(size_bytes)
+
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
+        given).
+        """
+        if self.error:
+            raise KafkaError(self.error)
+        if leader_epoch == self.leader_epoch or leader_epoch == UNDEFINED_EPOCH:
+            return
+        if leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        min_one_message: bool,
+        leader_epoch: int = UNDEFINED_EPOCH,
+        last_fetched_epoch: int = UNDEFINED_EPOCH,
+    ) -> PartitionRead:
+        """Committed batches from `offset` on; see `UnifiedLog.read`. Raises KafkaError.
+
+        With `last_fetched_epoch` the reader says which epoch its last record is of; where our log
+        does not agree, the answer is the end of the largest epoch that both may share (KIP-320).
+        """
+        if self.error or leader_epoch != UNDEFINED_EPOCH:
+            self.check_leader_epoch(leader_epoch)
+        if last_fetched_epoch != UNDEFINED_EPOCH:
+            diverging = self._diverging(offset, last_fetched_epoch)
+            if diverging is not None:
+                return diverging
+        log = self.log
+        info = log.read(offset, max_bytes, log.high_watermark, min_one_message)
+        return PartitionRead(info.region)
+
+    def _diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
+        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
+        if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_EPOCH_OFFSET:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"the end of epoch {last_fetched_epoch} of {self.topic_partition} is not known",
+            )
+        if offset < self.log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < last_fetched_epoch or end_offset < offset:
+            return PartitionRead(None, epoch, end_offset)
+        return None
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known (F3)."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def log_start_offset_raised(self) -> None:
+        """Records were deleted: fetches that wait below the new start find it out by looking
+        again.
+        """
+        for fetch in tuple(self.fetch_waiters):
+            fetch.wake()
+
+
+# The bytes between two high watermarks are not counted: those who wait look for themselves.
+_WAKE_ANYBODY = 1 << 62

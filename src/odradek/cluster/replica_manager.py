@@ -1,0 +1,267 @@
+"""The partitions of this broker: kept in step with the metadata image, appended to, read, flushed.
+
+`apply` is called with each new image: it creates the logs of new partitions, deletes those of
+topics that are gone (or were created again under another id), passes changed topic configs on to
+the logs, and takes over leadership. Everything happens on the event loop; fsync runs in the
+executor, one at a time for a log, and one that ends acknowledges all that was appended before it
+began (group commit). A flush that fails takes the log's directory offline and is not tried again:
+after a failed fsync the page cache may say clean what never reached the disk. """
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.cluster.partition import ACKS_ALL, Partition
+from odradek.cluster.purgatory import DelayedProduce, FetchPurgatory
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Executor
+
+    from odradek.clock import Clock
+    from odradek.cluster.image import MetadataImage, PartitionImage, TopicImage
+    from odradek.config.log_config import LogConfig
+    from odradek.log.log import LogAppendInfo, UnifiedLog
+    from odradek.log.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """Owner of all `Partition`s of this broker. Used on the event loop only."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        clock: Clock,
+        executor: Executor,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node_id = node_id
+        self._log_manager = log_manager
+        self._clock = clock
+        self._executor = executor
+        self._log_config = log_config
+        self._loop = loop
+        # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self.fetches = FetchPurgatory(loop)
+        self._flushing: dict[Partition, asyncio.Task[None]] = {}
+
+    # --- metadata ---
+
+    def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
+        """Makes the partitions here those of `new_image`."""
+        old_topics = old_image.topics_by_name if old_image is not None else {}
+        new_topics = new_image.topics_by_name
+        for name, old_topic in old_topics.items():
+            new_topic = new_topics.get(name)
+            if new_topic is None or new_topic.topic_id != old_topic.topic_id:
+                self._remove_topic(old_topic)
+        for name, topic in new_topics.items():
+            configs = new_image.topic_configs.get(name, {})
+            if topic is not old_topics.get(name):
+                self._apply_topic(topic, configs)
+            elif old_image is None or configs != old_image.topic_configs.get(name, {}):
+                self._apply_configs(topic, configs)
+        if old_image is not None and old_image.broker_configs != new_image.broker_configs:
+            for name, topic in new_topics.items():
+                self._apply_configs(topic, new_image.topic_configs.get(name, {}))
+
+    def _apply_topic(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
+        log_config = self._log_config(configs)
+        self.topic_names[topic.topic_id] = topic.name
+        for image in topic.partitions:
+            if self._node_id not in image.replicas:
+                continue
+            key = TopicPartition(topic.name, image.partition)
+            partition = self.partitions.get(key)
+            if partition is None:
+                partition = self._create(key, topic.topic_id, log_config)
+            else:
+                _update_config(partition, log_config)
+            self._apply_leadership(partition, image)
+
+    def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
+        log = self._log_manager.get(key)
+        if log is not None and log.topic_id not in (None, topic_id):
+            # Left behind by a topic of this name that was deleted: none of its data may be served.
+            logger.warning("deleting the log of %s: it belongs to a topic that is gone", key)
+            self._log_manager.delete(key)
+            log = None
+        if log is None:
+            log = self._log_manager.create(key, topic_id, config)
+        elif log.config != config:
+            log.update_config(config)
+        partition = Partition(key, topic_id, log)
+        self.partitions[key] = partition
+        return partition
+
+    def _apply_leadership(self, partition: Partition, image: PartitionImage) -> None:
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        if image.leader == self._node_id:
+            partition.become_leader(
+                image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
+            )
+        else:
+            partition.leader = image.leader
+            partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _apply_configs(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
+        log_config = self._log_config(configs)
+        for image in topic.partitions:
+            partition = self.partitions.get((topic.name, image.partition))
+            if partition is not None:
+                _update_config(partition, log_config)
+
+    def _remove_topic(self, topic: TopicImage) -> None:
+        self.topic_names.pop(topic.topic_id, None)
+        for image in topic.partitions:
+            key = TopicPartition(topic.name, image.partition)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._log_manager.delete(key)
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        found = self.partitions.get((topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """The log of a partition that this broker leads; KafkaError otherwise."""
+        partition = self.partition(*topic_partition)
+        partition.check_leader_epoch(-1)
+        return partition.log
+
+    # --- appends ---
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytearray
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Appends a batch of the broker's own (a coordinator's records) with acks=all.
+
+        Answers the append when it is committed already, else a future that ends when it is, or with
+        KafkaError. Raises KafkaError when nothing was appended.
+        """
+        partition = self.partition(*topic_partition)
+        info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms())
+        required = {partition: info.last_offset + 1}
+        if partition.log.high_watermark > info.last_offset:
+            return info
+        committed: asyncio.Future[LogAppendInfo] = self._loop.create_future()
+
+        def finish(errors: dict[Partition, ErrorCode]) -> None:
+            if committed.done():
+                return
+            if errors:
+                committed.set_exception(KafkaError(errors[partition]))
+            else:
+                committed.set_result(info)
+
+        self.wait_committed(required, None, finish)
+        return committed
+
+    def wait_committed(
+        self,
+        required_offsets: dict[Partition, int],
+        timeout_ms: int | None,
+        on_ready: Callable[[dict[Partition, ErrorCode]], None],
+    ) -> None:
+        """Calls `on_ready(errors)` when each partition's high watermark reached its offset, or
+        cannot.
+
+        Starts the flushes that are due: the high watermark of a single node waits for nothing else.
+        """
+        DelayedProduce(self._loop, required_offsets, timeout_ms, on_ready)
+        for partition in required_offsets:
+            if partition.flush_due_offset:
+                self.start_flush(partition)
+
+    # --- flushing ---
+
+    def start_flush(self, partition: Partition) -> None:
+        """Flushes the log off the loop, unless a flush runs: then another one follows it."""
+        if partition not in self._flushing:
+            self._flushing[partition] = self._loop.create_task(self._flush(partition))
+
+    async def _flush(self, partition: Partition) -> None:
+        log = partition.log
+        try:
+            again = True
+            while again:
+                # What is appended from here on is not promised by this flush.
+                end_offset = log.log_end_offset
+                await self._loop.run_in_executor(self._executor, log.flush)
+                again = partition.flushed(end_offset)
+        except (OSError, KafkaError) as error:
+            logger.error("flushing %s failed: %s", partition.topic_partition, error)
+            self._fail_partition(partition)
+        finally:
+            del self._flushing[partition]
+
+    def _fail_partition(self, partition: Partition) -> None:
+        if self.partitions.get(partition.topic_partition) is partition:
+            partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def flush_later(self, logs: Iterable[UnifiedLog]) -> None:
+        """Flushes these logs off the loop (flush.ms); nobody waits for it."""
+        for log in logs:
+            partition = self.partitions.get(log.topic_partition)
+            if partition is not None and partition.log is log:
+                self.start_flush(partition)
+
+    def log_dir_failed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        for key in topic_partitions:
+            partition = self.partitions.get(key)
+            if partition is not None:
+                partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # --- deleting records ---
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
+        """Deletes what is below `offset` (-1: below the high watermark); the new log start offset.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, and as `log`.
+        """
+        partition = self.partition(*topic_partition)
+        partition.check_leader_epoch(-1)
+        log = partition.log
+        if offset == -1:
+            offset = log.high_watermark
+        if not 0 <= offset <= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{offset} is outside 0..{log.high_watermark} of {topic_partition}",
+            )
+        if offset > log.log_start_offset:
+            log.delete_records(offset)
+            partition.log_start_offset_raised()
+        return log.log_start_offset
+
+    # --- the end ---
+
+    async def stop(self) -> None:
+        """Answers the fetches that wait, and waits for the flushes that run."""
+        self.fetches.end_all()
+        if self._flushing:
+            await asyncio.wait(tuple(self._flushing.values()))
+        for partition in self.partitions.values():
+            partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _update_config(partition: Partition, config: LogConfig) -> None:
+    if partition.log.config != config:
+        partition.log.update_config(config)
+        partition.config_changed()
