@@ -43,8 +43,9 @@ class JavaClient:
                         for r in records)
         kafka_tool(f"{TOOLS}.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic,
                    "--compression-codec", compression, "--request-required-acks", "all",
-                   "--producer-property", f"enable.idempotence={str(idempotent).lower()}",
-                   "--property", "parse.key=true", "--property", f"key.separator={SEPARATOR}",
+                   "--command-property", f"enable.idempotence={str(idempotent).lower()}",
+                   "--reader-property", "parse.key=true",
+                   "--reader-property", f"key.separator={SEPARATOR}",
                    stdin=lines)
         return []
 
@@ -54,6 +55,7 @@ class JavaClient:
             f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap,
             "--topic", topic, "--partition", str(partition), "--offset", str(offset),
             "--max-messages", str(count), "--timeout-ms", "30000",
-            "--property", "print.key=true", "--property", f"key.separator={SEPARATOR}")
+            "--formatter-property", "print.key=true",
+            "--formatter-property", f"key.separator={SEPARATOR}")
         rows = [line.partition(SEPARATOR) for line in output.splitlines()]
         return [Rec(value.encode(), key.encode()) for key, _, value in rows]
