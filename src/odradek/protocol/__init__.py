@@ -1,1 +1,1 @@
-"""Kafka's wire protocol: messages to bytes and back, headers, frames. Pure: no sockets, no files."""
+"""Kafka's wire protocol: messages to bytes and back, headers, frames. Pure: no sockets."""

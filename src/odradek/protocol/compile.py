@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from odradek.protocol.spec import (
     FIXED_CODES,
@@ -50,6 +50,10 @@ class _Source:
         self.indent += 1
         yield
         self.indent -= 1
+
+    def when(self, condition: str, statement: str) -> None:
+        with self.block(f"if {condition}:"):
+            self.line(statement)
 
     def fixed(self, code: str, value: str) -> None:
         """One more fixed-width field in the run: its struct code, and its target or expression."""
@@ -101,8 +105,8 @@ class _Decoder(_Source):
             self.tags(spec, depth)
         self.flush()
         values = (
-            f"{f.attribute}_{depth}" if f.versions.has(self.version) else _literal(f)
-            for f in spec.fields
+            f"{field.attribute}_{depth}" if field.versions.has(self.version) else _literal(field)
+            for field in spec.fields
         )
         return f"{spec.name}({', '.join(values)})"
 
@@ -114,8 +118,7 @@ class _Decoder(_Source):
         elif field.struct is not None and nullable:
             self.fixed("B", "n")
             self.flush()
-            with self.block("if n > 127:"):
-                self.line(f"{target} = None")
+            self.when("n > 127", f"{target} = None")
             with self.block("else:"):
                 self.line(f"{target} = {self.struct(field.struct, depth + 1)}")
         else:
@@ -142,21 +145,15 @@ class _Decoder(_Source):
             with self.block("if n > 127:"):
                 self.line("n, pos = uvarint_rest(view, pos, n)")
                 if is_string:
-                    with self.block("if n > 32768:"):
-                        self.line(f"raise string_too_long({field.name!r}, n - 1)")
+                    self.when("n > 32768", f"raise string_too_long({field.name!r}, n - 1)")
         absent = "not n" if flexible else "n < 0"
-        with self.block(f"if {absent}:"):
-            self.line(f"{target} = None" if nullable else f"raise null({field.name!r})")
-        if nullable:
-            with self.block("else:"):
-                yield
-        else:
+        self.when(absent, f"{target} = None" if nullable else f"raise null({field.name!r})")
+        with self.block("else:") if nullable else nullcontext():
             yield
 
     def slice(self, field: FieldSpec, target: str) -> None:
         self.line("end = pos + n - 1" if self.is_flexible_field(field) else "end = pos + n")
-        with self.block("if end > size:"):
-            self.line(f"raise too_long({field.name!r}, end - pos, size - pos)")
+        self.when("end > size", f"raise too_long({field.name!r}, end - pos, size - pos)")
         reader = {
             # As Kafka reads it: bytes that are no UTF-8 become U+FFFD, they are no error.
             "string": 'str(view[pos:end], "utf-8", "replace")',
@@ -174,8 +171,7 @@ class _Decoder(_Source):
             if flexible:
                 self.line("n -= 1")
             needed = f"n * {smallest}" if smallest > 1 else "n"
-            with self.block(f"if {needed} > size - pos:"):
-                self.line(f"raise too_long({field.name!r}, n, size - pos)")
+            self.when(f"{needed} > size - pos", f"raise too_long({field.name!r}, n, size - pos)")
             self.elements(field, target, depth)
 
     def elements(self, field: FieldSpec, target: str, depth: int) -> None:
@@ -216,8 +212,7 @@ class _Decoder(_Source):
             with self.block(f"{'el' if index else ''}if {tag} == {field.tag}:"):
                 self.field(field, depth)
                 self.flush()
-                with self.block(f"if pos != {stop}:"):
-                    self.line(f"raise tag_mismatch({field.name!r}, {stop}, pos)")
+                self.when(f"pos != {stop}", f"raise tag_mismatch({field.name!r}, {stop}, pos)")
         with self.block("else:"):
             self.line(f"pos = {stop}")
 
@@ -240,10 +235,8 @@ class _Encoder(_Source):
         if not self.run:
             return
         name, form, values = self.take_run("p_")
-        if not values:
-            self.line(f"{self.append}({bytes(struct.calcsize(form))!r})")
-        else:
-            self.line(f"{self.append}({name}({', '.join(values)}))")
+        packed = f"{name}({', '.join(values)})" if values else repr(bytes(struct.calcsize(form)))
+        self.line(f"{self.append}({packed})")
 
     def flush_varint(self, function: str) -> None:
         """End the run with varint `n`: packed with it when it takes one byte."""
@@ -262,8 +255,8 @@ class _Encoder(_Source):
         """Write the struct in local `value`; the last run may still be open afterwards."""
         for field in spec.absent(self.version):
             if not field.ignorable:
-                with self.block(f"if {_differs(field, f'{value}.{field.attribute}')}:"):
-                    self.line(f"raise missing({field.name!r}, {self.version})")
+                is_set = _differs(field, f"{value}.{field.attribute}")
+                self.when(is_set, f"raise missing({field.name!r}, {self.version})")
         for field in spec.present(self.version):
             self.field(field, value, depth)
         if self.flexible:
@@ -278,8 +271,7 @@ class _Encoder(_Source):
         elif field.struct is not None and nullable:
             self.flush()
             self.line(f"{local} = {source}")
-            with self.block(f"if {local} is None:"):
-                self.line(f'{self.append}(b"\\xff")')
+            self.when(f"{local} is None", f'{self.append}(b"\\xff")')
             with self.block("else:"):
                 self.fixed("B", "1")
                 self.struct(field.struct, local, depth + 1)
@@ -295,8 +287,7 @@ class _Encoder(_Source):
             self.struct(field.struct, local, depth + 1)
         elif field.kind in FIXED_SIZES:
             if field.kind == "uuid":
-                with self.block(f"if len({source}) != 16:"):
-                    self.line(f"raise not_a_uuid({field.name!r}, {source})")
+                self.when(f"len({source}) != 16", f"raise not_a_uuid({field.name!r}, {source})")
             self.fixed(FIXED_CODES[field.kind], source)
         else:
             self.sized(field, source, nullable)
@@ -306,20 +297,18 @@ class _Encoder(_Source):
         flexible = self.is_flexible_field(field)
         length = f"n = len(data){' + 1' if flexible else ''}"
         encode = ".encode()" if is_string else ""
-        if nullable:
-            self.line(f"data = {source}")
-            with self.block("if data is None:"):
-                self.line(f"n = {0 if flexible else -1}")
-            with self.block("else:"):
-                if is_string:
-                    self.line("data = data.encode()")
-                self.line(length)
-        else:
+        if not nullable:
             self.line(f"data = {source}{encode}")
             self.line(length)
+        else:
+            self.line(f"data = {source}")
+            self.line(f"n = {0 if flexible else -1}")
+            with self.block("if data is not None:"):
+                if is_string:
+                    self.line(f"data = data{encode}")
+                self.line(length)
         self.length(flexible, is_string)
-        with self.block(f"if n > {int(flexible)}:"):
-            self.line(f"{self.append}(data)")
+        self.when(f"n > {int(flexible)}", f"{self.append}(data)")
 
     def length(self, flexible: bool, is_string: bool) -> None:
         if flexible:
@@ -338,9 +327,8 @@ class _Encoder(_Source):
         self.length(flexible, False)
         if field.kind in FIXED_SIZES and field.kind != "uuid":
             with self.block(f"if {values}:"):
-                code = FIXED_CODES[field.kind]
-                packed = f'pack(f">{{len({values})}}{code}", *{values})'
-                self.line(f"{self.append}({packed})")
+                form = f'f">{{len({values})}}{FIXED_CODES[field.kind]}"'
+                self.line(f"{self.append}(pack({form}, *{values}))")
             return
         element = f"{field.attribute}_{depth + 1}"
         with self.block(f"for {element} in {values}{' or ()' if nullable else ''}:"):

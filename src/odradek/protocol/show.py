@@ -1,6 +1,6 @@
 """Shows the source that is compiled for one message and version.
 
-    python -m odradek.protocol.show FetchResponse 12
+python -m odradek.protocol.show FetchResponse 12
 """
 
 from __future__ import annotations
