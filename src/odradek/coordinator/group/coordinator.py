@@ -1,0 +1,463 @@
+"""The group coordinator: the asynchronous shell around the pure machines of this package.
+
+It finds the group of a request, feeds the event to the machine, performs the effects (appends
+through the runtime, answers tickets), and arms one timer a group for the earliest deadline that the
+machine names. A heartbeat only moves a deadline: the timer fires when it was due before, finds
+nothing to do and is armed again.
+
+Requests come as protocol messages and are answered with protocol messages, or with a future of one
+when the answer has to wait (for the other members, or for the disk).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import NamedTuple, TypeVar
+
+from odradek.clock import Clock
+from odradek.cluster.image import MetadataImage
+from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.config.broker import BrokerConfig
+from odradek.coordinator.group import classic
+from odradek.coordinator.group.commits import Commit
+from odradek.coordinator.group.effects import Answer, Client, Effects, GroupLimits, Instant, Ticket
+from odradek.coordinator.group.offsets import validate_commit
+from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
+from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.log.log import UnifiedLog
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.join_group_request import JoinGroupRequest
+from odradek.protocol.messages.join_group_response import JoinGroupResponse
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
+from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
+from odradek.protocol.messages.sync_group_request import SyncGroupRequest
+from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+from odradek.records.batch import Compression
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RESPONSE_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def response_code(code: ErrorCode) -> ErrorCode:
+    """What clients of a group are told when its log gives `code` (they expect nothing else)."""
+    return _RESPONSE_CODES.get(code, code)
+
+
+class _Timer(NamedTuple):
+    deadline_ms: float
+    handle: asyncio.TimerHandle
+
+
+class GroupCoordinator:
+    """Serves the groups whose partition of ``__consumer_offsets`` this broker leads.
+
+    Owned by the event loop; nothing here may be called from elsewhere. `log_of` and `append` are
+    the replica manager's; `new_id` makes the random part of a member id. `start` begins to load
+    what there is; after `stop` every request is answered COORDINATOR_NOT_AVAILABLE.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        image: Callable[[], MetadataImage],
+        log_of: Callable[[TopicPartition], UnifiedLog],
+        append: Append,
+        executor: Executor,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._image = image
+        self._new_id = new_id
+        self._active = False
+        self._timers: dict[str, _Timer] = {}
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            CONSUMER_OFFSETS,
+            "group",
+            new_shard=lambda partition: GroupShard(partition, self._loaded, self._unloaded),
+            log_of=log_of,
+            append=append,
+            clock=clock,
+            executor=executor,
+            compression=Compression(config.get_int("offsets.topic.compression.codec")).name.lower(),
+        )
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Serves from now on; shards that have a log begin to load."""
+        self._loop = asyncio.get_running_loop()
+        self._active = True
+        self._load_all()
+
+    def stop(self) -> None:
+        """Answers whoever waits, at once, and serves nothing more."""
+        self._active = False
+        self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+
+    def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
+        """Follows the metadata: the offsets topic may be made anew, and topics may be deleted.
+
+        To be called when the logs of `new` exist already.
+        """
+        if not self._active or old is None:
+            return
+        before = old.topics_by_name.get(CONSUMER_OFFSETS)
+        after = new.topics_by_name.get(CONSUMER_OFFSETS)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        deleted = [
+            topic.name
+            for topic in old.topics_by_name.values()
+            if topic.topic_id not in new.topics_by_id
+        ]
+        if deleted and after is not None:
+            self._forget_topics(deleted)
+
+    def _load_all(self) -> None:
+        for partition in range(self._existing_partitions()):
+            try:
+                self.runtime.load(partition)
+            except KafkaError as error:
+                logger.warning("%s-%d is not served: %s", CONSUMER_OFFSETS, partition, error)
+
+    def _existing_partitions(self) -> int:
+        topic = self._image().topics_by_name.get(CONSUMER_OFFSETS)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _forget_topics(self, topics: Sequence[str]) -> None:
+        """Deleted topics leave no committed offsets behind: a new topic of that name starts
+        afresh."""
+        for shard in self.runtime.shards():
+            records = shard.offsets.tombstones(topics)
+            if not records:
+                continue
+            try:
+                self.runtime.write(shard.partition, records)
+            except KafkaError as error:
+                logger.error("cannot forget the offsets of %s: %s", topics, error)
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that holds this group."""
+        count = self._existing_partitions() or self._config.get_int("offsets.topic.num.partitions")
+        return partition_for(group_id, count)
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """The loaded shard of a group. Raises KafkaError with what a client is to be told."""
+        if not self._active:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self.runtime.shard(self.partition_of(group_id))
+
+    def loaded_shards(self) -> list[GroupShard]:
+        """All shards of this broker. Raises COORDINATOR_LOAD_IN_PROGRESS when one is not loaded."""
+        if not self._active:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shards = []
+        for partition in range(self._existing_partitions()):
+            try:
+                shards.append(self.runtime.shard(partition))
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+        return shards
+
+    # -- membership --------------------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, client: Client, version: int
+    ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+        """JoinGroup: waits until the group's members have joined."""
+        limits = self._limits()
+        try:
+            shard = self._shard_of_members(request.group_id)
+            timeout_ms = request.session_timeout_ms
+            if not limits.min_session_timeout_ms <= timeout_ms <= limits.max_session_timeout_ms:
+                raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+            group = shard.groups.get(request.group_id)
+            if group is None and request.member_id != NO_MEMBER_ID:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        except KafkaError as error:
+            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if group is None:
+            now = self._clock.time_ms()
+            group = ClassicGroup(group_id=request.group_id, state_timestamp_ms=now)
+            shard.groups[request.group_id] = group
+        prefix = request.group_instance_id or client.client_id
+        event = classic.Join(request, client, version, f"{prefix}-{self._new_id()}")
+        ticket: asyncio.Future[JoinGroupResponse] = self._loop.create_future()
+        self._perform(shard, group, classic.join(group, event, ticket, limits, self._now()))
+        self._drop_if_unused(shard, group)
+        return ticket.result() if ticket.done() else ticket
+
+    def sync(
+        self, request: SyncGroupRequest
+    ) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+        """SyncGroup: waits for the leader's assignment to be stored."""
+        try:
+            shard, group = self._group_of_members(request.group_id)
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=error.code)
+        ticket: asyncio.Future[SyncGroupResponse] = self._loop.create_future()
+        effects = classic.sync(group, request, ticket, self._limits(), self._now())
+        self._perform(shard, group, effects)
+        return ticket.result() if ticket.done() else ticket
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """Heartbeat. While the shard loads, members are told that all is well."""
+        try:
+            _, group = self._group_of_members(request.group_id)
+        except KafkaError as error:
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if loading else error.code
+        code = classic.heartbeat(group, request, self._now())
+        self._arm_for_member(group, request.member_id)
+        return code
+
+    def leave(
+        self, group_id: str, members: list[MemberIdentity]
+    ) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+        """LeaveGroup, answered per member; waits for the record of a group that became empty."""
+        try:
+            shard, group = self._group_of_members(group_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                return LeaveGroupResponse(error_code=error.code)
+            return LeaveGroupResponse(members=[_unknown(identity) for identity in members])
+        responses, effects = classic.leave(group, members, self._limits(), self._now())
+        response = LeaveGroupResponse(members=responses)
+        committed = self._perform(shard, group, effects)
+        if committed is None:
+            return response
+        return _after(committed, lambda code: response)
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, version: int
+    ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+        """OffsetCommit: answered when the offsets are committed to the log."""
+        shard = None
+        try:
+            shard = self.shard_of(request.group_id)
+            group = shard.groups.get(request.group_id)
+            code = validate_commit(group, request, version)
+        except KafkaError as error:
+            code = response_code(error.code)
+        commit = Commit(
+            self._image(),
+            request,
+            code,
+            self._clock.time_ms(),
+            self._config.get_int("offset.metadata.max.bytes"),
+        )
+        if shard is None or code is not ErrorCode.NONE or not commit.records:
+            return commit.response
+        self._keep_session(shard.groups.get(request.group_id), request.member_id)
+        try:
+            committed = self.runtime.write(shard.partition, commit.records)
+        except KafkaError as error:
+            return commit.failed(response_code(error.code))
+        if committed is None:
+            return commit.response
+        return _after(committed, commit.failed)
+
+    def _keep_session(self, group: ClassicGroup | None, member_id: str) -> None:
+        """A member's commit counts as a sign of life."""
+        if group is None or group.state not in (
+            GroupState.STABLE,
+            GroupState.PREPARING_REBALANCE,
+        ):
+            return
+        member = group.members.get(member_id)
+        if member is not None:
+            member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
+            self._arm_for_member(group, member_id)
+
+    # -- performing --------------------------------------------------------------------------------
+
+    def _perform(
+        self, shard: GroupShard, group: ClassicGroup, effects: Effects
+    ) -> asyncio.Future[None] | None:
+        """Performs effects. The returned future, if any, ends when the records are committed."""
+        for ticket, answer in effects.answers:
+            _answer(ticket, answer)
+        committed = None
+        if effects.records:
+            committed = self._store(shard, group, effects)
+        if group.state is not GroupState.DEAD:
+            self._arm(group, group.next_deadline_ms())
+        return committed
+
+    def _store(
+        self, shard: GroupShard, group: ClassicGroup, effects: Effects
+    ) -> asyncio.Future[None] | None:
+        code = ErrorCode.NONE
+        committed = None
+        try:
+            committed = self.runtime.write(shard.partition, effects.records)
+        except KafkaError as error:
+            logger.error("group %s cannot be stored: %s", group.group_id, error)
+            code = response_code(error.code)
+        on_stored = effects.on_stored
+        if on_stored is None:
+            return committed
+
+        def stored(code: ErrorCode) -> None:
+            self._perform(shard, group, on_stored(code, self._now()))
+
+        if committed is None:
+            stored(code)
+            return None
+        return _after(committed, stored)
+
+    def _group_of_members(self, group_id: str) -> tuple[GroupShard, ClassicGroup]:
+        """The group of a request that only members send; UNKNOWN_MEMBER_ID when there is none."""
+        shard = self._shard_of_members(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return shard, group
+
+    def _shard_of_members(self, group_id: str) -> GroupShard:
+        """As `shard_of`; membership needs a group id, offsets alone may have an empty one."""
+        if not self._active:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.shard_of(group_id)
+
+    def _limits(self) -> GroupLimits:
+        get = self._config.get_int
+        return GroupLimits(
+            min_session_timeout_ms=get("group.min.session.timeout.ms"),
+            max_session_timeout_ms=get("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=get("group.initial.rebalance.delay.ms"),
+            max_size=get("group.max.size"),
+        )
+
+    def _now(self) -> Instant:
+        return Instant(self._clock.monotonic_ms(), self._clock.time_ms())
+
+    # -- timers ------------------------------------------------------------------------------------
+
+    def run_due(self) -> None:
+        """Runs the timers that are due by the injected clock: for tests, which move that clock."""
+        now_ms = self._clock.monotonic_ms()
+        for group_id, timer in list(self._timers.items()):
+            if timer.deadline_ms <= now_ms:
+                timer.handle.cancel()
+                self._fire(group_id)
+
+    def _arm_for_member(self, group: ClassicGroup, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            timer = self._timers.get(group.group_id)
+            if timer is None or member.deadline_ms < timer.deadline_ms:
+                self._arm(group, member.deadline_ms)
+
+    def _arm(self, group: ClassicGroup, deadline_ms: float) -> None:
+        """Sees that the group's timer fires no later than `deadline_ms` (monotonic; may be
+        infinite)."""
+        timer = self._timers.get(group.group_id)
+        if timer is not None:
+            if timer.deadline_ms <= deadline_ms:
+                return
+            timer.handle.cancel()
+            del self._timers[group.group_id]
+        if deadline_ms == float("inf"):
+            return
+        delay_s = max(deadline_ms - self._clock.monotonic_ms(), 0.0) / 1000.0
+        handle = self._loop.call_later(delay_s, self._fire, group.group_id)
+        self._timers[group.group_id] = _Timer(deadline_ms, handle)
+
+    def _fire(self, group_id: str) -> None:
+        self._timers.pop(group_id, None)
+        try:
+            shard = self.shard_of(group_id)
+        except KafkaError:
+            return
+        group = shard.groups.get(group_id)
+        if group is not None:
+            self._perform(shard, group, classic.expire(group, self._limits(), self._now()))
+            self._drop_if_unused(shard, group)
+
+    def _drop_if_unused(self, shard: GroupShard, group: ClassicGroup) -> None:
+        """Forgets a group that never had a member or an offset: nothing of it is in the log."""
+        if (
+            group.state is GroupState.EMPTY
+            and group.protocol_type is None
+            and not group.pending_joins
+            and not shard.offsets.of_group(group.group_id)
+        ):
+            del shard.groups[group.group_id]
+
+    def _loaded(self, shard: GroupShard) -> None:
+        """A shard has been read from its log: its members' sessions begin."""
+        for group in shard.groups.values():
+            self._perform(shard, group, classic.loaded(group, self._limits(), self._now()))
+        if shard.groups:
+            logger.info(
+                "%s-%d: %d groups loaded", CONSUMER_OFFSETS, shard.partition, len(shard.groups)
+            )
+
+    def _unloaded(self, shard: GroupShard, code: ErrorCode) -> None:
+        """A shard goes: its timers end, and whoever waits is told to look for the coordinator."""
+        for group in shard.groups.values():
+            timer = self._timers.pop(group.group_id, None)
+            if timer is not None:
+                timer.handle.cancel()
+            for ticket, answer in classic.unload(group, code, self._now()).answers:
+                _answer(ticket, answer)
+
+
+def _after(committed: asyncio.Future[None], then: Callable[[ErrorCode], T]) -> asyncio.Future[T]:
+    """A future of `then(code)`, where `code` says how the commit ended."""
+    result: asyncio.Future[T] = committed.get_loop().create_future()
+
+    def finish(done: asyncio.Future[None]) -> None:
+        error = ErrorCode.NOT_COORDINATOR if done.cancelled() else ErrorCode.NONE
+        if not done.cancelled() and isinstance(failure := done.exception(), KafkaError):
+            error = response_code(failure.code)
+        answer = then(error)
+        if not result.done():
+            result.set_result(answer)
+
+    committed.add_done_callback(finish)
+    return result
+
+
+def _answer(ticket: Ticket, answer: Answer) -> None:
+    """Completes a waiting request, unless its connection has gone."""
+    assert isinstance(ticket, asyncio.Future)
+    if not ticket.done():
+        ticket.set_result(answer)
+
+
+def _unknown(identity: MemberIdentity) -> MemberResponse:
+    return MemberResponse(
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )

@@ -1,0 +1,139 @@
+"""One shard of the group coordinator: the groups and offsets of one ``__consumer_offsets``
+partition.
+
+`GroupShard.replay` is the one way in which a record becomes state, after an append and at load
+time. For a group that is alive it changes what the record carries (see `state`) and leaves the rest
+alone: the members' other protocols, and who waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from odradek.coordinator.group.offsets import OffsetStore
+from odradek.coordinator.group.state import ClassicGroup, Member
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
+from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+
+logger = logging.getLogger(__name__)
+
+
+class GroupShard:
+    """Owned by the runtime while it loads, then by the event loop.
+
+    `on_loaded` and `on_unload` are the shell's: they arm the timers of the groups that were loaded,
+    and answer whoever waits when the shard goes.
+    """
+
+    __slots__ = ("_on_loaded", "_on_unload", "_skipped", "groups", "offsets", "partition")
+
+    def __init__(
+        self,
+        partition: int,
+        on_loaded: Callable[[GroupShard], None],
+        on_unload: Callable[[GroupShard, ErrorCode], None],
+    ) -> None:
+        self.partition = partition
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = OffsetStore()
+        self._on_loaded = on_loaded
+        self._on_unload = on_unload
+        self._skipped: set[str] = set()
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        """Takes one record in. Kinds that this version does not know are named once and skipped."""
+        if isinstance(key, OffsetCommitKey):
+            self.replay_offset(key, value)
+        elif isinstance(key, GroupMetadataKey):
+            self.replay_group(key, value)
+        elif isinstance(key, LegacyOffsetCommitKey):
+            self._replay_legacy_offset(key, value)
+        elif type(key).__name__ not in self._skipped:
+            self._skipped.add(type(key).__name__)
+            logger.warning(
+                "__consumer_offsets-%d: %s records are skipped, first at offset %d",
+                self.partition,
+                type(key).__name__,
+                offset,
+            )
+
+    def replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """A committed offset. A group that has nothing else becomes a "simple" one: empty, no
+        type."""
+        if value is not None and key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(group_id=key.group)
+        self.offsets.replay(key, value)
+
+    def _replay_legacy_offset(
+        self, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
+    ) -> None:
+        """A commit as brokers before 0.9 wrote it: the same facts under another key."""
+        current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
+        if value is None:
+            self.replay_offset(current, None)
+            return
+        self.replay_offset(
+            current,
+            OffsetCommitValue(
+                offset=value.offset,
+                metadata=value.metadata,
+                commit_timestamp=value.commit_timestamp,
+            ),
+        )
+
+    def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        """The durable part of a group, or its end (a tombstone)."""
+        if value is None:
+            self.groups.pop(key.group, None)
+            return
+        group = self.groups.get(key.group)
+        if group is None:
+            group = self.groups[key.group] = ClassicGroup(group_id=key.group)
+        group.generation_id = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.leader_id = value.leader
+        group.state_timestamp_ms = value.current_state_timestamp
+        group.members = {
+            each.member_id: _member(group.members.get(each.member_id), each, value.protocol)
+            for each in value.members
+        }
+        group.static_members = {
+            member.group_instance_id: member.member_id
+            for member in group.members.values()
+            if member.group_instance_id is not None
+        }
+
+    def loaded(self) -> None:
+        self._on_loaded(self)
+
+    def unload(self, code: ErrorCode) -> None:
+        self._on_unload(self, code)
+
+
+def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
+    """The member as it is known, with its stored assignment, or as the record alone describes
+    it."""
+    if known is not None:
+        known.assignment = stored.assignment
+        return known
+    rebalance_timeout_ms = stored.rebalance_timeout
+    if rebalance_timeout_ms == -1:
+        rebalance_timeout_ms = stored.session_timeout
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocols={protocol or "": stored.subscription},
+        assignment=stored.assignment,
+    )

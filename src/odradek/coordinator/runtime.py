@@ -1,0 +1,309 @@
+"""The coordinator runtime: replicated state machines over the partitions of an internal topic.
+
+A *shard* is a state machine over one partition. Its handlers decide: they return records and a
+response. `CoordinatorRuntime.write` does: it appends the records as one batch, replays them into
+the shard through `Shard.replay`, the very function that loads them after a restart, and says when
+they are committed (with ``log.flush.interval.messages`` that is when they are on the disk). What
+was not appended never reaches the state; when a batch was appended but could not be committed, the
+shard is dropped and its partition is not served any more, as its directory is offline.
+
+Loading reads the partition from the log start in pieces of ``offsets.load.buffer.size``: each piece
+is looked up on the event loop, and read, decoded and replayed off it. The shard belongs to the
+loading task until it is whole; until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash at
+any moment leaves whole batches in the log, so a restart finds the state of a prefix of all writes,
+among them every committed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from odradek.clock import Clock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.log.log import UnifiedLog
+from odradek.protocol import record_codec
+from odradek.records.batch import parse_header
+from odradek.records.record import Record, build_batch, iter_batches, iter_records
+from odradek.records.region import FileRegion
+
+logger = logging.getLogger(__name__)
+
+LOAD_PIECE_BYTES = 5 * 1024 * 1024
+
+
+class CoordinatorRecord(NamedTuple):
+    """One record of an internal topic: its key, and its value in `value_version` (None: a
+    tombstone)."""
+
+    key: Any
+    value: Any
+    value_version: int
+
+
+class Shard(Protocol):
+    """A state machine over one partition."""
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        """Takes one record into the state: at load time, and right after it was appended."""
+
+    def loaded(self) -> None:
+        """The whole partition has been replayed; the shard serves from now on."""
+
+    def unload(self, code: ErrorCode) -> None:
+        """The shard is no longer served: whoever waits is answered with `code`."""
+
+
+S = TypeVar("S", bound=Shard)
+Append = Callable[[TopicPartition, bytearray], Any]
+
+
+def java_string_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit number."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode("ascii"):
+            value = (31 * value + unit) & 0xFFFFFFFF
+    else:
+        units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+        for unit in units:
+            value = (31 * value + unit) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that holds `key` (``Utils.abs(key.hashCode()) % n``)."""
+    value = java_string_hash(key)
+    return (0 if value == -0x8000_0000 else abs(value)) % partition_count
+
+
+class CoordinatorRuntime(Generic[S]):
+    """The shards of one internal topic on this broker. Owned and changed by the event loop alone.
+
+    `new_shard` makes an empty shard for a partition; `log_of` gives a partition's log, or raises
+    KafkaError when this broker has none; `append` appends one batch and returns what says its
+    offset (``LogAppendInfo``), or a future of that, done when the batch is committed.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        family: str,
+        *,
+        new_shard: Callable[[int], S],
+        log_of: Callable[[TopicPartition], UnifiedLog],
+        append: Append,
+        clock: Clock,
+        executor: Executor,
+        compression: str = "none",
+        load_piece_bytes: int = LOAD_PIECE_BYTES,
+    ) -> None:
+        self._topic = topic
+        self._decode = _Decoder(family)
+        self._new_shard = new_shard
+        self._log_of = log_of
+        self._append = append
+        self._clock = clock
+        self._executor = executor
+        self._compression = compression
+        self._load_piece_bytes = load_piece_bytes
+        self._shards: dict[int, S] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._failed: dict[int, ErrorCode] = {}
+
+    # -- shards ------------------------------------------------------------------------------------
+
+    def shard(self, partition: int) -> S:
+        """The shard, loaded. Raises COORDINATOR_LOAD_IN_PROGRESS while it is not (and begins to
+        load it), NOT_COORDINATOR when the partition is not here or cannot be read."""
+        shard = self._shards.get(partition)
+        if shard is None:
+            shard = self.load(partition)
+            if shard is None:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return shard
+
+    def shards(self) -> Iterator[S]:
+        """The loaded shards."""
+        return iter(list(self._shards.values()))
+
+    def load(self, partition: int) -> S | None:
+        """Begins to load a shard, if that is still to be done; an empty partition is loaded at
+        once."""
+        if partition in self._shards:
+            return self._shards[partition]
+        if partition in self._failed:
+            raise KafkaError(self._failed[partition])
+        if partition in self._loading:
+            return None
+        try:
+            log = self._log_of(TopicPartition(self._topic, partition))
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
+        shard = self._new_shard(partition)
+        if log.log_start_offset == log.log_end_offset:
+            self._serve(partition, shard)
+            return shard
+        task = asyncio.get_running_loop().create_task(self._load(partition, shard, log))
+        self._loading[partition] = task
+        return None
+
+    async def loads_done(self) -> None:
+        """Waits until nothing is loading."""
+        while self._loading:
+            await asyncio.wait(list(self._loading.values()))
+
+    async def _load(self, partition: int, shard: S, log: UnifiedLog) -> None:
+        try:
+            await self._replay_log(shard, log)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            # Nothing that a disk can hold may stop the broker: this shard alone is not served.
+            logger.exception("cannot load %s-%d", self._topic, partition)
+            self._failed[partition] = ErrorCode.NOT_COORDINATOR
+            return
+        finally:
+            self._loading.pop(partition, None)
+        self._serve(partition, shard)
+
+    async def _replay_log(self, shard: S, log: UnifiedLog) -> None:
+        loop = asyncio.get_running_loop()
+        end = log.log_end_offset
+        offset = log.log_start_offset
+        while offset < end:
+            region = log.read(offset, self._load_piece_bytes, end, True).region
+            if region is None:
+                break
+            offset = await loop.run_in_executor(
+                self._executor, _replay_piece, self._decode, shard, region
+            )
+
+    def _serve(self, partition: int, shard: S) -> None:
+        self._shards[partition] = shard
+        shard.loaded()
+
+    def unload(self, partition: int, code: ErrorCode) -> None:
+        """Stops serving a shard: its waiting requests are answered with `code`."""
+        task = self._loading.pop(partition, None)
+        if task is not None:
+            task.cancel()
+        self._failed.pop(partition, None)
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.unload(code)
+
+    def unload_all(self, code: ErrorCode) -> None:
+        """Stops serving all shards."""
+        for partition in [*self._shards, *self._loading, *self._failed]:
+            self.unload(partition, code)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def write(
+        self, partition: int, records: list[CoordinatorRecord]
+    ) -> asyncio.Future[None] | None:
+        """Appends `records` as one batch and replays them; None says that they are committed.
+
+        Otherwise the returned future ends when they are, or with a KafkaError. Raises KafkaError
+        when they could not be appended: then nothing has happened.
+        """
+        shard = self._shards[partition]
+        encoded = [
+            Record(
+                key=record_codec.encode_key(record.key),
+                value=None
+                if record.value is None
+                else record_codec.encode_value(record.value, record.value_version),
+            )
+            for record in records
+        ]
+        batch = build_batch(
+            encoded, timestamp_ms=self._clock.time_ms(), compression=self._compression
+        )
+        appended = self._append(TopicPartition(self._topic, partition), batch)
+        offset = int.from_bytes(batch[:8], "big")
+        for number, record in enumerate(records):
+            shard.replay(offset + number, record.key, record.value)
+        if not asyncio.isfuture(appended):
+            return None
+        return self._committed(partition, appended)
+
+    def _committed(self, partition: int, appended: asyncio.Future[Any]) -> asyncio.Future[None]:
+        """Ends with `appended`; its failure takes the shard out of service."""
+        committed: asyncio.Future[None] = appended.get_loop().create_future()
+
+        def finish(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if committed.done():
+                return
+            if done.cancelled() or error is not None:
+                logger.error("a write to %s-%d was not committed", self._topic, partition)
+                if not isinstance(error, KafkaError):
+                    error = KafkaError(ErrorCode.NOT_COORDINATOR)
+                committed.set_exception(error)
+                self._fail(partition)
+            else:
+                committed.set_result(None)
+
+        appended.add_done_callback(finish)
+        return committed
+
+    def _fail(self, partition: int) -> None:
+        """The state holds what the log may not: the shard is not served again in this life."""
+        self.unload(partition, ErrorCode.NOT_COORDINATOR)
+        self._failed[partition] = ErrorCode.NOT_COORDINATOR
+
+
+class _Decoder:
+    """Record bytes to keys and values of one family; kinds of a later Kafka are named once."""
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+        self._skipped: set[str] = set()
+
+    def __call__(self, record: Record) -> tuple[Any, Any] | None:
+        """The key and the value (None: a tombstone); None when this version cannot read them."""
+        if record.key is None:
+            self._skip("a record without a key", record.offset)
+            return None
+        try:
+            key = record_codec.decode_key(self._family, record.key)
+            if record.value is None:
+                return key, None
+            value_class = record_codec.value_class(self._family, key)
+            return key, record_codec.decode_value(value_class, record.value)
+        except record_codec.UnknownRecordType as error:
+            self._skip(str(error), record.offset)
+            return None
+
+    def _skip(self, what: str, offset: int) -> None:
+        if what not in self._skipped:
+            self._skipped.add(what)
+            logger.warning("%s: skipped, first at offset %d", what, offset)
+
+
+def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion) -> int:
+    """Replays the batches of one region and returns the offset after them. Runs off the loop."""
+    try:
+        data = region.read()
+    finally:
+        region.close()
+    next_offset = 0
+    for batch in iter_batches(data):
+        header = parse_header(batch)
+        next_offset = header.last_offset + 1
+        if header.is_control or header.is_transactional:
+            # Offsets of transactions count from their commit marker on; none are written here yet.
+            continue
+        for record in iter_records(batch):
+            decoded = decode(record)
+            if decoded is not None:
+                shard.replay(record.offset, *decoded)
+    if not next_offset:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the log was cut short while it was read")
+    return next_offset
