@@ -34,6 +34,7 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.PRODUCE, 3, 13, "produce", advertised_min=0),
     Api(ApiKey.FETCH, 4, 18, "fetch"),
     Api(ApiKey.LIST_OFFSETS, 1, 10, "list_offsets"),
+    Api(ApiKey.METADATA, 0, 13, "metadata"),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),

@@ -161,6 +161,10 @@ class BrokerConfig:
         """Whether a value was given at the start or at run time, instead of the default."""
         return name in self._static or name in self._broker or name in self._cluster
 
+    def given(self, name: str) -> str:
+        """What was given at the start for any key, applicable or not; empty when it was not."""
+        return self._given.get(name, "")
+
     def log_dirs(self) -> list[str]:
         return self.get_list("log.dirs") or self.get_list("log.dir")
 

@@ -1,0 +1,166 @@
+"""Metadata (3), versions 0-13: the brokers, and topics with their leaders.
+
+Topics are asked for by name, by id (v12+), or all of them (null; in v0 the empty list). A topic
+that does not exist is created where client and broker allow it.
+
+Deviations from Kafka: an auto-created topic is usable at once, its leader is in this very answer
+(Kafka: LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). Addresses as
+in `odradek.broker.advertised`. Topics are answered in the order asked, Kafka in none.
+
+Authorized operations (v8+) are all there are for the resource when asked for, -2147483648 if not.
+REBOOTSTRAP_REQUIRED (v13) is never answered. KIP-516 (topic ids), KIP-430 (operations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from odradek.broker.advertised import advertised_address
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.cluster.internal_topics import internal_topic
+from odradek.cluster.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import ZERO_UUID, TopicName, Uuid
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    version = context.api_version
+    image = services.image()
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        everything = [_topic(found) for found in image.topics_by_name.values()]
+        return _response(services, context, request, everything)
+    if version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
+        return _invalid_request(services, context, request)
+    ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != ZERO_UUID)
+    if ids:
+        # Kafka looks at names only where no id is given in the whole request.
+        return _response(services, context, request, _by_id(image, ids))
+    names = list(dict.fromkeys(t.name for t in asked if t.name is not None))
+    missing = [name for name in names if TopicName(name) not in image.topics_by_name]
+    enabled = services.config.get_bool("auto.create.topics.enable")
+    if missing and enabled and request.allow_auto_topic_creation:
+        return _created(services, context, request, names, missing)
+    return _response(services, context, request, _by_name(image, names, {}))
+
+
+async def _created(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    names: Sequence[str],
+    missing: Sequence[str],
+) -> MetadataResponse:
+    """Creates what is missing, then answers from the image in which it is."""
+    topics = [internal_topic(services.config, name) or NewTopic(name) for name in missing]
+    results = await services.controller.create_topics(topics)
+    errors = {
+        name: result.code
+        for name, result in zip(missing, results, strict=True)
+        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+    }
+    return _response(services, context, request, _by_name(services.image(), names, errors))
+
+
+def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> list[MetadataResponseTopic]:
+    answers = []
+    for topic_id in ids:
+        found = image.topics_by_id.get(topic_id)
+        if found is None:
+            unknown = MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+            answers.append(unknown)
+        else:
+            answers.append(_topic(found))
+    return answers
+
+
+def _by_name(
+    image: MetadataImage, names: Iterable[str], errors: Mapping[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    answers = []
+    for name in names:
+        found = image.topics_by_name.get(TopicName(name))
+        if found is not None:
+            answers.append(_topic(found))
+            continue
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if invalid_name_reason(name) is not None:
+            unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
+        code = errors.get(name, unknown)
+        answers.append(MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS))
+    return answers
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        topic.name in INTERNAL_TOPICS,
+        [_partition(partition) for partition in topic.partitions],
+    )
+
+
+def _partition(partition: PartitionImage) -> MetadataResponsePartition:
+    leaderless = partition.leader == NO_LEADER
+    return MetadataResponsePartition(
+        ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE,
+        partition.partition,
+        partition.leader,
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.isr),
+    )
+
+
+def _invalid_request(
+    services: Services, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
+    """A topic without a name or with an id, in a version that does not have this yet."""
+    code = ErrorCode.INVALID_REQUEST
+    topics = [
+        MetadataResponseTopic(code, topic.name or "", topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return _response(services, context, request, topics)
+
+
+def _response(
+    services: Services,
+    context: RequestContext,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+) -> MetadataResponse:
+    image = services.image()
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    asked = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=response_brokers(services, context),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def response_brokers(services: Services, context: RequestContext) -> list[MetadataResponseBroker]:
+    """The brokers of the cluster, as seen from the connection that asks."""
+    host, port = advertised_address(services.config, context.connection)
+    return [
+        MetadataResponseBroker(broker.id, host, port, broker.rack)
+        for broker in services.image().brokers.values()
+    ]
