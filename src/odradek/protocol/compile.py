@@ -387,15 +387,14 @@ def _differs(field: FieldSpec, value: str) -> str:
 
 
 def decode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
-    """Source of ``decode`` and the struct formats that it wants, by the name of their
-    unpack_from."""
+    """Source of ``decode`` and the struct formats that it wants, by their unpack_from's name."""
     decoder = _Decoder(spec, version)
     decoder.function()
     return decoder.text(), decoder.structs
 
 
 def encode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
-    """Source of ``encode`` and the struct formats that it wants, by the name of their pack."""
+    """Source of ``encode`` and the struct formats that it wants, by their pack's name."""
     encoder = _Encoder(spec, version)
     encoder.function()
     return encoder.text(), encoder.structs
