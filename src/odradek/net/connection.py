@@ -1,0 +1,545 @@
+"""One client's connection: frames in, execution in order, answers out in the same order.
+
+From bytes received to bytes handed to the socket this is the path of every request, so it makes few
+calls: `buffer_updated` takes all complete frames of a read in one loop, and answers that are ready
+at once leave in one write.
+
+What `dispatch(connection, frame)` may answer:
+
+    a list of chunks  the response without its size; regions among them are closed here
+    None              no response (acks=0)
+    a Future          executed; the response comes later, the next request may start now
+    a coroutine       being executed: the next request starts when it has ended; its result is one
+                      of the above
+    CloseConnection   raised (or as the exception of the future): logged, and the connection closed
+                      after the answers before it
+
+`frame` is a writable view of a receive buffer, valid until the request was executed: until dispatch
+returned, or until the coroutine ended. Chunks of a response must not be views of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from types import CoroutineType
+from typing import Any
+
+from odradek.net.budget import MemoryBudget
+from odradek.net.limits import FLUSH_BYTES, NetLimits
+from odradek.net.receive import ReceiveBuffer, Scratch
+from odradek.net.sender import Sender, close_regions
+
+logger = logging.getLogger(__name__)
+
+_unpack_size = struct.Struct(">i").unpack_from
+_pack_size = struct.Struct(">i").pack
+
+Chunks = list[Any]
+Answer = Chunks | None
+Reply = Answer | asyncio.Future[Any] | Coroutine[Any, Any, Any]
+Dispatch = Callable[["Connection", memoryview], Reply]
+
+# Why requests of a connection may not start now; 0: they may.
+_EXECUTING = 1  # a coroutine executes one
+_UNSENT = 2  # answers wait for the peer to take them
+_IN_FLIGHT = 4  # too many answers are due, or too many bytes of them wait
+_MEMORY = 8  # a frame waits for its share of the memory for requests
+_CLOSING = 16  # no further request will start
+
+
+class CloseConnection(Exception):
+    """There is no answer to this request: the connection is closed and `reason` logged."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the connections of a server have in common. Owned by the server's loop."""
+
+    loop: asyncio.AbstractEventLoop
+    dispatch: Dispatch
+    limits: NetLimits
+    budget: MemoryBudget
+    scratch: Scratch
+    executor: Executor | None = None
+    use_sendfile: bool = True
+    connections: dict[Connection, None] = field(default_factory=dict)
+    executing: set[asyncio.Task[Any]] = field(default_factory=set)
+    on_lost: Callable[[Connection], None] | None = None
+
+
+def plain_address(address: Any) -> tuple[str, int]:
+    """(host, port) of a socket name; an IPv4 address mapped into IPv6 is given as IPv4."""
+    if not isinstance(address, tuple) or len(address) < 2:
+        return (str(address), 0)
+    host = address[0]
+    if host.startswith("::ffff:"):
+        mapped = ipaddress.IPv6Address(host).ipv4_mapped
+        host = str(mapped) if mapped else host
+    return (host, address[1])
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Protocol of one accepted socket. All of it runs on the loop; handlers only read it.
+
+    `_queue` holds what was executed and not yet sent, oldest first: lists of chunks that are ready,
+    and futures. Whenever `_hold` is not 0 no request starts; what arrives is kept until the receive
+    buffer is full, then reading stops too.
+    """
+
+    __slots__ = (
+        "_charged",
+        "_dispatch",
+        "_eof",
+        "_hold",
+        "_queue",
+        "_queued_bytes",
+        "_reading",
+        "_receive",
+        "_request_bytes_max",
+        "_resuming",
+        "_sender",
+        "_shared",
+        "_socket",
+        "_stopping",
+        "_transport",
+        "active",
+        "client_software",
+        "closed",
+        "closing_since_ms",
+        "counted_as",
+        "get_buffer",
+        "idle_since_ms",
+        "listener_name",
+        "local_address",
+        "on_close",
+        "peer_address",
+        "state",
+    )
+
+    _transport: asyncio.Transport
+    _sender: Sender
+    get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
+
+    def __init__(self, shared: Shared, listener_name: str, sock: socket.socket | None) -> None:
+        self._shared = shared
+        self._socket = sock
+        self._dispatch = shared.dispatch
+        self._request_bytes_max = shared.limits.request_bytes_max
+        self._receive = ReceiveBuffer(shared.scratch)
+        self.get_buffer = self._receive.get_buffer
+        self._queue: deque[Chunks | asyncio.Future[Any]] = deque()
+        self._queued_bytes = 0
+        self._charged = 0
+        self._hold = 0
+        self._reading = True
+        self._resuming = False
+        self._stopping = False
+        self._eof = False
+        self.listener_name = listener_name
+        self.local_address = ("", 0)
+        self.peer_address = ("", 0)
+        self.client_software: str | None = None
+        self.closed = False
+        self.active = True
+        self.idle_since_ms = 0.0
+        self.closing_since_ms: float | None = None
+        self.counted_as = ""
+        self.on_close: list[Callable[[], None]] = []
+        self.state: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<connection {self.peer_address} to {self.local_address}>"
+
+    # From the socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        shared = self._shared
+        self._transport = transport  # type: ignore[assignment]
+        self.local_address = plain_address(transport.get_extra_info("sockname"))
+        self.peer_address = plain_address(transport.get_extra_info("peername"))
+        # Zero: paused is then the same as "the transport holds bytes", which the order of bytes
+        # written past the transport depends on.
+        self._transport.set_write_buffer_limits(high=0)
+        self._sender = Sender(
+            shared.loop,
+            self._transport,
+            self._socket if shared.use_sendfile else None,
+            executor=shared.executor,
+            on_idle=self._sent,
+            on_failure=self.abort,
+        )
+        shared.connections[self] = None
+
+    def buffer_updated(self, nbytes: int) -> None:  # noqa: C901 - calls are what this path costs
+        """Executes the frames that are complete with the `nbytes` just received."""
+        receive = self._receive
+        view = receive.view
+        start = pos = receive.start
+        end = receive.end + nbytes
+        self.active = True
+        dispatch = self._dispatch
+        size_max = self._request_bytes_max
+        queue = self._queue
+        out: Chunks = []
+        out_bytes = 0
+        try:
+            while not self._hold and end - pos >= 4:
+                (size,) = _unpack_size(view, pos)
+                if not 0 <= size <= size_max:
+                    raise CloseConnection(f"invalid frame size {size}, the limit is {size_max}")
+                next_pos = pos + 4 + size
+                if next_pos > end:
+                    break
+                reply = dispatch(self, view[pos + 4 : next_pos])
+                pos = next_pos
+                if reply.__class__ is list and not queue:
+                    size = sum(map(len, reply))
+                    out += (_pack_size(size), *reply)
+                    out_bytes += size
+                    if out_bytes < FLUSH_BYTES:
+                        continue
+                if out:
+                    self._write(out)
+                    out, out_bytes = [], 0
+                if reply is not None and (queue or reply.__class__ is not list):
+                    self._enqueue(reply)
+        except Exception as error:  # noqa: BLE001 - logged; closes this connection only
+            self._refuse(out, error)
+            return
+        if out:
+            self._write(out)
+        if pos == end and not receive.own and not self._hold:
+            receive.end = 0
+            receive.tail = b""
+        else:
+            self._keep(start, pos, end)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more: what it sent is executed, then the connection closes."""
+        self._eof = True
+        if self._receive.kept and self._hold and not self._hold & _CLOSING:
+            return True
+        self._hold |= _CLOSING
+        self._stopping = True
+        return False
+
+    def pause_writing(self) -> None:
+        self._hold |= _UNSENT
+        self._sender.paused = True
+
+    def resume_writing(self) -> None:
+        self.active = True
+        if self._sender.busy:
+            self._sender.resume()
+        else:
+            self._sender.paused = False
+            self._sent()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            logger.debug("%r lost: %s", self, exc)
+        shared = self._shared
+        self.closed = True
+        self._hold |= _CLOSING
+        self._receive.clear()
+        self._sender.drop()
+        shared.budget.forget(self)
+        if not self._hold & _EXECUTING:
+            self._uncharge()
+        for reply in self._queue:
+            if reply.__class__ is list or reply.done():  # type: ignore[union-attr]
+                _discard(reply)
+        self._queue.clear()
+        shared.connections.pop(self, None)
+        for callback in self.on_close:
+            try:
+                callback()
+            except Exception:
+                logger.exception("%r: a callback on close failed", self)
+        if shared.on_lost is not None:
+            shared.on_lost(self)
+
+    # What was received.
+
+    def _keep(self, start: int, pos: int, end: int) -> None:
+        """Keeps the bytes from `pos` to `end`; the frames from `start` to `pos` were taken."""
+        receive = self._receive
+        if pos > start:
+            if self._hold & _EXECUTING:
+                receive.lend()
+            else:
+                self._uncharge()
+        if pos == end or self._hold & _CLOSING:
+            receive.clear()
+        elif self._hold or not self._keep_torn(pos, end):
+            receive.keep_waiting(pos, end)
+        if receive.full and self._hold and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _keep_torn(self, pos: int, end: int) -> bool:
+        """Keeps the first bytes of a frame; False when its memory has to be waited for."""
+        needed = self._receive.needed(pos, end)
+        if needed and not self._charged:
+            if not self._shared.budget.acquire(self, needed):
+                self._hold |= _MEMORY
+                return False
+            self._charged = needed
+        self._receive.keep_torn(pos, end, needed)
+        return True
+
+    def memory_granted(self, size: int) -> None:
+        """`MemoryBudget`: the frame that waited has its memory."""
+        self._charged = size
+        self._release(_MEMORY)
+
+    def _uncharge(self) -> None:
+        if self._charged:
+            charged, self._charged = self._charged, 0
+            self._shared.budget.release(charged)
+
+    def _release(self, why: int) -> None:
+        """`why` holds requests back no more; they go on in a turn of the loop of their own."""
+        self._hold &= ~why
+        if self._hold or self._resuming:
+            return
+        if self._receive.kept or not self._reading or self._stopping or self._eof:
+            self._resuming = True
+            self._shared.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = False
+        if self._hold or self.closed:
+            return
+        receive = self._receive
+        if receive.kept:
+            self.get_buffer(-1)
+            self.buffer_updated(0)
+        if self._eof and not self._hold:
+            self.abort(None)
+        elif self._stopping:
+            self._finish()
+        elif not self._reading and not receive.full and not self._hold & _CLOSING:
+            self._reading = True
+            self._transport.resume_reading()
+
+    # What was executed.
+
+    def _enqueue(self, reply: Any) -> None:
+        """Has `reply` wait for its turn: it is not ready, or an earlier one is not."""
+        queue = self._queue
+        if reply.__class__ is list:
+            queue.append(reply)
+            self._queued_bytes += sum(map(len, reply))
+        elif isinstance(reply, CoroutineType):
+            self._hold |= _EXECUTING
+            task = self._shared.loop.create_task(reply)
+            self._shared.executing.add(task)
+            queue.append(task)
+            task.add_done_callback(self._executed)
+        else:
+            queue.append(reply)
+            if reply.done():
+                self._drain()
+            else:
+                reply.add_done_callback(self._ready)
+        self._limit()
+
+    def _limit(self) -> None:
+        limits = self._shared.limits
+        if (
+            len(self._queue) >= limits.requests_in_flight_max
+            or self._queued_bytes >= limits.response_bytes_queued_max
+        ):
+            self._hold |= _IN_FLIGHT
+        elif self._hold & _IN_FLIGHT:
+            self._release(_IN_FLIGHT)
+
+    def _executed(self, task: asyncio.Task[Any]) -> None:
+        """The coroutine ended: its request is executed, the next one may start."""
+        self._shared.executing.discard(task)
+        self._uncharge()
+        if self.closed:
+            _discard(task)
+            return
+        queue = self._queue
+        assert queue[-1] is task, "a request started before the one before it was executed"
+        if not task.cancelled() and task.exception() is None:
+            queue.pop()
+            reply = task.result()
+            if reply is not None:
+                self._enqueue(reply)
+        self._drain()
+        self._release(_EXECUTING)
+
+    def _ready(self, future: asyncio.Future[Any]) -> None:
+        """A response that was due is there."""
+        if self.closed:
+            _discard(future)
+        elif self._queue[0] is future:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Sends what is ready at the front of the queue."""
+        queue = self._queue
+        out: Chunks = []
+        out_bytes = 0
+        while queue and not self._hold & _UNSENT:
+            reply: Any = queue[0]
+            if reply.__class__ is list:
+                self._queued_bytes -= sum(map(len, reply))
+            elif not reply.done():
+                break
+            else:
+                try:
+                    reply = reply.result()
+                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - logged there
+                    queue.popleft()
+                    self._refuse(out, error)
+                    return
+            queue.popleft()
+            if reply is None:
+                continue
+            size = sum(map(len, reply))
+            out += (_pack_size(size), *reply)
+            out_bytes += size
+            if out_bytes >= FLUSH_BYTES:
+                self._write(out)
+                out, out_bytes = [], 0
+        if out:
+            self._write(out)
+        self._limit()
+        if self._hold & _CLOSING:
+            self._finish()
+        else:
+            self._release(0)
+
+    def _write(self, out: Chunks) -> None:
+        """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
+        try:
+            data = b"".join(out)
+        except TypeError:  # a region among them
+            self._sender.send(out)
+            if self._sender.busy:
+                self._hold |= _UNSENT
+        else:
+            self._transport.write(data)
+
+    def _sent(self) -> None:
+        """The peer took all that was written."""
+        if self._sender.busy or self._sender.paused:
+            return
+        self._hold &= ~_UNSENT
+        self._drain()
+
+    # The end.
+
+    def _refuse(self, out: Chunks, error: BaseException) -> None:
+        """Closes the connection over a request that cannot be answered, after those before it."""
+        try:
+            if out:
+                self._write(out)
+        except Exception:
+            logger.exception("%r: a response cannot be sent", self)
+            self.abort(None)
+        if isinstance(error, CloseConnection):
+            self.close(error.reason)
+        elif isinstance(error, asyncio.CancelledError):
+            self.close("a request was cancelled")
+        else:
+            logger.error("%r: a request failed", self, exc_info=error)
+            self.close("a request failed")
+
+    def close(self, reason: str) -> None:
+        """Starts no further request; closes when the answers that are due were sent."""
+        if self.closed or self._hold & _CLOSING:
+            return
+        logger.warning("closing the connection from %s: %s", self._peer, reason)
+        self._hold |= _CLOSING
+        self._stopping = True
+        self._shared.budget.forget(self)
+        self._hold &= ~_MEMORY
+        self._receive.clear()
+        if not self._hold & _EXECUTING:
+            self._uncharge()
+        self._pause_for_good()
+        self._finish()
+
+    def stop(self) -> None:
+        """Reads no more; closes when what was received is executed and answered."""
+        if self.closed or self._stopping:
+            return
+        self._stopping = True
+        self._pause_for_good()
+        self._finish()
+
+    def abort(self, reason: str | None) -> None:
+        """Closes at once; what was not sent never is."""
+        if self.closed:
+            return
+        if reason is not None:
+            logger.warning("closing the connection from %s at once: %s", self._peer, reason)
+        self._hold |= _CLOSING
+        self._stopping = True
+        self._sender.drop()
+        self._transport.abort()
+
+    @property
+    def closing(self) -> bool:
+        """It will close by itself, if the peer lets it."""
+        return self._stopping
+
+    @property
+    def waits_for_us(self) -> bool:
+        """A request is being executed or its answer is not ready: the peer cannot do a thing."""
+        if not self._queue or self._hold & _UNSENT:
+            return bool(self._hold & _MEMORY)
+        head = self._queue[0]
+        return head.__class__ is not list and not head.done()  # type: ignore[union-attr]
+
+    @property
+    def claimed_unused(self) -> int:
+        """Bytes of the memory for requests that are charged to this connection and not filled."""
+        return max(0, self._charged - self._receive.kept) if self._charged else 0
+
+    @property
+    def _peer(self) -> str:
+        return f"{self.peer_address[0]}:{self.peer_address[1]} ({self.listener_name})"
+
+    def _pause_for_good(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _finish(self) -> None:
+        """Closes if nothing is due any more."""
+        if self._queue or self._sender.busy or self._hold & ~_CLOSING or self._resuming:
+            return  # comes back here when that is done
+        self._hold |= _CLOSING
+        self._transport.close()
+
+
+def _discard(reply: Any) -> None:
+    """Closes the regions of an answer that nobody waits for."""
+    if asyncio.isfuture(reply):
+        if reply.cancelled() or reply.exception() is not None:
+            return
+        reply = reply.result()
+        if asyncio.isfuture(reply):
+            reply.add_done_callback(_discard)
+            return
+    if reply is not None:
+        close_regions(reply)

@@ -1,0 +1,71 @@
+"""The limits of the network layer, by name. What a peer can make us hold is bounded by these.
+
+Per connection: one receive buffer (`BACKLOG_BYTES` while its requests wait, else at most
+`TAIL_BYTES`), one frame of at most `request_bytes_max`, `requests_in_flight_max` requests whose
+answers are due, `response_bytes_queued_max` bytes of answers that wait for an earlier one.
+In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SCRATCH_BYTES = 131_072
+"""The receive buffer that the connections of a server share: one read fills at most this much."""
+
+TAIL_BYTES = 16_384
+"""A torn frame's first bytes, kept aside until the rest arrives, without asking the budget."""
+
+BACKLOG_BYTES = 65_536
+"""Bytes read ahead on a connection whose requests may not start yet; then reading stops."""
+
+FLUSH_BYTES = 65_536
+"""Answers that are ready together leave in one write of about this size at most."""
+
+PUMP_BYTES_MAX = 4 * 1_048_576
+"""Bytes of one connection sent in a turn of the loop, before the others have theirs."""
+
+COLD_PIECE_BYTES = 1_048_576
+"""Bytes of a region brought into the page cache by one task of the executor."""
+
+SMALL_REGION_BYTES = 16_384
+"""A region up to this size leaves with its header in one write instead of by sendfile."""
+
+PLUG_BYTES = 4_096
+"""Bytes handed to the transport when sendfile would block: their departure is the wake-up call."""
+
+READ_PIECE_BYTES = 131_072
+"""Bytes of a region held in memory at a time where there is no sendfile."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetLimits:
+    """Kafka's names where Kafka has the limit; sizes in bytes, times in milliseconds."""
+
+    request_bytes_max: int = 104_857_600
+    """socket.request.max.bytes: a larger frame closes the connection."""
+    request_bytes_queued_max: int = 512 * 1_048_576
+    """queued.max.request.bytes: frames being received or executed, over all connections."""
+    request_bytes_wait_ms: int = 5_000
+    """After so long a wait for that memory the connection that claims most of it unused goes."""
+    requests_in_flight_max: int = 256
+    """Requests of one connection that were started and not answered."""
+    response_bytes_queued_max: int = 1_048_576
+    """Bytes of one connection's answers that wait behind an earlier answer."""
+    connections_max: int = 2_147_483_647
+    """max.connections: at the limit new ones wait in the accept queue of the system."""
+    connections_max_per_ip: int = 2_147_483_647
+    """max.connections.per.ip: one more from the same address is closed."""
+    connections_max_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    """max.connections.per.ip.overrides."""
+    connections_max_idle_ms: int = 600_000
+    """connections.max.idle.ms: a connection that neither sent nor took a byte is closed."""
+    closing_ms_max: int = 5_000
+    """How long a connection that is being closed may take over its last answers."""
+    backlog: int = 50
+    """socket.listen.backlog.size."""
+    send_buffer_bytes: int = -1
+    """socket.send.buffer.bytes; -1: the system's own tuning."""
+    receive_buffer_bytes: int = -1
+    """socket.receive.buffer.bytes; -1: the system's own tuning."""

@@ -1,0 +1,167 @@
+"""Listening sockets: bound with errors that a user understands, accepting within the limits.
+
+Accepting is done here and not by the loop's server: at `max.connections` new connections have to
+wait in the system's queue, and when descriptors run out (EMFILE) accepting has to go on later;
+uvloop's server closes the listening socket then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from odradek.net.limits import NetLimits
+
+logger = logging.getLogger(__name__)
+
+RETRY_S = 0.1
+"""How long accepting rests when the system has no descriptor or memory for a connection."""
+
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where to listen: `host` empty for all addresses, `port` 0 for any free one."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class BindError(Exception):
+    """An endpoint that cannot be listened on; the message is one line for the user."""
+
+
+async def bind(endpoint: Endpoint, limits: NetLimits) -> list[socket.socket]:
+    """The listening sockets of `endpoint`: one for each of the addresses its host stands for."""
+    sockets: list[socket.socket] = []
+    port = endpoint.port
+    try:
+        for family, host in await _addresses(endpoint):
+            try:
+                sockets.append(_listen(family, host, port, limits))
+            except OSError as error:
+                skip = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+                if sockets and (skip or endpoint.port == 0):
+                    continue
+                raise _bind_error(endpoint, error) from error
+            port = sockets[0].getsockname()[1]
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+async def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
+    """(family, address) pairs, IPv4 first; all addresses is one socket for both families."""
+    if not endpoint.host:
+        if socket.has_dualstack_ipv6():
+            return [(socket.AF_INET6, "::")]
+        return [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - asked for by an empty host
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            endpoint.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise BindError(f"cannot listen on {endpoint}: the host is unknown ({error})") from error
+    pairs = dict.fromkeys((int(info[0]), str(info[4][0])) for info in found)
+    return sorted(pairs, key=lambda pair: pair[0] != socket.AF_INET)
+
+
+def _listen(family: int, host: str, port: int, limits: NetLimits) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        if limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        sock.setblocking(False)
+        sock.bind((host, port))
+        sock.listen(limits.backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _bind_error(endpoint: Endpoint, error: OSError) -> BindError:
+    reasons = {
+        errno.EADDRINUSE: "the port is in use by another program",
+        errno.EACCES: "this user may not use the port",
+        errno.EADDRNOTAVAIL: "this machine does not have the address",
+    }
+    reason = reasons.get(error.errno or 0) or os.strerror(error.errno or 0)
+    return BindError(f"cannot listen on {endpoint}: {reason}")
+
+
+class Listener:
+    """Accepts on one listening socket. Owned by its server, which says when to pause."""
+
+    __slots__ = ("_accept", "_accepting", "_loop", "_resting", "_sock", "endpoint")
+
+    def __init__(
+        self, name: str, sock: socket.socket, accept: Callable[[str, socket.socket], bool]
+    ) -> None:
+        """`accept` takes over an accepted socket, and says whether there is room for another."""
+        host, port = sock.getsockname()[:2]
+        self.endpoint = Endpoint(name, host, port)
+        self._sock = sock
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+        self._resting: asyncio.TimerHandle | None = None
+
+    def resume(self) -> None:
+        """Accepts from now on."""
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+        if not self._accepting and self._sock.fileno() >= 0:
+            self._accepting = True
+            self._loop.add_reader(self._sock, self._on_readable)
+
+    def pause(self) -> None:
+        """Leaves new connections in the system's queue."""
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._sock)
+
+    def close(self) -> None:
+        """Listens no more."""
+        self.pause()
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+        self._sock.close()
+
+    def _on_readable(self) -> None:
+        while self._accepting:
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    logger.error("no connection can be accepted at present: %s", error)
+                    self.pause()
+                    self._resting = self._loop.call_later(RETRY_S, self.resume)
+                    return
+                logger.debug("a connection was gone before it was accepted: %s", error)
+                continue
+            if not self._accept(self.endpoint.name, sock):
+                self.pause()

@@ -1,0 +1,303 @@
+"""Answers that hold file regions, to the socket, in order: sendfile, or reads where there is none.
+
+A connection writes plain bytes to its transport itself as long as nothing waits. Everything else
+comes here: a queue of chunks, sent from the front. While the transport holds bytes of ours
+(`paused`: its limits are zero) nothing is sent past it. With nothing held, a region's header leaves
+by `send(MSG_MORE)` on the same socket and the region by `sendfile`. When the socket takes no more,
+the next few bytes of the region are handed to the transport, which waits for the socket and says
+when they are gone: so there is one writer, one poll of the socket, and no descriptor of our own to
+spin on or to leak when the peer goes away.
+
+What is not in the page cache is read by a thread of the executor, piece by piece, before it is sent
+from the loop. A region that ends early closes the connection: no other byte is ever sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from odradek.net.limits import (
+    COLD_PIECE_BYTES,
+    FLUSH_BYTES,
+    PLUG_BYTES,
+    PUMP_BYTES_MAX,
+    READ_PIECE_BYTES,
+    SMALL_REGION_BYTES,
+)
+
+_NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_BYTES = (bytes, bytearray, memoryview)
+
+
+class Region(Protocol):
+    """`odradek.records.region.FileRegion`, as far as sending needs it."""
+
+    position: int
+
+    def __len__(self) -> int: ...
+    def fileno(self) -> int: ...
+    def resident(self) -> int: ...
+    def close(self) -> None: ...
+
+
+Chunk = bytes | bytearray | memoryview | Region
+
+
+class PeerGone(Exception):
+    """The socket takes nothing any more."""
+
+
+class ShortRegion(Exception):
+    """The file ends before the region does: what was promised cannot be sent."""
+
+
+def close_regions(chunks: Any) -> None:
+    """Closes the regions among `chunks` (sent or dropped, each is closed once)."""
+    for chunk in chunks:
+        if not isinstance(chunk, _BYTES):
+            chunk.close()
+
+
+class Sender:
+    """The queue of one connection. Owned by its connection, which tells it of pauses and the end.
+
+    `busy`: chunks wait here, so whatever comes next has to queue up as well. `on_idle` is called
+    when they are gone (not from within `send`), `on_failure(reason)` when they never will be.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_executor",
+        "_loop",
+        "_offset",
+        "_on_failure",
+        "_on_idle",
+        "_queue",
+        "_reading_ahead",
+        "_socket",
+        "_transport",
+        "_turn",
+        "_use_sendfile",
+        "_warm",
+        "busy",
+        "paused",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: asyncio.Transport,
+        sock: socket.socket | None,
+        *,
+        executor: Executor | None,
+        on_idle: Callable[[], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._socket = sock
+        self._use_sendfile = sock is not None and hasattr(os, "sendfile")
+        self._executor = executor
+        self._on_idle = on_idle
+        self._on_failure = on_failure
+        self._queue: deque[Chunk] = deque()
+        self._offset = 0  # bytes of the region at the front that were sent
+        self._warm = -1  # bytes of it that may be sent from the loop; -1: not probed
+        self._turn = 0  # bytes sent in this turn of the loop
+        self._reading_ahead = False
+        self._closed = False
+        self.busy = False
+        self.paused = False
+
+    def send(self, chunks: list[Chunk]) -> None:
+        """Sends `chunks` after everything sent before; takes over the regions among them."""
+        if self._closed:
+            close_regions(chunks)
+            return
+        self._queue.extend(chunks)
+        if not self.busy:
+            self.busy = True
+            self._pump()
+
+    def resume(self) -> None:
+        """The transport has nothing left: sending goes on."""
+        self.paused = False
+        if self.busy and not self._reading_ahead:
+            self._continue()
+
+    def drop(self) -> None:
+        """The connection is gone: closes what was not sent."""
+        self._closed = True
+        self.busy = False
+        if self._reading_ahead:
+            return  # the thread still reads from the region at the front: closed when it returns
+        close_regions(self._queue)
+        self._queue.clear()
+
+    def _continue(self) -> None:
+        if self._closed:
+            return
+        self._pump()
+        if not self.busy and not self._closed:
+            self._on_idle()
+
+    def _pump(self) -> None:
+        """Sends until the queue is empty or something has to be waited for."""
+        self._turn = 0
+        try:
+            while self._queue and not self.paused and not self._closed:
+                if self._turn >= PUMP_BYTES_MAX:
+                    self.paused = True  # as if the transport were full: the others have a turn
+                    self._loop.call_soon(self.resume)
+                    return
+                plain = self._take_plain()
+                if plain:
+                    self._send_plain(plain)
+                elif not self._send_region(self._queue[0]):  # type: ignore[arg-type]
+                    return
+        except ShortRegion as error:
+            self._on_failure(f"a log file was cut short under a response: {error}")
+        except PeerGone as error:
+            self._on_failure(str(error))
+        else:
+            self.busy = bool(self._queue)
+
+    def _take_plain(self) -> list[bytes | bytearray | memoryview]:
+        """Takes the bytes at the front of the queue, small regions in memory among them."""
+        plain: list[bytes | bytearray | memoryview] = []
+        size = 0
+        while self._queue and size < FLUSH_BYTES:
+            head = self._queue[0]
+            if isinstance(head, _BYTES):
+                data: bytes | bytearray | memoryview | None = head
+            else:
+                data = self._read_small(head)
+            if data is None:
+                break
+            self._queue.popleft()
+            plain.append(data)
+            size += len(data)
+        return plain
+
+    def _read_small(self, region: Region) -> bytes | None:
+        """The bytes of a small region that can be read without waiting, which is then closed."""
+        size = len(region)
+        if size > SMALL_REGION_BYTES or self._offset:
+            return None
+        if self._warm < size:
+            self._warm = region.resident()
+            if self._warm < size:
+                return None
+        data = os.pread(region.fileno(), size, region.position)
+        if len(data) < size:
+            raise ShortRegion(f"{len(data)} of {size} bytes at {region.position}")
+        region.close()
+        self._warm = -1
+        return data
+
+    def _send_plain(self, plain: list[bytes | bytearray | memoryview]) -> None:
+        data = plain[0] if len(plain) == 1 else b"".join(plain)
+        self._turn += len(data)
+        if self._queue and self._use_sendfile and not isinstance(self._queue[0], _BYTES):
+            data = memoryview(data)[self._send_more(data) :]
+        self._transport.write(data)
+
+    def _send_more(self, data: bytes | bytearray | memoryview) -> int:
+        """Sends what the socket takes of a region's header; the system adds the region to it."""
+        assert self._socket is not None
+        try:
+            return self._socket.send(data, _MSG_MORE)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerGone(f"send failed: {error}") from error
+
+    def _send_region(self, region: Region) -> bool:
+        """Sends a piece of the region at the front; False when a thread reads it first."""
+        size = len(region)
+        if self._warm < 0:
+            self._warm = region.resident()
+        if self._offset < size:
+            if self._offset >= self._warm:
+                self._read_ahead(region)
+                return False
+            position = region.position + self._offset
+            count = min(self._warm - self._offset, PUMP_BYTES_MAX)
+            if self._use_sendfile:
+                self._sendfile(region, position, count)
+            else:
+                self._write_piece(region, position, min(count, READ_PIECE_BYTES))
+        if self._offset == size:
+            self._queue.popleft()
+            region.close()
+            self._offset, self._warm = 0, -1
+        return True
+
+    def _sendfile(self, region: Region, position: int, count: int) -> None:
+        assert self._socket is not None
+        try:
+            sent = os.sendfile(self._socket.fileno(), region.fileno(), position, count)
+        except BlockingIOError:
+            sent = -1
+        except OSError as error:
+            if error.errno not in _NO_SENDFILE:
+                raise PeerGone(f"sendfile failed: {error}") from error
+            self._use_sendfile = False
+            return
+        if sent == 0:
+            raise ShortRegion(f"nothing at {position} of a region to {count} bytes further")
+        sent = max(sent, 0)
+        self._offset += sent
+        self._turn += sent
+        if sent < count:
+            self._write_piece(region, position + sent, min(count - sent, PLUG_BYTES))
+
+    def _write_piece(self, region: Region, position: int, count: int) -> None:
+        """Hands `count` bytes of the file to the transport."""
+        data = os.pread(region.fileno(), count, position)
+        if len(data) < count:
+            raise ShortRegion(f"{len(data)} of {count} bytes at {position}")
+        self._offset += count
+        self._turn += count
+        self._transport.write(data)
+
+    def _read_ahead(self, region: Region) -> None:
+        """Has a thread bring the next piece of `region` into the page cache."""
+        count = min(len(region) - self._offset, COLD_PIECE_BYTES)
+        self._reading_ahead = True
+        future = self._loop.run_in_executor(
+            self._executor, _touch, region.fileno(), region.position + self._offset, count
+        )
+        self._warm = self._offset + count
+        future.add_done_callback(self._read_ahead_done)
+
+    def _read_ahead_done(self, future: asyncio.Future[None]) -> None:
+        self._reading_ahead = False
+        if self._closed:
+            self.drop()
+            _ = future.cancelled() or future.exception()
+            return
+        if future.cancelled() or future.exception() is not None:
+            self._on_failure(f"a log file cannot be read: {future}")
+            return
+        if not self.paused:
+            self._continue()
+
+
+def _touch(fd: int, position: int, count: int) -> None:
+    """Reads `count` bytes so that they are in the page cache."""
+    scratch = bytearray(min(count, READ_PIECE_BYTES))
+    end = position + count
+    while position < end:
+        got = os.preadv(fd, [memoryview(scratch)[: end - position]], position)
+        if got == 0:
+            return  # cut short: sendfile will find out
+        position += got

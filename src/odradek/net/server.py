@@ -1,0 +1,209 @@
+"""The network server: its listeners, its connections, their limits and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterable, KeysView, Sequence
+from concurrent.futures import Executor
+
+from odradek.clock import Clock
+from odradek.net.budget import MemoryBudget
+from odradek.net.connection import Connection, Dispatch, Shared, plain_address
+from odradek.net.limits import NetLimits
+from odradek.net.listener import Endpoint, Listener, bind
+from odradek.net.receive import Scratch
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""How often connections are looked at for idleness at most; the precision of the time-outs."""
+
+
+class Server:
+    """Serves `dispatch` on any number of endpoints, on the loop that runs `start`.
+
+    `executor` is where cold log files are read (None: the loop's own). `use_sendfile=False` sends
+    regions by reads.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        *,
+        clock: Clock,
+        limits: NetLimits | None = None,
+        executor: Executor | None = None,
+        use_sendfile: bool = True,
+    ) -> None:
+        self.limits = limits or NetLimits()
+        self.budget = MemoryBudget(self.limits.request_bytes_queued_max)
+        self._clock = clock
+        self._dispatch = dispatch
+        self._executor = executor
+        self._use_sendfile = use_sendfile
+        self._listeners: list[Listener] = []
+        self._accepted: set[asyncio.Task[None]] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._count = 0
+        self._stopping = False
+        self._empty: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._memory_wait_since: tuple[object, float] | None = None
+
+    async def start(self, endpoints: Iterable[Endpoint]) -> None:
+        """Listens on all `endpoints`, or on none: raises BindError with a line for the user."""
+        self._loop = asyncio.get_running_loop()
+        self._shared = Shared(
+            loop=self._loop,
+            dispatch=self._dispatch,
+            limits=self.limits,
+            budget=self.budget,
+            scratch=Scratch(),
+            executor=self._executor,
+            use_sendfile=self._use_sendfile,
+            on_lost=self._on_lost,
+        )
+        try:
+            for endpoint in endpoints:
+                for sock in await bind(endpoint, self.limits):
+                    self._listeners.append(Listener(endpoint.name, sock, self._accept))
+        except BaseException:
+            self._close_listeners()
+            raise
+        for listener in self._listeners:
+            listener.resume()
+        self._schedule_tick()
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Where it listens, with the ports that were bound."""
+        return [listener.endpoint for listener in self._listeners]
+
+    @property
+    def connections(self) -> KeysView[Connection]:
+        """The open connections."""
+        return self._shared.connections.keys()
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Accepts and reads no more, answers what is pending within `grace_s`, closes the rest."""
+        self._stopping = True
+        self._close_listeners()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not hasattr(self, "_shared"):
+            return
+        for connection in list(self._shared.connections):
+            connection.stop()
+        if self._count:
+            self._empty = self._loop.create_future()
+            await asyncio.wait([self._empty], timeout=grace_s)
+            if self._count:
+                logger.warning("%d connections cut off: not answered in time", self._count)
+            for connection in list(self._shared.connections):
+                connection.abort(None)
+            await self._empty
+        if self._shared.executing:
+            for task in self._shared.executing:
+                task.cancel()
+            await asyncio.wait(self._shared.executing)
+
+    def tick(self) -> None:
+        """Closes what was idle for too long, what will not close, and who hoards memory."""
+        now = self._clock.monotonic_ms()
+        limits = self.limits
+        for connection in list(self._shared.connections):
+            if connection.active or connection.waits_for_us:
+                connection.active = False
+                connection.idle_since_ms = now
+            elif now - connection.idle_since_ms >= limits.connections_max_idle_ms:
+                connection.abort(f"idle for {limits.connections_max_idle_ms} ms")
+                continue
+            if connection.closing:
+                if connection.closing_since_ms is None:
+                    connection.closing_since_ms = now
+                elif now - connection.closing_since_ms >= limits.closing_ms_max:
+                    connection.abort("it does not take its last answers")
+        self._relieve_memory(now)
+
+    def _relieve_memory(self, now: float) -> None:
+        """Lets the hoarder go when somebody has waited too long for request memory."""
+        waiter = next(iter(self.budget.waiting), None)
+        if waiter is None:
+            self._memory_wait_since = None
+        elif self._memory_wait_since is None or self._memory_wait_since[0] is not waiter:
+            self._memory_wait_since = (waiter, now)
+        elif now - self._memory_wait_since[1] >= self.limits.request_bytes_wait_ms:
+            self._memory_wait_since = (waiter, now)
+            hoarder = max(self._shared.connections, key=lambda c: c.claimed_unused)
+            if hoarder.claimed_unused:
+                hoarder.abort(
+                    f"others wait for request memory, of which it claims {hoarder.claimed_unused}"
+                    " bytes that it does not send"
+                )
+
+    def _schedule_tick(self) -> None:
+        idle_s = self.limits.connections_max_idle_ms / 1000
+        self._timer = self._loop.call_later(min(TICK_S, max(idle_s / 4, 0.01)), self._run_tick)
+
+    def _run_tick(self) -> None:
+        self._schedule_tick()
+        self.tick()
+
+    def _accept(self, listener_name: str, sock: socket.socket) -> bool:
+        """Takes over an accepted socket; False when there is no room for another one."""
+        try:
+            host = plain_address(sock.getpeername())[0]
+        except OSError:  # gone already
+            sock.close()
+            return True
+        limit = self.limits.connections_max_per_ip_overrides.get(
+            host, self.limits.connections_max_per_ip
+        )
+        if self._per_ip[host] >= limit:
+            logger.warning("rejected a connection from %s: it has its %d already", host, limit)
+            sock.close()
+            return True
+        self._per_ip[host] += 1
+        self._count += 1
+        task = self._loop.create_task(self._connect(listener_name, host, sock))
+        self._accepted.add(task)
+        task.add_done_callback(self._accepted.discard)
+        return self._count < self.limits.connections_max
+
+    async def _connect(self, listener_name: str, host: str, sock: socket.socket) -> None:
+        connection = Connection(self._shared, listener_name, sock)
+        connection.counted_as = host
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            await self._loop.connect_accepted_socket(lambda: connection, sock)
+        except OSError as error:
+            logger.debug("a connection from %s was lost at once: %s", host, error)
+            sock.close()
+            if connection not in self._shared.connections and not connection.closed:
+                self._uncount(host)
+        if self._stopping:
+            connection.stop()
+
+    def _on_lost(self, connection: Connection) -> None:
+        self._uncount(connection.counted_as)
+
+    def _uncount(self, host: str) -> None:
+        self._count -= 1
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        if self._stopping:
+            if not self._count and self._empty is not None and not self._empty.done():
+                self._empty.set_result(None)
+        elif self._count < self.limits.connections_max:
+            for listener in self._listeners:
+                listener.resume()
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
