@@ -61,4 +61,4 @@ class Services:
     replica_manager: ReplicaManager
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache
-    groups: GroupCoordinator | None = None
+    groups: GroupCoordinator

@@ -1,0 +1,74 @@
+"""DescribeGroups, versions 0-6: state, protocol and members of groups.
+
+A group that does not exist is "Dead", without an error before version 6 and with GROUP_ID_NOT_FOUND
+from then on (KIP-1043). Members' subscriptions are told while the group is stable only. Authorized
+operations (from version 3 on) are all that there are for a group, when asked for; -2147483648 if
+not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.coordinator.group.coordinator import response_code
+from odradek.coordinator.group.state import ClassicGroup, GroupState
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.describe_groups_response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
+
+NOT_FOUND_FROM = 6
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """The answer, always at once, in the order of the request."""
+    described = [_describe(services, group_id, context.api_version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in described:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=described)
+
+
+def _describe(services: Services, group_id: str, version: int) -> DescribedGroup:
+    try:
+        group = services.groups.shard_of(group_id).groups.get(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=response_code(error.code))
+    if group is not None:
+        return _described(group)
+    dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= NOT_FOUND_FROM:
+        dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        dead.error_message = f"Group {group_id} not found."
+    return dead
+
+
+def _described(group: ClassicGroup) -> DescribedGroup:
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=b"" if protocol is None else member.protocols[protocol],
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

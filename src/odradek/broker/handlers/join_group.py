@@ -1,0 +1,32 @@
+"""JoinGroup, versions 0-9: a member joins its group, and waits until the others have.
+
+The rules are in `odradek.coordinator.group.classic`. Version notes: 0 has no rebalance time-out
+(the session time-out serves as one); from 4 on a new member is first given its id
+(MEMBER_ID_REQUIRED, KIP-394); 5 brings static members (KIP-345); before 7 a missing protocol name
+is "", from then on null; from 9 on a returning static leader is told to skip the assignment
+(KIP-814).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.broker.advertised import unwrapped
+from odradek.coordinator.group.effects import Client
+from odradek.protocol.messages.join_group_response import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.join_group_request import JoinGroupRequest
+
+
+def handle(
+    services: Services, context: RequestContext, request: JoinGroupRequest
+) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    """The answer, or a future of it while members are waited for."""
+    if context.api_version == 0:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    host = unwrapped(context.connection.peer_address[0])
+    client = Client(context.client_id or "", f"/{host}")
+    return services.groups.join(request, client, context.api_version)

@@ -1,0 +1,42 @@
+"""LeaveGroup, versions 0-5: members leave their group.
+
+Before version 3 a request names one member, and its error is the response's; from then on it names
+several, static ones also by instance id alone, as administrators do (KIP-345), and each has its own
+error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.leave_group_request import LeaveGroupRequest
+
+MEMBERS_FROM = 3
+
+
+def handle(
+    services: Services, context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+    """The answer; a future of it while the record of an emptied group is on its way to the disk."""
+    if context.api_version >= MEMBERS_FROM:
+        return services.groups.leave(request.group_id, request.members)
+    answer = services.groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)])
+    if not asyncio.isfuture(answer):
+        return _single(answer)
+    single: asyncio.Future[LeaveGroupResponse] = answer.get_loop().create_future()
+    answer.add_done_callback(
+        lambda done: None if single.done() else single.set_result(_single(done.result()))
+    )
+    return single
+
+
+def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
+    """The form of versions 0-2: the only member's error in the place of the request's."""
+    code = answer.error_code or next((member.error_code for member in answer.members), 0)
+    return LeaveGroupResponse(error_code=code)

@@ -1,0 +1,51 @@
+"""ListGroups, versions 0-5: the groups that this broker coordinates.
+
+Version 4 filters by state (KIP-518), version 5 by type (KIP-848); both without regard to case. A
+type or state that does not exist matches nothing. COORDINATOR_LOAD_IN_PROGRESS while a shard is
+still being read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.errors import KafkaError
+from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.coordinator.group.state import ClassicGroup
+    from odradek.protocol.messages.list_groups_request import ListGroupsRequest
+
+CLASSIC = "classic"
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    """The answer, always at once."""
+    try:
+        shards = services.groups.loaded_shards()
+    except KafkaError as error:
+        return ListGroupsResponse(error_code=error.code)
+    types = {name.lower() for name in request.types_filter}
+    if types and CLASSIC not in types:
+        return ListGroupsResponse()
+    states = {name.strip().lower() for name in request.states_filter}
+    return ListGroupsResponse(
+        groups=[
+            _listed(group)
+            for shard in shards
+            for group in shard.groups.values()
+            if not states or group.state.value.lower() in states
+        ]
+    )
+
+
+def _listed(group: ClassicGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )

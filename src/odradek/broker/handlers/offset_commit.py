@@ -1,0 +1,25 @@
+"""OffsetCommit, versions 2-9: stores how far a group has read.
+
+Answered when the offsets are in the log (and on the disk, where ``log.flush.interval.messages``
+asks for that). Committed by members of the current generation, or, with generation -1, by consumers
+that assign their partitions themselves, as long as the group has no members. Versions 2-4 may name
+a retention time; later ones leave it to the broker. A group id may be empty here, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
+
+
+def handle(
+    services: Services, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
+    """The answer, or a future of it while the disk is waited for."""
+    return services.groups.commit_offsets(request, context.api_version)

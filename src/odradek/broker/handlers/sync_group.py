@@ -1,0 +1,30 @@
+"""SyncGroup, versions 0-5: the leader hands in the assignment, every member fetches its own.
+
+The rules are in `odradek.coordinator.group.classic`. From version 5 on the protocol's type and name
+must be given (KIP-559): INCONSISTENT_GROUP_PROTOCOL when they are missing or not the group's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.sync_group_request import SyncGroupRequest
+
+PROTOCOL_REQUIRED_FROM = 5
+
+
+def handle(
+    services: Services, context: RequestContext, request: SyncGroupRequest
+) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+    """The answer, or a future of it until the assignment is stored."""
+    if context.api_version >= PROTOCOL_REQUIRED_FROM and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return services.groups.sync(request)
