@@ -7,17 +7,18 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer
-from odradek.cli.output import CommandError, parse_assignments
+from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, JsonOutput
+from odradek.cli.output import CommandError, parse_assignments, print_rows
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.ingest import IngestOptions
     from odradek.pipeline.progress import Progress
     from odradek.pipeline.session import SessionOptions
+    from odradek.pipeline.tables import TableDir
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -78,14 +79,11 @@ def ingest(
     """
     from odradek.pipeline.jobs.ingest import IngestOptions
     from odradek.pipeline.session import SessionOptions
-    from odradek.pipeline.tables import TableDir, TableFormat
 
-    if format_ not in tuple(TableFormat):
-        raise CommandError(f"--format is delta or parquet, not {format_!r}")
     options = IngestOptions(
         bootstrap_servers=bootstrap_server,
         topics=tuple(topic.strip() for topic in topics.split(",") if topic.strip()),
-        tables=TableDir(_absolute(table_dir), TableFormat(format_)),
+        tables=_table_dir(table_dir, format_),
         parser=parser,
         schema=_read_schema(schema),
         starting=starting,
@@ -105,6 +103,53 @@ def ingest(
         extra=parse_assignments(spark_conf or [], "--spark-conf"),
     )
     _run(options, session)
+
+
+@app.command("sql")
+def sql(
+    query: Annotated[str, typer.Argument(help="The table is t, the quarantine is quarantine.")],
+    table_dir: Annotated[str, typer.Option(metavar="DIR", help="As given to ingest.")],
+    format_: Annotated[str, typer.Option("--format", help="delta or parquet.")] = "delta",
+    as_json: JsonOutput = False,
+    rows: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 1000,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[2]",
+) -> None:
+    """Ask an ingest's tables with Spark SQL."""
+    from odradek.pipeline.errors import PipelineError
+    from odradek.pipeline.session import SessionOptions, open_session
+
+    tables = _table_dir(table_dir, format_)
+    log = None if "://" in table_dir else Path(tables.root) / "spark.log"
+    try:
+        spark = open_session(SessionOptions("odradek pipeline sql", master=master, jvm_log=log))
+        try:
+            tables.create_views(spark)
+            result = spark.sql(query)
+            found = [_plain(row.asDict(recursive=True)) for row in result.take(rows)]
+            print_rows(found, result.columns, as_json)
+        finally:
+            spark.stop()
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of Spark's as JSON has it: bytes as text, times in ISO 8601."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="backslashreplace")
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def _table_dir(table_dir: str, format_: str) -> TableDir:
+    from odradek.pipeline.tables import TableDir, TableFormat
+
+    if format_ not in tuple(TableFormat):
+        raise CommandError(f"--format is delta or parquet, not {format_!r}")
+    return TableDir(_absolute(table_dir), TableFormat(format_))
 
 
 def _absolute(table_dir: str) -> str:

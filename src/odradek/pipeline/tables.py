@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from pyspark.sql import SparkSession
 
+from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.commit import Sink
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.parquet import ParquetSink
@@ -41,6 +42,13 @@ class TableDir:
 
     def path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
+
+    def create_views(self, spark: SparkSession) -> None:
+        """Names the tables `t` and `quarantine` in `spark`. Errors: PipelineError."""
+        for name, sink in (("t", self.table(spark)), ("quarantine", self.quarantine(spark))):
+            if not sink.exists():
+                raise PipelineError(f"{self.root} is not the {self.format} directory of an ingest.")
+            sink.read().createOrReplaceTempView(name)
 
     def _sink(self, spark: SparkSession, role: str) -> Sink:
         if self.format is TableFormat.DELTA:

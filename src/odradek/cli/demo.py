@@ -1,0 +1,61 @@
+"""`odradek demo`: broker, events, Spark, table and picture in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.cli.output import CommandError
+
+DEFAULT_OUT = Path("odradek-demo")
+DEFAULT_EVENTS = 100_000
+
+
+def demo(
+    events: Annotated[
+        int | None,
+        typer.Option(min=1, max=10_000_000, help=f"Default {DEFAULT_EVENTS:,}, or all of FILE."),
+    ] = None,
+    input_: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="Stream this web access log (combined)."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where broker, tables and picture are kept.")
+    ] = DEFAULT_OUT,
+    seed: Annotated[int, typer.Option(help="Of the generated events.")] = 2026,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 20_000,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Use this broker and start none."),
+    ] = None,
+) -> None:
+    """See it work: usage events through a broker into a lakehouse table, and a picture of them."""
+    if input_ is not None and not input_.is_file():
+        raise CommandError(f"{input_} is no file")
+    from confluent_kafka import KafkaException
+    from rich.console import Console
+
+    try:
+        from odradek.demo.broker_process import BrokerFailed
+        from odradek.demo.run import DemoFailed, DemoOptions, run_demo
+        from odradek.pipeline.errors import PipelineError
+    except ImportError as error:
+        raise CommandError(f"{error}; the demo needs: pip install 'odradek[spark]'") from None
+    everything = 10_000_000 if input_ is not None else DEFAULT_EVENTS
+    options = DemoOptions(
+        out=out.absolute(),
+        events=events or everything,
+        input_file=input_,
+        seed=seed,
+        events_per_second=rate,
+        bootstrap_servers=bootstrap_server,
+    )
+    try:
+        is_right = run_demo(options, Console())
+    except (BrokerFailed, DemoFailed, PipelineError, KafkaException) as error:
+        raise CommandError(str(error)) from None
+    if not is_right:
+        raise CommandError("the counts differ")

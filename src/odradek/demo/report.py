@@ -1,0 +1,100 @@
+"""What the demo shows at its end: whether both ends agree, top pages, and how to go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from odradek.demo.results import Counts
+
+
+QUERY = "SELECT partition, count(*) FROM t GROUP BY partition"
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Counts outside the lake: sent by us, in the topic by ListOffsets, by the live group."""
+
+    sent: int
+    in_topic: int
+    counted_live: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything that was counted and found."""
+
+    ends: Ends
+    counts: Counts
+    reasons: list[tuple[str, int]]
+    top_pages: list[tuple[str, int]]
+    picture: Path
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every count is the same, and no record is in the tables twice."""
+        ends, counts = self.ends, self.counts
+        same = {ends.sent, ends.in_topic, ends.counted_live, counts.rows, counts.distinct_offsets}
+        return len(same) == 1
+
+
+def show(outcome: Outcome, out: Path, console: Console) -> None:
+    """Prints the counts and the top pages."""
+    ends, counts = outcome.ends, outcome.counts
+    rows = (
+        ("sent by the client", ends.sent),
+        ("in the topic (ListOffsets, fresh client)", ends.in_topic),
+        ("counted live by the consumer group", ends.counted_live),
+        ("in the tables (fresh Spark session)", counts.rows),
+        ("   different offsets among them", counts.distinct_offsets),
+    )
+    table = Table("Where", "Records", "", box=None, padding=(0, 2), title_justify="left")
+    table.columns[1].justify = "right"
+    for name, count in rows:
+        table.add_row(name, f"{count:,}", "[green]✓[/]" if count == ends.sent else "[red]✗[/]")
+    console.print()
+    console.print(table)
+    if counts.quarantine:
+        console.print(f"  {counts.quarantine:,} of them in the quarantine, because:")
+        for reason, count in outcome.reasons:
+            console.print(f"    {count:>7,}  {reason}", highlight=False)
+    _show_pages(outcome.top_pages, console)
+    verdict = (
+        "[bold green]Every record is there, once.[/]"
+        if outcome.is_right
+        else "[bold red]The counts differ.[/]"
+    )
+    console.print(f"\n  {verdict} The picture: [cyan]{outcome.picture}[/]")
+
+
+def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
+    console.print("\n  Top pages, by views:")
+    most = max((views for _, views in pages), default=1)
+    for page, views in pages:
+        bar = "█" * max(1, round(24 * views / most))
+        console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page[:60]}", highlight=False)
+
+
+def show_how_to_go_on(
+    topic: str, out: Path, bootstrap_servers: str | None, console: Console
+) -> None:
+    """Prints commands that work on what the demo left."""
+    lines = []
+    at = ""
+    if bootstrap_servers is None:
+        lines.append(("the broker again, with its topic", f"odradek serve --data {out}/broker"))
+    else:
+        at = f" --bootstrap-server {bootstrap_servers}"
+    lines += [
+        ("read the events", f"odradek consume {topic} {at}"),
+        ("send one more", f"echo '{{}}' | odradek produce {topic}{at}"),
+        ("ask the table", f"odradek pipeline sql --table-dir {out}/lake '{QUERY}'"),
+    ]
+    console.print("\n  How to go on:")
+    for what, command in lines:
+        console.print(f"    [dim]# {what}[/]\n    {command}", highlight=False, soft_wrap=True)

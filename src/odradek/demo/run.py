@@ -1,0 +1,232 @@
+"""The demo from beginning to end, told on the terminal as it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from odradek.demo import events, report
+from odradek.demo.broker_process import running_broker
+from odradek.demo.clients import LiveCounter, Streamer, count_records, create_topic
+from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions, IngestSummary
+from odradek.pipeline.session import SessionOptions, find_java, open_session
+from odradek.pipeline.tables import TableDir, TableFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PARTITIONS = 4
+GROUP = "demo-live-counter"
+MARKER = ".odradek-demo"
+CATCH_UP_TIMEOUT_S = 300
+TRIGGER_INTERVAL = "1 second"
+QUERY_POLL_S = 1
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What to stream, how fast, and where everything is kept.
+
+    `input_file` is an access log to stream in place of generated events. With `bootstrap_servers`
+    the demo uses that broker and starts none.
+    """
+
+    out: Path
+    events: int
+    input_file: Path | None = None
+    seed: int = 2026
+    events_per_second: int = 20_000
+    bootstrap_servers: str | None = None
+
+    @property
+    def topic(self) -> str:
+        return "access-log" if self.input_file else "usage-events"
+
+    @property
+    def tables(self) -> TableDir:
+        return TableDir(str(self.out / "lake"), TableFormat.DELTA)
+
+    def records(self) -> Iterable[tuple[bytes, bytes]]:
+        """What is streamed, as (key, value)."""
+        if self.input_file is None:
+            return events.usage_events(self.events, self.seed)
+        return _log_lines(self.input_file, self.events)
+
+    def ingest(self, bootstrap_servers: str) -> IngestOptions:
+        is_log = self.input_file is not None
+        return IngestOptions(
+            bootstrap_servers=bootstrap_servers,
+            topics=(self.topic,),
+            tables=self.tables,
+            parser="access-log" if is_log else "json",
+            schema=None if is_log else events.SCHEMA,
+            interval=TRIGGER_INTERVAL,
+        )
+
+
+def _log_lines(path: Path, count: int) -> Iterator[tuple[bytes, bytes]]:
+    """The first `count` lines of an access log, keyed by the client's host."""
+    with path.open("rb") as file:
+        for _, line in zip(range(count), file, strict=False):
+            text = line.rstrip(b"\r\n")
+            yield text.partition(b" ")[0], text
+
+
+def run_demo(options: DemoOptions, console: Console) -> bool:
+    """Runs the demo; whether the counts agreed.
+
+    Errors: DemoFailed, BrokerFailed, PipelineError, KafkaException: each says what went wrong.
+    """
+    find_java()
+    _make_out_dir(options.out)
+    with _broker(options, console) as bootstrap_servers:
+        create_topic(bootstrap_servers, options.topic, PARTITIONS)
+        console.print(f"[bold]2[/] Topic [cyan]{options.topic}[/], {PARTITIONS} partitions.")
+        with console.status("Starting Spark (the first start downloads its packages) ..."):
+            spark = _open_spark(options)
+        try:
+            sent, counted = _stream(options, bootstrap_servers, spark, console)
+        finally:
+            spark.stop()
+        console.print("[bold]5[/] Counting again, with a fresh client and a fresh Spark session.")
+        in_topic = count_records(bootstrap_servers, options.topic)
+        outcome = _look(options, report.Ends(sent, in_topic, counted), console)
+    report.show(outcome, options.out, console)
+    report.show_how_to_go_on(options.topic, options.out, options.bootstrap_servers, console)
+    return outcome.is_right
+
+
+def _make_out_dir(out: Path) -> None:
+    """Makes `out` empty; one that the demo did not make is not touched."""
+    if out.exists() and any(out.iterdir()):
+        if not (out / MARKER).exists():
+            raise DemoFailed(f"{out} is not empty and not of an earlier demo: choose another --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARKER).touch()
+
+
+@contextlib.contextmanager
+def _broker(options: DemoOptions, console: Console) -> Iterator[str]:
+    if options.bootstrap_servers is not None:
+        console.print(f"[bold]1[/] Using the broker at [cyan]{options.bootstrap_servers}[/].")
+        yield options.bootstrap_servers
+        return
+    began = time.monotonic()
+    with running_broker(options.out / "broker", options.out / "broker.log") as address:
+        took_ms = (time.monotonic() - began) * 1000
+        console.print(f"[bold]1[/] A broker runs at [cyan]{address}[/] after {took_ms:.0f} ms.")
+        yield address
+
+
+def _open_spark(options: DemoOptions) -> SparkSession:
+    log = options.out / "spark.log"
+    return open_session(SessionOptions(app_name="odradek demo", jvm_log=log))
+
+
+def _stream(
+    options: DemoOptions, bootstrap_servers: str, spark: SparkSession, console: Console
+) -> tuple[int, int]:
+    """Streams, counts along and ingests, all at once; how many were sent, and counted live."""
+    summary = IngestSummary()
+    job = IngestJob(spark, options.ingest(bootstrap_servers))
+    streamer = Streamer(bootstrap_servers, options.topic)
+    query = job.start()
+    console.print("[bold]3[/] Spark ingests the topic into a Delta table as it fills.")
+    counter = LiveCounter(bootstrap_servers, options.topic, GROUP)
+    console.print(f"[bold]4[/] Streaming, while group [cyan]{GROUP}[/] counts along:")
+    try:
+        with _Bars(console, options, streamer, counter, summary) as bars:
+            sent = streamer.send_all(
+                options.records(), options.events_per_second, lambda: bars.tick(job, query)
+            )
+            bars.set_total(sent)
+            counter.wait_for(sent, CATCH_UP_TIMEOUT_S, lambda: bars.tick(job, query))
+            _wait_for_table(job, query, sent, bars)
+    finally:
+        counter.close()
+        query.stop()
+    return sent, counter.count
+
+
+def _wait_for_table(job: IngestJob, query: StreamingQuery, sent: int, bars: _Bars) -> None:
+    """Errors: StreamingQueryException when the ingest failed."""
+    until = time.monotonic() + CATCH_UP_TIMEOUT_S
+    while bars.in_tables < sent and time.monotonic() < until:
+        if query.awaitTermination(QUERY_POLL_S):
+            raise DemoFailed("the ingest ended too early")
+        bars.tick(job, query)
+
+
+class _Bars:
+    """Three progress bars, side by side: sent, counted live, in the table."""
+
+    def __init__(
+        self,
+        console: Console,
+        options: DemoOptions,
+        streamer: Streamer,
+        counter: LiveCounter,
+        summary: IngestSummary,
+    ) -> None:
+        self._streamer = streamer
+        self._counter = counter
+        self._summary = summary
+        columns = (TextColumn("  {task.description:<28}"), BarColumn(40), MofNCompleteColumn())
+        self._progress = Progress(*columns, console=console)
+        names = ("acknowledged by the broker", "counted by the live group", "in Spark's tables")
+        total = options.events if options.input_file is None else None
+        self._tasks: list[TaskID] = [self._progress.add_task(name, total=total) for name in names]
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._progress.stop()
+
+    @property
+    def in_tables(self) -> int:
+        return self._summary.accepted + self._summary.rejected
+
+    def set_total(self, total: int) -> None:
+        for task in self._tasks:
+            self._progress.update(task, total=total)
+
+    def tick(self, job: IngestJob, query: StreamingQuery) -> None:
+        job.report(query, self._summary)
+        done = (self._streamer.acknowledged, self._counter.count, self.in_tables)
+        for task, count in zip(self._tasks, done, strict=True):
+            self._progress.update(task, completed=count)
+
+
+def _look(options: DemoOptions, ends: report.Ends, console: Console) -> report.Outcome:
+    from odradek.demo import plot, results
+
+    with console.status("Asking the table ..."):
+        spark = _open_spark(options)
+        try:
+            view = results.access_log_view() if options.input_file else results.usage_view()
+            counts = results.count_rows(spark, options.tables)
+            reasons = results.quarantine_reasons(spark, options.tables)
+            traffic = results.traffic(spark, options.tables, view)
+        finally:
+            spark.stop()
+    picture = options.out / "traffic.png"
+    subtitle = f"{counts.table:,} {view.title.lower()} from topic {options.topic}, as Spark's table"
+    subtitle += " has them, over time (UTC)"
+    plot.save_plot(traffic, view.title, subtitle, picture)
+    return report.Outcome(ends, counts, reasons, traffic.top_pages, picture)
