@@ -102,7 +102,12 @@ class Partition:
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> None:
-        """Takes over leadership in `leader_epoch`; whoever waits looks again."""
+        """Takes over leadership in `leader_epoch`; whoever waits looks again.
+
+        The log remembers where the epoch began before anybody is served (R6). KafkaError when that
+        cannot be written.
+        """
+        self.log.begin_leader_epoch(leader_epoch)
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.replicas = replicas

@@ -84,6 +84,7 @@ class FetchPurgatory:
         self.loop = loop
         self.waiting: set[DelayedFetch] = set()
         self._waiting_max = waiting_max
+        self._ended = False
 
     def watch(
         self,
@@ -94,7 +95,7 @@ class FetchPurgatory:
     ) -> DelayedFetch:
         """Waits for `bytes_missing` more bytes in `partitions`, at most `max_wait_ms`."""
         delayed = DelayedFetch(self, partitions, bytes_missing, on_ready)
-        if len(self.waiting) >= self._waiting_max:
+        if self._ended or len(self.waiting) >= self._waiting_max:
             delayed.wake()
             return delayed
         self.waiting.add(delayed)
@@ -104,7 +105,8 @@ class FetchPurgatory:
         return delayed
 
     def end_all(self) -> None:
-        """The broker stops: every fetch is answered with what there is."""
+        """The broker stops: every fetch, now and later, is answered with what there is."""
+        self._ended = True
         for delayed in tuple(self.waiting):
             delayed.expire()
 

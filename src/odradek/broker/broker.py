@@ -1,0 +1,283 @@
+"""`BrokerServer`: the composition root. Every part of a broker is made, joined and ended here.
+
+Start: configs, log directories (locked, loaded in a thread), metadata store and controller, whose first
+image creates the partitions, group coordinator, and last the listeners: a client that can connect is
+answered. Stop: long polls and rebalances are answered, the listeners drain, what runs is waited for, and
+the logs are closed with the marker that lets the next start skip recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from odradek.broker.context import Services
+from odradek.broker.dispatch import Dispatcher
+from odradek.broker.fetch_sessions import FetchSessionCache
+from odradek.broker.periodic import PeriodicTasks
+from odradek.broker.producer_ids import ProducerIdAllocator
+from odradek.clock import Clock, SystemClock
+from odradek.cluster.controller import Controller
+from odradek.cluster.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.cluster.replica_manager import ReplicaManager
+from odradek.cluster.topics import NewTopic
+from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import advertised_listeners, listeners
+from odradek.coordinator.group.coordinator import GroupCoordinator
+from odradek.errors import KafkaError
+from odradek.ids import BrokerId
+from odradek.log.manager import LogManager
+from odradek.net.limits import NetLimits
+from odradek.net.listener import Endpoint as ListenEndpoint
+from odradek.net.server import Server
+
+if TYPE_CHECKING:
+    from odradek.cluster.store.interface import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+# Threads for what would block the loop: fsync, cold reads, lookups by time, loading, deleting.
+THREADS_MAX = 8
+# What is pending when the broker stops has this long to be answered; SIGTERM ends within two seconds.
+STOP_GRACE_S = 1.0
+STORE_FILE = "odradek-metadata.sqlite"
+
+
+class BrokerServer:
+    """One broker on the running event loop: `await start()`, then `await stop()`.
+
+    `store` None keeps the metadata in SQLite in the first log directory.
+    """
+
+    services: Services
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        store: MetadataStore | None = None,
+        use_sendfile: bool = True,
+    ) -> None:
+        self.config = config
+        self._clock = clock or SystemClock()
+        self._store = store
+        self._use_sendfile = use_sendfile
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-io")
+        self._undo: list[Callable[[], Awaitable[None]]] = []
+        self._server: Server | None = None
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Ready when it returns; raises KafkaError, OSError or BindError when it cannot start."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        self._report_keys()
+        endpoints = [ListenEndpoint(*address) for address in listeners(config)]
+        advertised_listeners(config)
+        log_manager = await self._load_logs()
+        controller = await self._build(log_manager)
+        await controller.start(self._registration(endpoints), log_manager.cluster_id)
+        self._undo.append(controller.stop)
+        log_manager.set_cluster_id(controller.image.cluster_id)
+        groups = self.services.groups
+        assert groups is not None
+        groups.start()
+        await groups.runtime.loads_done()
+        self._server = Server(
+            Dispatcher(self.services).dispatch,
+            clock=self._clock,
+            limits=_net_limits(config),
+            executor=self._executor,
+            use_sendfile=self._use_sendfile,
+        )
+        await self._server.start(endpoints)
+        periodic = PeriodicTasks(self.services)
+        periodic.start()
+        self._undo.append(periodic.stop)
+        self._undo.append(self._drain)
+        self._report_addresses()
+
+    async def _load_logs(self) -> LogManager:
+        """Locks and loads the log directories off the loop."""
+        config = self.config
+        loop = asyncio.get_running_loop()
+        log_manager = LogManager(
+            config.log_dirs(), config.log_config({}), self._clock, node_id=config.node_id
+        )
+        self._undo.append(self._shut_down_executor)
+
+        async def close() -> None:
+            await loop.run_in_executor(self._executor, log_manager.close)
+
+        await loop.run_in_executor(self._executor, log_manager.load)
+        self._undo.append(close)
+        return log_manager
+
+    async def _build(self, log_manager: LogManager) -> Controller:
+        """Makes the parts and joins them; nothing runs yet."""
+        config = self.config
+        loop = asyncio.get_running_loop()
+        controller = Controller(self._open_store(), config, clock=self._clock)
+        replica_manager = ReplicaManager(
+            config.node_id, log_manager, self._clock, self._executor, config.log_config, loop
+        )
+        self._undo.append(replica_manager.stop)
+        groups = GroupCoordinator(
+            config=config,
+            clock=self._clock,
+            image=lambda: controller.image,
+            log_of=replica_manager.log,
+            append=replica_manager.append_internal,
+            executor=self._executor,
+            new_id=lambda: secrets.token_hex(16),
+        )
+        self.services = Services(
+            config=config,
+            clock=self._clock,
+            node_id=config.node_id,
+            executor=self._executor,
+            log_manager=log_manager,
+            image=lambda: controller.image,
+            controller=controller,
+            replica_manager=replica_manager,
+            producer_ids=ProducerIdAllocator(controller.allocate_producer_ids),
+            fetch_sessions=FetchSessionCache(
+                config.get_int("max.incremental.fetch.session.cache.slots"),
+                self._clock,
+                lambda low, high: low + secrets.randbelow(high - low + 1),
+            ),
+            groups=groups,
+        )
+        log_manager.on_dir_failure(
+            lambda keys: loop.call_soon_threadsafe(replica_manager.log_dir_failed, keys)
+        )
+        controller.subscribe(replica_manager.apply)
+        controller.subscribe(groups.on_metadata)
+        return controller
+
+    def _open_store(self) -> MetadataStore:
+        if self._store is not None:
+            return self._store
+        from odradek.cluster.store.sqlite import SqliteStore
+
+        return SqliteStore(Path(self.config.log_dirs()[0]) / STORE_FILE)
+
+    def _registration(self, endpoints: list[ListenEndpoint]) -> BrokerRegistration:
+        addresses = tuple(Endpoint(each.name, each.host, each.port) for each in endpoints)
+        return BrokerRegistration(
+            BrokerId(self.config.node_id),
+            addresses[0].host,
+            addresses[0].port,
+            self.config.get_str("broker.rack") or None,
+            addresses,
+        )
+
+    async def stop(self) -> None:
+        """Answers what is pending and ends everything that `start` began, the last thing first."""
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                await undo()
+            except Exception:
+                logger.exception("stopping: %s failed", getattr(undo, "__qualname__", undo))
+        self._executor.shutdown(wait=False)
+
+    async def _drain(self) -> None:
+        """Ends all waiting, then the connections."""
+        services = self.services
+        services.replica_manager.fetches.end_all()
+        if services.groups is not None:
+            services.groups.stop()
+        if self._server is not None:
+            await self._server.stop(STOP_GRACE_S)
+
+    async def _shut_down_executor(self) -> None:
+        self._executor.shutdown(wait=True)
+
+    # --- what the outside asks ---
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``HOST:PORT`` of the first listener, as a client on this machine reaches it."""
+        assert self._server is not None, "the broker has not started"
+        endpoint = self._server.endpoints[0]
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(  # noqa: S104
+            endpoint.host, endpoint.host
+        )
+        return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+
+    async def create_topic(
+        self, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Creates a topic; usable when this returns. Raises KafkaError."""
+        topic = NewTopic(name, partitions, 1, configs=tuple((configs or {}).items()))
+        (result,) = await self.services.controller.create_topics([topic])
+        if isinstance(result, KafkaError):
+            raise result
+
+    async def reset(self) -> None:
+        """Deletes every topic, committed offsets and groups included."""
+        controller = self.services.controller
+        ids = [topic.topic_id for topic in controller.image.topics_by_name.values()]
+        for result in await controller.delete_topics(ids):
+            if result is not None:
+                raise result
+
+    # --- what the log is told ---
+
+    def _report_keys(self) -> None:
+        config = self.config
+        if config.inapplicable_keys:
+            logger.warning("configs without effect here: %s", ", ".join(config.inapplicable_keys))
+        if config.unknown_keys:
+            logger.warning("unknown configs: %s", ", ".join(config.unknown_keys))
+
+    def _report_addresses(self) -> None:
+        """One line: where clients connect, and what they will be told."""
+        assert self._server is not None
+        listening = ", ".join(str(endpoint) for endpoint in self._server.endpoints)
+        advertised = advertised_listeners(self.config)
+        told = (
+            ", ".join(f"{each.name}://{each.host}:{each.port}" for each in advertised)
+            or "the address at which each of them connected"
+        )
+        logger.info(
+            "broker %d listens on %s; clients are told %s", self.config.node_id, listening, told
+        )
+
+
+def _net_limits(config: BrokerConfig) -> NetLimits:
+    """The limits of the network layer by Kafka's names; unset ones keep their own defaults."""
+    queued = config.get_int("queued.max.request.bytes")
+    overrides = config.get_list("max.connections.per.ip.overrides")
+    limits = {
+        "request_bytes_max": config.get_int("socket.request.max.bytes"),
+        "connections_max": config.get_int("max.connections"),
+        "connections_max_per_ip": config.get_int("max.connections.per.ip"),
+        "connections_max_idle_ms": config.get_int("connections.max.idle.ms"),
+        "backlog": config.get_int("socket.listen.backlog.size"),
+    }
+    if queued > 0:
+        limits["request_bytes_queued_max"] = queued
+    per_ip = {host: int(limit) for host, _, limit in (text.rpartition(":") for text in overrides)}
+    # Kafka's default for the socket buffers, 100 KiB, would take the system's own tuning away.
+    for name, field in (
+        ("socket.send.buffer.bytes", "send_buffer_bytes"),
+        ("socket.receive.buffer.bytes", "receive_buffer_bytes"),
+    ):
+        if config.explicit(name):
+            limits[field] = config.get_int(name)
+    return NetLimits(connections_max_per_ip_overrides=per_ip, **limits)
