@@ -130,7 +130,10 @@ def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
 def _encoded_future(
     entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
 ) -> asyncio.Future[Answer]:
-    """A future of the encoded answer; cancelled or failed, it closes the connection."""
+    """A future of the encoded answer; failed, it closes the connection.
+
+    It is cancelled when the client is gone: so is what the handler waits for, then.
+    """
     answer: asyncio.Future[Answer] = response.get_loop().create_future()
 
     def finish(done: asyncio.Future[Any]) -> None:
@@ -146,7 +149,12 @@ def _encoded_future(
         except Exception as error:  # noqa: BLE001 - a bug of ours closes this connection only
             answer.set_exception(_bug(context, error))
 
+    def abandon(done: asyncio.Future[Answer]) -> None:
+        if done.cancelled():
+            response.cancel()
+
     response.add_done_callback(finish)
+    answer.add_done_callback(abandon)
     return answer
 
 
