@@ -1,0 +1,66 @@
+"""What a broker left on disk after a clean stop, as Kafka's DumpLogSegments sees it.
+
+`python -m conformance.stopped --bootstrap-server - --log-dir DIR`: no broker may run there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conformance.dump_log import dump
+from conformance.harness import Case, Context, Skip, main
+
+LARGEST_BYTES = 64 << 20
+
+
+def _files(context: Context, suffix: str) -> list[Path]:
+    """The files of client topics that are not empty and not of a deleted topic."""
+    found = sorted(path for path in context.need_log_dir().glob(f"*-*/*{suffix}")
+                   if not path.parent.name.startswith("__")
+                   and not path.parent.name.endswith("-delete")
+                   and 0 < path.stat().st_size <= LARGEST_BYTES)
+    if not found:
+        raise Skip(f"no {suffix} files in {context.log_dir}")
+    return found
+
+
+def _logs(context: Context) -> None:
+    told = dump(_files(context, ".log"), "--deep-iteration")
+    assert "isvalid: true" in told and "isvalid: false" not in told
+
+
+def _indexes(context: Context) -> None:
+    files = [p for p in _files(context, ".index") + _files(context, ".timeindex")
+             if p.with_suffix(".log").stat().st_size > 0]
+    told = dump(files, "--index-sanity-check")
+    assert told.count("passed sanity check") == len(files), told[-2000:]
+    compared = dump(files, "--max-message-size", str(LARGEST_BYTES))
+    for complaint in ("Mismatches in", "Found timestamp mismatch", "Found out of order"):
+        assert complaint not in compared, compared[:2000]
+
+
+def _offsets(context: Context) -> None:
+    files = [p for p in context.need_log_dir().glob("__consumer_offsets-*/*.log")
+             if p.stat().st_size > 0]
+    if not files:
+        raise Skip(f"no group has committed in {context.log_dir}")
+    told = dump(files, "--offsets-decoder", "--deep-iteration")
+    assert "isvalid: false" not in told and "Unknown" not in told, told[:2000]
+    assert '"offset":' in told and '"protocolType":"consumer"' in told, told[:2000]
+
+
+def _producer_snapshots(context: Context) -> None:
+    told = dump(_files(context, ".snapshot"))
+    assert "producerId:" in told, told[:2000]
+
+
+CASES = (
+    Case("every log: --deep-iteration", _logs, ci=True, timeout_s=900),
+    Case("every index: --index-sanity-check, and against the log", _indexes, ci=True,
+         timeout_s=900),
+    Case("__consumer_offsets: --offsets-decoder", _offsets, ci=True),
+    Case("producer snapshots", _producer_snapshots, ci=True),
+)
+
+if __name__ == "__main__":
+    main("stopped", CASES)
