@@ -115,6 +115,8 @@ def sql(
     master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[2]",
 ) -> None:
     """Ask an ingest's tables with Spark SQL."""
+    from pyspark.errors import AnalysisException
+
     from odradek.pipeline.errors import PipelineError
     from odradek.pipeline.session import SessionOptions, open_session
 
@@ -131,6 +133,8 @@ def sql(
             spark.stop()
     except PipelineError as error:
         raise CommandError(str(error)) from None
+    except AnalysisException as error:
+        raise CommandError(_first_line(error)) from None
 
 
 def _plain(value: Any) -> Any:

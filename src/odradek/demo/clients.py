@@ -26,6 +26,7 @@ REQUEST_TIMEOUT_S = 30
 POLL_TIMEOUT_S = 0.2
 QUEUE_FULL_WAIT_S = 0.1
 TICK_EVENTS = 500
+_QUIET = {"log_level": 2}  # what matters comes as an exception; the terminal is for the demo
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -64,6 +65,7 @@ class Streamer:
                 "bootstrap.servers": bootstrap_servers,
                 "enable.idempotence": True,
                 "linger.ms": 20,
+                **_QUIET,
                 "compression.type": "lz4",
             }
         )
@@ -117,6 +119,7 @@ class LiveCounter:
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
+                **_QUIET,
             }
         )
         self._consumer.subscribe([topic])

@@ -56,7 +56,8 @@ def _draw_traffic(axes: Any, traffic: Traffic, subtitle: str) -> None:
     axes.xaxis.set_major_formatter(matplotlib_dates.ConciseDateFormatter(locator))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.margins(x=0)
-    axes.set_ylim(bottom=0)
+    totals = [sum(counts) for counts in zip(*traffic.by_kind.values(), strict=True)]
+    axes.set_ylim(0, 1.15 * max(totals, default=1))  # room for the legend
     axes.grid(axis="y", color="#dde3ea", linewidth=0.8)
     axes.legend(loc="upper left", frameon=False, ncols=len(kinds), labelcolor=_INK)
     _quiet(axes)

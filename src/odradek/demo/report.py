@@ -77,7 +77,7 @@ def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
     most = max((views for _, views in pages), default=1)
     for page, views in pages:
         bar = "█" * max(1, round(24 * views / most))
-        console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page[:60]}", highlight=False)
+        console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page}", highlight=False, no_wrap=True)
 
 
 def show_how_to_go_on(
@@ -91,7 +91,7 @@ def show_how_to_go_on(
     else:
         at = f" --bootstrap-server {bootstrap_servers}"
     lines += [
-        ("read the events", f"odradek consume {topic} {at}"),
+        ("read the events", f"odradek consume {topic}{at}"),
         ("send one more", f"echo '{{}}' | odradek produce {topic}{at}"),
         ("ask the table", f"odradek pipeline sql --table-dir {out}/lake '{QUERY}'"),
     ]

@@ -87,11 +87,8 @@ def quarantine_reasons(spark: SparkSession, tables: TableDir) -> list[tuple[str,
 
 def traffic(spark: SparkSession, tables: TableDir, view: View) -> Traffic:
     rows = tables.table(spark).read()
-    bounds = rows.agg(F.min("value.time"), F.max("value.time")).select(
-        F.unix_timestamp("min(value.time)").alias("first"),
-        F.unix_timestamp("max(value.time)").alias("last"),
-    )
-    first, last = bounds.collect()[0]
+    at_s = F.unix_timestamp("value.time")
+    first, last = rows.agg(F.min(at_s), F.max(at_s)).collect()[0]
     if first is None:
         return Traffic(_BUCKET_CHOICES_S[0], [], {}, [])
     bucket_s = _bucket_s(last - first)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from odradek.demo import events, report
 from odradek.demo.broker_process import running_broker
@@ -64,6 +64,12 @@ class DemoOptions:
         if self.input_file is None:
             return events.usage_events(self.events, self.seed)
         return _log_lines(self.input_file, self.events)
+
+    def record_count(self) -> int:
+        """How many records there will be."""
+        if self.input_file is None:
+            return self.events
+        return sum(1 for _ in _log_lines(self.input_file, self.events))
 
     def ingest(self, bootstrap_servers: str) -> IngestOptions:
         is_log = self.input_file is not None
@@ -153,7 +159,6 @@ def _stream(
             sent = streamer.send_all(
                 options.records(), options.events_per_second, lambda: bars.tick(job, query)
             )
-            bars.set_total(sent)
             counter.wait_for(sent, CATCH_UP_TIMEOUT_S, lambda: bars.tick(job, query))
             _wait_for_table(job, query, sent, bars)
     finally:
@@ -185,10 +190,11 @@ class _Bars:
         self._streamer = streamer
         self._counter = counter
         self._summary = summary
-        columns = (TextColumn("  {task.description:<28}"), BarColumn(40), MofNCompleteColumn())
+        count = TextColumn("{task.completed:>9,} of {task.total:,}")
+        columns = (TextColumn("  {task.description:<28}"), BarColumn(40), count)
         self._progress = Progress(*columns, console=console)
         names = ("acknowledged by the broker", "counted by the live group", "in Spark's tables")
-        total = options.events if options.input_file is None else None
+        total = options.record_count()
         self._tasks: list[TaskID] = [self._progress.add_task(name, total=total) for name in names]
 
     def __enter__(self) -> _Bars:
@@ -201,10 +207,6 @@ class _Bars:
     @property
     def in_tables(self) -> int:
         return self._summary.accepted + self._summary.rejected
-
-    def set_total(self, total: int) -> None:
-        for task in self._tasks:
-            self._progress.update(task, total=total)
 
     def tick(self, job: IngestJob, query: StreamingQuery) -> None:
         job.report(query, self._summary)

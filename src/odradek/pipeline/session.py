@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import shutil
@@ -90,6 +91,9 @@ def open_session(options: SessionOptions) -> SparkSession:
     conf = _spark_conf(options)
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         _start_jvm(conf, options.jvm_log)
+    # PySpark logs every refused query as JSON on stderr, beside the exception that says the same.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     if options.is_local:
         spark.sparkContext.setLogLevel("ERROR")
