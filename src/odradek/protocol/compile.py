@@ -76,15 +76,13 @@ class _Source:
 
 class _Decoder(_Source):
     def function(self) -> None:
-        title = f"{self.spec.name} v{self.version}"
+        message = f"{self.spec.name} v{self.version} ends within a field"
         with self.block("def decode(view, pos):"):
             self.line("size = len(view)")
             with self.block("try:"):
-                message = self.struct(self.spec.body, 0)
-                self.line(f"return {message}, pos")
+                self.line(f"return {self.struct(self.spec.body, 0)}, pos")
             with self.block("except (StructError, IndexError) as error:"):
-                text = f"{title} ends within a field"
-                self.line(f"raise MalformedMessage({text!r}) from error")
+                self.line(f"raise MalformedMessage({message!r}) from error")
 
     def flush(self) -> None:
         if not self.run:
@@ -116,9 +114,11 @@ class _Decoder(_Source):
         if field.is_array:
             self.array(field, target, depth)
         elif field.struct is not None and nullable:
-            self.fixed("B", "n")
+            # One byte, negative for null; behind a tag, a varint that is 0 for null.
+            is_tagged = field.tagged.has(self.version)
+            self.line("n, pos = uvarint_at(view, pos)") if is_tagged else self.fixed("B", "n")
             self.flush()
-            self.when("n > 127", f"{target} = None")
+            self.when("not n" if is_tagged else "n > 127", f"{target} = None")
             with self.block("else:"):
                 self.line(f"{target} = {self.struct(field.struct, depth + 1)}")
         else:
@@ -176,8 +176,8 @@ class _Decoder(_Source):
 
     def elements(self, field: FieldSpec, target: str, depth: int) -> None:
         if field.kind in FIXED_SIZES and field.kind != "uuid":
-            code = FIXED_CODES[field.kind]
-            self.line(f'{target} = list(unpack_from(f">{{n}}{code}", view, pos))')
+            form = f'f">{{n}}{FIXED_CODES[field.kind]}"'
+            self.line(f"{target} = list(unpack_from({form}, view, pos))")
             self.line(f"pos += n * {FIXED_SIZES[field.kind]}")
             return
         self.line(f"{target} = []")
@@ -271,7 +271,8 @@ class _Encoder(_Source):
         elif field.struct is not None and nullable:
             self.flush()
             self.line(f"{local} = {source}")
-            self.when(f"{local} is None", f'{self.append}(b"\\xff")')
+            null = bytes(1) if field.tagged.has(self.version) else b"\xff"
+            self.when(f"{local} is None", f"{self.append}({null!r})")
             with self.block("else:"):
                 self.fixed("B", "1")
                 self.struct(field.struct, local, depth + 1)
@@ -321,9 +322,8 @@ class _Encoder(_Source):
         flexible = self.is_flexible_field(field)
         values = f"{field.attribute}_{depth}"
         self.line(f"{values} = {source}")
-        length = f"len({values}){' + 1' if flexible else ''}"
         null = f"{0 if flexible else -1} if {values} is None else " if nullable else ""
-        self.line(f"n = {null}{length}")
+        self.line(f"n = {null}len({values}){' + 1' if flexible else ''}")
         self.length(flexible, False)
         if field.kind in FIXED_SIZES and field.kind != "uuid":
             with self.block(f"if {values}:"):

@@ -130,8 +130,7 @@ class _Reader(_Codec):
 
     def value(self, field: FieldSpec, nullable: bool) -> Any:
         if field.struct is not None:
-            is_null = nullable and self.number("int8") < 0
-            return None if is_null else self.struct(field.struct)
+            return None if nullable and self.is_null(field) else self.struct(field.struct)
         if field.kind == "uuid":
             return bytes(self.take(16))
         if field.kind in _FORMATS:
@@ -146,6 +145,12 @@ class _Reader(_Codec):
         if is_string:
             return bytes(data).decode("utf-8", "replace")
         return data if field.kind == "records" else bytes(data)
+
+    def is_null(self, field: FieldSpec) -> bool:
+        """A nullable struct has a byte before it, behind a tag a varint."""
+        if field.tagged.has(self.version):
+            return self.uvarint() == 0
+        return bool(self.number("int8") < 0)
 
 
 class _Writer(_Codec):
@@ -213,7 +218,7 @@ class _Writer(_Codec):
 
     def value(self, field: FieldSpec, value: Any, nullable: bool) -> None:
         if field.struct is not None:
-            self.marked_struct(field.struct, value, nullable)
+            self.marked_struct(field, value, nullable)
         elif field.kind in _FORMATS:
             self.number(field.kind, value)
         elif field.kind == "uuid":
@@ -228,11 +233,13 @@ class _Writer(_Codec):
             self.length(field, "int32", value, nullable)
             self.out += value or b""
 
-    def marked_struct(self, spec: StructSpec, value: Any, nullable: bool) -> None:
-        """A nullable struct has a byte before it: 1, or -1 for null."""
+    def marked_struct(self, field: FieldSpec, value: Any, nullable: bool) -> None:
+        """A nullable struct has a byte before it: 1, or for null -1, behind a tag 0."""
+        assert field.struct is not None
         if value is None and not nullable:
-            raise UnencodableMessage(f"{spec.name} is null")
+            raise UnencodableMessage(f"{field.name} is null")
+        null = 0 if field.tagged.has(self.version) else -1
         if nullable:
-            self.number("int8", -1 if value is None else 1)
+            self.number("int8", null if value is None else 1)
         if value is not None:
-            self.struct(spec, value)
+            self.struct(field.struct, value)
