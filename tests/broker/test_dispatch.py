@@ -1,4 +1,5 @@
-"""From a frame to chunks: what is answered, what closes the connection, and how late answers come."""
+"""From a frame to chunks: what is answered, what closes the connection, and how late answers
+come."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def test_api_versions_come_from_the_table(dispatch: Any, connection: Any, versio
 
 def test_unknown_version_of_api_versions_gets_kafkas_answer(dispatch: Any, connection: Any) -> None:
     chunks = dispatch(connection, frame(ApiKey.API_VERSIONS, 99, flexible=True))
-    assert b"".join(chunks).hex() == "00000007" "0023" "00000001" "0012" "0000" "0004"
+    assert b"".join(chunks).hex() == "00000007002300000001001200000004"
 
 
 @pytest.mark.parametrize(

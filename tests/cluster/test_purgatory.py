@@ -101,7 +101,7 @@ def produce(
     ended: list[Any] = []
     delayed = DelayedProduce(
         asyncio.get_running_loop(),
-        {partition: 1 for partition in partitions},  # type: ignore[misc]
+        dict.fromkeys(partitions, 1),  # type: ignore[misc]
         timeout_ms,
         ended.append,
     )

@@ -1,10 +1,10 @@
 """The API table: what this broker serves, one line an API. ApiVersions is computed from it.
 
-A line names the versions that are implemented and the handler, ``odradek.broker.handlers.<handler>``,
-imported on first use together with ``<handler>_request`` and ``<handler>_response`` of
-``odradek.protocol.messages``. `advertised_min` differs from `min_version` only for Produce: librdkafka
-before 2.8.1 turns compression off unless Produce v0 is advertised, so Kafka advertises 0 and refuses
-0-2 (KAFKA-18659), and so do we.
+A line names the versions that are implemented and the handler,
+``odradek.broker.handlers.<handler>``, imported on first use together with ``<handler>_request``
+and ``<handler>_response`` of ``odradek.protocol.messages``. `advertised_min` differs from
+`min_version` only for Produce: librdkafka before 2.8.1 turns compression off unless Produce v0 is
+advertised, so Kafka advertises 0 and refuses 0-2 (KAFKA-18659), and so do we.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Api:
 
     @property
     def message_name(self) -> str:
-        """``init_producer_id`` -> ``InitProducerId``: the stem of the request's and response's class."""
+        """``init_producer_id`` -> ``InitProducerId``: the stem of the request's and response's
+        class.
+        """
         return "".join(part.capitalize() for part in self.handler.split("_"))
 
 

@@ -1,9 +1,9 @@
 """`BrokerServer`: the composition root. Every part of a broker is made, joined and ended here.
 
-Start: configs, log directories (locked, loaded in a thread), metadata store and controller, whose first
-image creates the partitions, group coordinator, and last the listeners: a client that can connect is
-answered. Stop: long polls and rebalances are answered, the listeners drain, what runs is waited for, and
-the logs are closed with the marker that lets the next start skip recovery.
+Start: configs, log directories (locked, loaded in a thread), metadata store and controller, whose
+first image creates the partitions, group coordinator, and last the listeners: a client that can
+connect is answered. Stop: long polls and rebalances are answered, the listeners drain, what runs
+is waited for, and the logs are closed with the marker that lets the next start skip recovery.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ from odradek.broker.periodic import PeriodicTasks
 from odradek.broker.producer_ids import ProducerIdAllocator
 from odradek.clock import Clock, SystemClock
 from odradek.cluster.controller import Controller
-from odradek.cluster.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.cluster.image import BrokerRegistration, Endpoint
 from odradek.cluster.replica_manager import ReplicaManager
+from odradek.cluster.store.memory import MemoryStore
 from odradek.cluster.topics import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
@@ -38,12 +40,14 @@ from odradek.net.server import Server
 
 if TYPE_CHECKING:
     from odradek.cluster.store.interface import MetadataStore
+    from odradek.log.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
 
 # Threads for what would block the loop: fsync, cold reads, lookups by time, loading, deleting.
 THREADS_MAX = 8
-# What is pending when the broker stops has this long to be answered; SIGTERM ends within two seconds.
+# What is pending when the broker stops has this long to be answered; SIGTERM ends within two
+# seconds.
 STOP_GRACE_S = 1.0
 STORE_FILE = "odradek-metadata.sqlite"
 
@@ -91,7 +95,6 @@ class BrokerServer:
         controller = await self._build(log_manager)
         await controller.start(self._registration(endpoints), log_manager.cluster_id)
         self._undo.append(controller.stop)
-        log_manager.set_cluster_id(controller.image.cluster_id)
         groups = self.services.groups
         assert groups is not None
         groups.start()
@@ -115,14 +118,22 @@ class BrokerServer:
         config = self.config
         loop = asyncio.get_running_loop()
         log_manager = LogManager(
-            config.log_dirs(), config.log_config({}), self._clock, node_id=config.node_id
+            config.log_dirs(),
+            config.log_config({}),
+            self._clock,
+            producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
+            checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
         )
         self._undo.append(self._shut_down_executor)
 
         async def close() -> None:
-            await loop.run_in_executor(self._executor, log_manager.close)
+            # A store in memory forgets the topics: nobody will ask for their logs again.
+            work = partial(log_manager.close, clean=not isinstance(self._store, MemoryStore))
+            await loop.run_in_executor(self._executor, work)
 
-        await loop.run_in_executor(self._executor, log_manager.load)
+        await loop.run_in_executor(
+            self._executor, partial(log_manager.load, node_id=config.node_id)
+        )
         self._undo.append(close)
         return log_manager
 
@@ -161,9 +172,11 @@ class BrokerServer:
             ),
             groups=groups,
         )
-        log_manager.on_dir_failure(
-            lambda keys: loop.call_soon_threadsafe(replica_manager.log_dir_failed, keys)
-        )
+
+        def dir_failed(log_dir: LogDir) -> None:
+            loop.call_soon_threadsafe(replica_manager.log_dir_failed, log_dir)
+
+        log_manager.on_dir_failure(dir_failed)
         controller.subscribe(replica_manager.apply)
         controller.subscribe(groups.on_metadata)
         return controller

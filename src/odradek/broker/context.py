@@ -1,6 +1,7 @@
 """What a handler is given: the broker's services, and what is known of the request's sender.
 
-A handler is ``handle(services, context, request)`` in ``odradek.broker.handlers.<name>``. It returns
+A handler is ``handle(services, context, request)`` in ``odradek.broker.handlers.<name>``. It
+returns
 
 * a response message: it leaves at once (the hot path, a straight function);
 * None: no response leaves (Produce with acks=0);

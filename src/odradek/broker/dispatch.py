@@ -1,9 +1,10 @@
 """Frames to handlers, and responses to chunks: the broker's side of the wire.
 
-A request costs one dictionary lookup here: `Dispatcher` keeps, for each (API key, version) it has seen,
-the compiled decoder, the handler and the compiled encoder in one entry, and imports them on first use.
-What cannot be answered closes the connection, as in Kafka: an unknown API, a version that is not served
-(ApiVersions alone has an answer for that), a body that does not decode, a handler's bug.
+A request costs one dictionary lookup here: `Dispatcher` keeps, for each (API key, version) it has
+seen, the compiled decoder, the handler and the compiled encoder in one entry, and imports them on
+first use. What cannot be answered closes the connection, as in Kafka: an unknown API, a version
+that is not served (ApiVersions alone has an answer for that), a body that does not decode, a
+handler's bug.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ Chunks = list[Any]
 Answer = Chunks | None
 Reply = Answer | asyncio.Future[Answer] | Coroutine[Any, Any, Any]
 
-# ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself, in
-# the format of version 0, which every client can read (KIP-511; `ApiVersionsRequest.getErrorResponse`).
-_UNSUPPORTED_API_VERSIONS = bytes.fromhex("0023" "00000001" "0012" "0000" "0004")
+# ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself,
+# in the format of version 0, which every client can read (KIP-511;
+# `ApiVersionsRequest.getErrorResponse`).
+_UNSUPPORTED_API_VERSIONS = bytes.fromhex("002300000001001200000004")
 
 
 @dataclass(slots=True)
@@ -49,7 +51,9 @@ class _Entry:
 
 
 class Dispatcher:
-    """Called by a connection with each frame; see `odradek.net.connection` for what it may return."""
+    """Called by a connection with each frame; see `odradek.net.connection` for what it may
+    return.
+    """
 
     __slots__ = ("_entries", "_services")
 
@@ -64,7 +68,10 @@ class Dispatcher:
             entry = self._entries.get(api_key << 16 | version)
             if entry is None:
                 if api_key == ApiKey.API_VERSIONS and not 0 <= version <= 4:
-                    return [correlation_id.to_bytes(4, "big", signed=True), _UNSUPPORTED_API_VERSIONS]
+                    return [
+                        correlation_id.to_bytes(4, "big", signed=True),
+                        _UNSUPPORTED_API_VERSIONS,
+                    ]
                 entry = self._load(api_key, version)
             request = entry.decode(frame, pos)[0]
         except MalformedMessage as error:
@@ -120,9 +127,7 @@ def _later(entry: _Entry, context: RequestContext, response: Any) -> Reply:
 def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
     if response is None:
         return None
-    chunks: Chunks = [
-        response_header(context.api_key, context.api_version, context.correlation_id)
-    ]
+    chunks: Chunks = [response_header(context.api_key, context.api_version, context.correlation_id)]
     entry.encode(response, chunks.append)
     return chunks
 

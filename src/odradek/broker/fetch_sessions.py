@@ -1,10 +1,11 @@
-"""Incremental fetch sessions (KIP-227): a consumer names only what changed, and hears only what changed.
+"""Incremental fetch sessions (KIP-227): a consumer names only what changed, and hears only what
+changed.
 
-A session remembers, for each partition of a consumer, what it asked for and what it was last told. Its
-epoch counts the requests, so that one that was lost or repeated is noticed. Sessions are bounded by
-max.incremental.fetch.session.cache.slots; when all are taken, a new one replaces a session that was unused
-for two minutes, else the smallest one, if it is smaller than itself and older than two minutes, else the
-consumer goes without (``kafka.server.FetchSessionCache``).
+A session remembers, for each partition of a consumer, what it asked for and what it was last told.
+Its epoch counts the requests, so that one that was lost or repeated is noticed. Sessions are
+bounded by max.incremental.fetch.session.cache.slots; when all are taken, a new one replaces a
+session that was unused for two minutes, else the smallest one, if it is smaller than itself and
+older than two minutes, else the consumer goes without (``kafka.server.FetchSessionCache``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
-# A session younger than this is never pushed out by a larger one; one unused for longer always may be.
+# A session younger than this is never pushed out by a larger one; one unused for longer always may
+# be.
 EVICTION_AGE_MS = 120_000
 
 # A topic's name, or its id in requests from version 13 on.
@@ -83,8 +85,8 @@ class FetchSession:
 class FetchContext:
     """How one request is answered: its error, or its partitions, with the session they belong to.
 
-    `session` is set for incremental requests. `create_session` is set when the answer to a full request
-    may open one.
+    `session` is set for incremental requests. `create_session` is set when the answer to a full
+    request may open one.
     """
 
     error: ErrorCode

@@ -1,7 +1,9 @@
-"""What a broker does from time to time: retention, checkpoints, flush by age, expiry of producer ids.
+"""What a broker does from time to time: retention, checkpoints, flush by age, expiry of producer
+ids.
 
-The intervals are Kafka's configs. Whether something is due is judged by the injected clock; the loop's
-timer only says when to look. Work on files runs in the executor, one task of a kind at a time.
+The intervals are Kafka's configs. Whether something is due is judged by the injected clock; the
+loop's timer only says when to look. Work on files runs in the executor, one task of a kind at a
+time.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Kafka has no config for these: producer.id.expiration.check.interval.ms is internal there.
-FLUSH_CHECK_INTERVAL_MS = 1_000
-EXPIRATION_CHECK_INTERVAL_MS = 600_000
+# How often the disk's upkeep is looked after: flush.ms, checkpoints and removals become due by it.
+MAINTENANCE_INTERVAL_MS = 1_000
 
 
 class PeriodicTasks:
@@ -32,9 +33,7 @@ class PeriodicTasks:
         """Starts them; each waits for its interval before it works for the first time."""
         config = self._services.config
         self._every(config.get_int("log.retention.check.interval.ms"), self.delete_old_segments)
-        self._every(config.get_int("log.flush.offset.checkpoint.interval.ms"), self.checkpoint)
-        self._every(FLUSH_CHECK_INTERVAL_MS, self.flush_old)
-        self._every(EXPIRATION_CHECK_INTERVAL_MS, self.expire_producers)
+        self._every(MAINTENANCE_INTERVAL_MS, self.maintain)
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(_repeat(interval_ms, work)))
@@ -47,28 +46,17 @@ class PeriodicTasks:
             await asyncio.wait(self._tasks)
 
     async def delete_old_segments(self) -> None:
-        """Retention by time and by size."""
-        await self._off_loop(self._services.log_manager.delete_old_segments)
-
-    async def checkpoint(self) -> None:
-        """Recovery points, log start offsets and high watermarks, for a faster next start."""
-        await self._off_loop(self._services.log_manager.checkpoint)
-
-    async def flush_old(self) -> None:
-        """Flushes logs that hold unflushed records longer than flush.ms."""
+        """Retention by time and by size, and expiry of producers; the logs belong to the loop."""
         services = self._services
-        now_ms = services.clock.time_ms()
-        services.replica_manager.flush_later(services.log_manager.logs_to_flush(now_ms))
+        services.log_manager.retain(services.clock.time_ms())
 
-    async def expire_producers(self) -> None:
-        """Forgets producers that have written nothing for producer.id.expiration.ms."""
+    async def maintain(self) -> None:
+        """Flushes by age, checkpoints and removals: what waits for the disk."""
         services = self._services
-        age_ms = services.config.get_int("producer.id.expiration.ms")
-        services.log_manager.expire_producers(services.clock.time_ms() - age_ms)
-
-    async def _off_loop(self, work: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
-        await asyncio.shield(loop.run_in_executor(self._services.executor, work))
+        now_ms = services.clock.time_ms()
+        work = loop.run_in_executor(services.executor, services.log_manager.maintain, now_ms)
+        await asyncio.shield(work)
 
 
 async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ leader epoch must name ours.
 On a single node the in-sync replicas are this broker, so the high watermark follows the log's
 end: at once, or, when the topic's flush.messages asks for it, after the flush that covers the
 records. While such a flush is due the high watermark stays behind it, so that no consumer reads
-what may still be lost. """
+what may still be lost."""
 
 from __future__ import annotations
 
@@ -104,10 +104,12 @@ class Partition:
     ) -> None:
         """Takes over leadership in `leader_epoch`; whoever waits looks again.
 
-        The log remembers where the epoch began before anybody is served (R6). KafkaError when that
+        The log writes down where the epoch began before anybody is served (R6), but for an empty
+        log, which does so with its first record: topics are made by the dozen. KafkaError when that
         cannot be written.
         """
-        self.log.begin_leader_epoch(leader_epoch)
+        if self.log.log_end_offset:
+            self.log.begin_leader_epoch(leader_epoch)
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.replicas = replicas
@@ -131,7 +133,7 @@ class Partition:
         is due.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS
-        (nothing is appended then), and what the log's validation finds. """
+        (nothing is appended then), and what the log's validation finds."""
         if self.error:
             raise KafkaError(self.error)
         log = self.log
@@ -154,7 +156,7 @@ class Partition:
         if len(self.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.isr)} in-sync replicas of the {needed} needed",
+                f"{self.topic_partition} has {len(self.isr)} in-sync replicas, {needed} needed",
             )
 
     def flushed(self, offset: int) -> bool:
@@ -235,7 +237,19 @@ class Partition:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known (F3)."""
-        return self.log.end_offset_for_epoch(epoch)
+        log = self.log
+        if epoch == self.leader_epoch or (
+            not log.log_end_offset and 0 <= epoch < self.leader_epoch
+        ):
+            return epoch, log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
+    @property
+    def earliest_epoch(self) -> int:
+        """The epoch in which the first record was, or will be, written; -1 when it is not known."""
+        if not self.log.log_end_offset:
+            return self.leader_epoch
+        return self.log.epochs.epoch_for(self.log.log_start_offset)
 
     def log_start_offset_raised(self) -> None:
         """Records were deleted: fetches that wait below the new start find it out by looking

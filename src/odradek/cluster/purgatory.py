@@ -4,7 +4,7 @@ A fetch waits until enough bytes were appended to its partitions, something chan
 deletion, disk), its client is gone, or its time is up; then the same read runs again. Appends are
 only counted here, and the read runs from the loop's next turn, so that many appends of one turn
 cost one read. A produce waits until each of its partitions has committed or failed, or its time
-is up. """
+is up."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from odradek.cluster.partition import Partition
 
-# Requests that may wait at one time. Beyond it a fetch is answered with what there is, as if its time
-# were up: a client that pipelines long polls without reading answers costs no more memory than this.
+# Requests that may wait at one time. Beyond it a fetch is answered with what there is, as if its
+# time were up: a client that pipelines long polls without reading answers costs no more memory
+# than this.
 FETCHES_WAITING_MAX = 10_000
 
 
@@ -28,7 +29,15 @@ class DelayedFetch:
     first.
     """
 
-    __slots__ = ("_bytes_missing", "_done", "_on_ready", "_partitions", "_purgatory", "_woken", "timer")
+    __slots__ = (
+        "_bytes_missing",
+        "_done",
+        "_on_ready",
+        "_partitions",
+        "_purgatory",
+        "_woken",
+        "timer",
+    )
 
     def __init__(
         self,

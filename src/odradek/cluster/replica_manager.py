@@ -5,7 +5,7 @@ topics that are gone (or were created again under another id), passes changed to
 the logs, and takes over leadership. Everything happens on the event loop; fsync runs in the
 executor, one at a time for a log, and one that ends acknowledges all that was appended before it
 began (group commit). A flush that fails takes the log's directory offline and is not tried again:
-after a failed fsync the page cache may say clean what never reached the disk. """
+after a failed fsync the page cache may say clean what never reached the disk."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
     from odradek.clock import Clock
     from odradek.cluster.image import MetadataImage, PartitionImage, TopicImage
     from odradek.config.log_config import LogConfig
     from odradek.log.log import LogAppendInfo, UnifiedLog
+    from odradek.log.log_dir import LogDir
     from odradek.log.manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -214,18 +215,10 @@ class ReplicaManager:
         if self.partitions.get(partition.topic_partition) is partition:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def flush_later(self, logs: Iterable[UnifiedLog]) -> None:
-        """Flushes these logs off the loop (flush.ms); nobody waits for it."""
-        for log in logs:
-            partition = self.partitions.get(log.topic_partition)
-            if partition is not None and partition.log is log:
-                self.start_flush(partition)
-
-    def log_dir_failed(self, topic_partitions: Iterable[TopicPartition]) -> None:
+    def log_dir_failed(self, log_dir: LogDir) -> None:
         """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
-        for key in topic_partitions:
-            partition = self.partitions.get(key)
-            if partition is not None:
+        for partition in tuple(self.partitions.values()):
+            if partition.log.log_dir is log_dir:
                 partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     # --- deleting records ---

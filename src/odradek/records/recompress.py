@@ -1,7 +1,8 @@
 """A batch in the compression that its topic asks for (``compression.type`` other than producer).
 
-Runs in a thread: it unpacks and packs the whole body. Only the body, the attributes, the length and the
-CRC change; the records inside are the same bytes, so offsets, sequences and timestamps stay.
+Runs in a thread: it unpacks and packs the whole body. Only the body, the attributes, the length
+and the CRC change; the records inside are the same bytes, so offsets, sequences and timestamps
+stay.
 """
 
 from __future__ import annotations

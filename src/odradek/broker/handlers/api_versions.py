@@ -1,8 +1,9 @@
 """ApiVersions, versions 0-4: what this broker serves, computed from the table in `broker.apis`.
 
-A version that we do not know is answered by the dispatcher (error 35 in the format of version 0), before
-a body is read. From version 3 on the client names its software, which must be well formed (KIP-511).
-No feature is finalized: finalizing transaction.version 2 would switch clients to KIP-890's flow.
+A version that we do not know is answered by the dispatcher (error 35 in the format of version 0),
+before a body is read. From version 3 on the client names its software, which must be well formed
+(KIP-511). No feature is finalized: finalizing transaction.version 2 would switch clients to
+KIP-890's flow.
 """
 
 from __future__ import annotations

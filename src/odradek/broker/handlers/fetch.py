@@ -1,20 +1,21 @@
 """Fetch, versions 4-18: from consumers; full, sessionless and incremental (KIP-227).
 
-Records leave as regions of files, by reference. Partitions are read in the order of the request, or of
-the session, which puts those that gave records last; the first batch of the first partition that has one
-is whole even when it is larger than max.bytes (KIP-74), the others keep to what is left. A fetch waits
-for min.bytes at most max.wait, unless a partition has an error or its reader's log diverged (KIP-320,
-version 12). Topics are named by id from version 13 on (KIP-516).
+Records leave as regions of files, by reference. Partitions are read in the order of the request,
+or of the session, which puts those that gave records last; the first batch of the first partition
+that has one is whole even when it is larger than max.bytes (KIP-74), the others keep to what is
+left. A fetch waits for min.bytes at most max.wait, unless a partition has an error or its reader's
+log diverged (KIP-320, version 12). Topics are named by id from version 13 on (KIP-516).
 
-A fetch that says it is from a replica gets what Kafka gives to a replica that is not assigned, from a
-partition that knows no followers: an error, and no state changes. There are no transactions yet, so the
-last stable offset is the high watermark, and the list of aborted transactions is empty.
+A fetch that says it is from a replica gets what Kafka gives to a replica that is not assigned,
+from a partition that knows no followers: an error, and no state changes. There are no transactions
+yet, so the last stable offset is the high watermark, and the list of aborted transactions is
+empty.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
 from odradek.cluster.partition import UNDEFINED_EPOCH, Partition
@@ -176,8 +177,9 @@ class _Reading:
         remaining = self._max_bytes
         answers = []
         for wanted in self._fetch.partitions:
-            name = names.get(wanted.topic) if self._by_id else wanted.topic  # type: ignore[arg-type]
-            partition = manager.partitions.get((name, wanted.partition))  # type: ignore[arg-type]
+            topic: Any = wanted.topic
+            name: Any = names.get(topic) if self._by_id else topic
+            partition = manager.partitions.get((name, wanted.partition))
             if partition is None:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if name is None:
@@ -264,9 +266,7 @@ class _Reading:
                 _close_regions(answers)
                 code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
                 return FetchResponse(0, code, session_id, [])
-            changed = [
-                pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)
-            ]
+            changed = [pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)]
             for wanted, answer in changed:
                 if len(answer.records):  # type: ignore[arg-type]
                     session.move_to_end(wanted)

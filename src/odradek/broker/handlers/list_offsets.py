@@ -1,20 +1,24 @@
 """ListOffsets, versions 1-10: offsets for a timestamp, and the special ones.
 
-Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record with the largest timestamp
-(version 7), -4 earliest on local disk (8; without tiered storage the same as -2), -5 latest in tiered
-storage (9; none: -1). Another negative timestamp, or one in a version that does not know it, is
-UNSUPPORTED_VERSION. Lookups that read records from disk run off the loop. There are no transactions yet,
-so the last stable offset, which read_committed asks for, is the high watermark.
+Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record with the largest
+timestamp (version 7), -4 earliest on local disk (8; without tiered storage the same as -2), -5
+latest in tiered storage (9; none: -1). Another negative timestamp, or one in a version that does
+not know it, is UNSUPPORTED_VERSION. Lookups that read records from disk run off the loop. There
+are no transactions yet, so the last stable offset, which read_committed asks for, is the high
+watermark.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
         ListOffsetsPartition,
         ListOffsetsRequest,
     )
+
+logger = logging.getLogger(__name__)
 
 LATEST = -1
 EARLIEST = -2
@@ -93,7 +99,7 @@ def _answer_at_once(
         answer.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
-        answer.leader_epoch = log.earliest_epoch
+        answer.leader_epoch = partition.earliest_epoch
     else:
         return timestamp == LATEST_TIERED
     return True
@@ -104,22 +110,22 @@ async def _look_up(
     lookups: list[tuple[Partition, ListOffsetsPartition, ListOffsetsPartitionResponse]],
     response: ListOffsetsResponse,
 ) -> ListOffsetsResponse:
-    """Reads off the loop, one partition after the other; an offset beyond what is committed is none."""
+    """Reads off the loop, one partition after the other; an offset beyond what is committed is
+    none.
+    """
     loop = asyncio.get_running_loop()
     for partition, wanted, answer in lookups:
         log = partition.log
         high_watermark = log.high_watermark
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
-                found = await loop.run_in_executor(
-                    services.executor, log.offset_of_max_timestamp
-                )
+                lookup = partial(offset_of_max_timestamp, log)
             else:
-                found = await loop.run_in_executor(
-                    services.executor, log.offset_for_timestamp, wanted.timestamp
-                )
-        except KafkaError as error:
-            answer.error_code = int(error.code)
+                lookup = partial(offset_for_timestamp, log, wanted.timestamp)
+            found = await loop.run_in_executor(services.executor, lookup)
+        except OSError as error:
+            logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
+            answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
             continue
         if found is not None and found[1] < high_watermark:
             answer.timestamp, answer.offset, answer.leader_epoch = found

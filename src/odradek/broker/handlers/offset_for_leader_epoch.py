@@ -37,16 +37,12 @@ def handle(
     )
 
 
-def _end_offset(
-    services: Services, topic: str, wanted: OffsetForLeaderPartition
-) -> EpochEndOffset:
+def _end_offset(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
         partition = services.replica_manager.partition(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(
-            wanted.leader_epoch
-        )
+        answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         answer.error_code = int(error.code)
     return answer

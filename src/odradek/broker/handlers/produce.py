@@ -1,10 +1,10 @@
 """Produce, versions 3-13 (0-2 are advertised, and refused: KAFKA-18659).
 
-Each partition's records must be exactly one batch of format v2; it is checked by its header and CRC and
-appended in the order of the request. acks=1 is answered when it is in the log, acks=all when the high
-watermark has passed it, acks=0 never: an error closes that connection instead. A topic whose
-flush.messages is due is flushed first, whatever the acks. Topics whose compression.type is not
-``producer`` are recompressed off the event loop.
+Each partition's records must be exactly one batch of format v2; it is checked by its header and
+CRC and appended in the order of the request. acks=1 is answered when it is in the log, acks=all
+when the high watermark has passed it, acks=0 never: an error closes that connection instead. A
+topic whose flush.messages is due is flushed first, whatever the acks. Topics whose
+compression.type is not ``producer`` are recompressed off the event loop.
 
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
 Transactions: there is no coordinator yet, so a transactional batch belongs to no known transaction.
@@ -67,8 +67,8 @@ class _Call:
         self.failures: list[str] = []
         # Appended, but not to be acknowledged before the high watermark has reached the offset.
         self.waiting: dict[Partition, int] = {}
-        # To be appended after its records were recompressed off the loop; its answer takes the place
-        # at that position of the list.
+        # To be appended after its records were recompressed off the loop; its answer takes the
+        # place at that position of the list.
         self.later: list[tuple[Partition, memoryview, list[PartitionProduceResponse], int]] = []
 
 
@@ -96,7 +96,7 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
 
 
 def _append(
-    call: _Call, partition: Partition, index: int, records: memoryview | None
+    call: _Call, partition: Partition, index: int, records: Any
 ) -> PartitionProduceResponse:
     """Appends one batch and answers for it; an error is in the answer."""
     try:
@@ -124,8 +124,8 @@ def _append(
 def _wait_if_due(call: _Call, partition: Partition, info: LogAppendInfo) -> None:
     """Holds the answer back until its records are flushed and committed, where that is promised.
 
-    A duplicate is acknowledged no sooner than its original. acks=1 waits only for the flush that its
-    own records made due.
+    A duplicate is acknowledged no sooner than its original. acks=1 waits only for the flush that
+    its own records made due.
     """
     if partition.log.high_watermark > info.last_offset:
         return
@@ -141,7 +141,8 @@ def _append_special(
     answers: list[PartitionProduceResponse],
 ) -> None:
     """What the common case is not: unknown, internal, recompressed, acks=0, or refused acks."""
-    index, records = data.index, data.records
+    index: int = data.index
+    records: Any = data.records
     try:
         if call.acks not in (0, 1, ACKS_ALL):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -203,7 +204,7 @@ def _refused(
     return answer
 
 
-def _answer(call: _Call, response: ProduceResponse) -> ProduceResponse | None | asyncio.Future[Any]:
+def _answer(call: _Call, response: ProduceResponse) -> ProduceResponse | asyncio.Future[Any] | None:
     """The response, now or when what it promises is true; nothing for acks=0."""
     if call.waiting:
         return _answer_when_committed(call, response)
@@ -240,7 +241,8 @@ def _answer_when_committed(
         else:
             future.set_result(response)
 
-    # What acks=0 and 1 wait for is a flush, and Kafka, which flushes in the request, has no time-out.
+    # What acks=0 and 1 wait for is a flush, and Kafka, which flushes in the request, has no
+    # time-out.
     timeout_ms = call.timeout_ms if call.acks == ACKS_ALL else None
     call.services.replica_manager.wait_committed(call.waiting, timeout_ms, finish)
     return future
