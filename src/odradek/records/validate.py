@@ -28,6 +28,7 @@ from odradek.records.batch import (
     TIMESTAMP_TYPE_MASK,
     TRANSACTIONAL_MASK,
     BatchHeader,
+    Buffer,
     Compression,
 )
 
@@ -53,7 +54,7 @@ class BatchRules:
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
 
 
-def validate_batch(batch: memoryview, rules: BatchRules, now_ms: int) -> HeaderTuple:
+def validate_batch(batch: Buffer, rules: BatchRules, now_ms: int) -> HeaderTuple:
     """The header's 13 fields of exactly one good v2 batch; KafkaError with Kafka's code
     otherwise.
     """
@@ -82,7 +83,7 @@ def validate_batch(batch: memoryview, rules: BatchRules, now_ms: int) -> HeaderT
     return header
 
 
-def refuse_framing(batch: memoryview) -> None:
+def refuse_framing(batch: Buffer) -> None:
     """Raises unless `batch` holds exactly one batch of magic 2: what the parser of Kafka would
     say.
     """
@@ -124,7 +125,7 @@ def _no_batch() -> KafkaError:
     )
 
 
-def _refuse_second_batch(rest: memoryview) -> None:
+def _refuse_second_batch(rest: Buffer) -> None:
     """Raises for what follows the first batch: another one, or bytes that are none."""
     if len(rest) >= LOG_OVERHEAD:
         length = int.from_bytes(rest[8:12], "big", signed=True)
@@ -135,7 +136,7 @@ def _refuse_second_batch(rest: memoryview) -> None:
     )
 
 
-def _examine(batch: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
+def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
     """The slow second look at a batch that is not quite usual: raises, or returns when it is
     good.
     """

@@ -1,0 +1,591 @@
+"""One partition's log: segments in offset order, appended to at the end, read at any offset.
+
+Synchronous, no asyncio. One thread owns a log: it appends, reads, rolls, truncates, deletes and
+closes. `flush`, and the lookups of `timestamps`, may run on other threads meanwhile. Regions that
+`read` gives out may be used anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import ZERO_UUID, TopicPartition, Uuid
+from odradek.log import checkpoints
+from odradek.log.files import READ, OpenFile, write_file
+from odradek.log.leader_epochs import LeaderEpochs
+from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
+from odradek.log.offset_index import ENTRY_BYTES, index_path
+from odradek.log.producer_state import (
+    SNAPSHOT_SUFFIX,
+    WINDOW_SUFFIX,
+    ProducerBatch,
+    ProducerState,
+)
+from odradek.log.segment import Segment
+from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.records.batch import (
+    INT32_MAX,
+    LEADER_FIELDS,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    set_timestamp_type,
+)
+from odradek.records.region import FileRegion
+from odradek.records.validate import BatchRules, validate_batch
+
+if TYPE_CHECKING:
+    from odradek.log.timestamps import TimestampOffset
+
+POSITION_HINTS_MAX = 64
+"""How many (offset, position) pairs of consumers at the end are remembered."""
+
+_pack_leader_fields = LEADER_FIELDS.pack_into
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LogAppendInfo:
+    """What an append did; `log_append_time_ms` is -1 for CreateTime.
+
+    `duplicate`: the batch was in the log already, the offsets are those of then. `must_flush`:
+    `flush.messages` is reached, so `flush` must return before the append is acknowledged.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    must_flush: bool
+
+
+@dataclass(slots=True)
+class LogReadInfo:
+    """What a read found: None when there is nothing to send.
+
+    `first_batch_cut`: the region ends before its first batch does (only without min_one_message).
+    """
+
+    region: FileRegion | None
+    first_batch_cut: bool = False
+
+
+NOTHING_READ = LogReadInfo(None)
+
+
+class UnifiedLog:
+    """See the module. `high_watermark` belongs to the partition, which sets it."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        log_dir: LogDir,
+        config: LogConfig,
+        *,
+        topic_id: Uuid = ZERO_UUID,
+        segments: list[Segment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        jitter_ms: int = 0,
+    ) -> None:
+        assert segments
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.log_dir = log_dir
+        self.topic_id = topic_id
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.closed = False
+        self.jitter_ms = jitter_ms
+        self.last_flush_ms = -1
+        self._latest_epoch = epochs.latest
+        self._hints: dict[int, int] = {}
+        self._flush_lock = threading.Lock()
+        self._directory_synced = False
+        self.active = segments[-1]
+        self.update_config(config)
+        self._activate(self.active)
+
+    # -- state -------------------------------------------------------------------------------------
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest leader epoch that wrote to the log, -1 when none did."""
+        return self._latest_epoch
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes new topic configs into use at once."""
+        self.config = config
+        self._rules = BatchRules(config)
+        self._flush_messages = config.flush_messages
+        self._segment_bytes = config.segment_bytes
+        self._index_entries_max = min(
+            config.segment_index_bytes // ENTRY_BYTES,
+            config.segment_index_bytes // TIME_ENTRY_BYTES - 1,
+        )
+        self._set_segment_limits(self.active)
+
+    def _set_segment_limits(self, segment: Segment) -> None:
+        segment.index_interval_bytes = self.config.index_interval_bytes
+        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.set_roll_times(self.config.segment_ms, jitter_ms)
+
+    def _activate(self, segment: Segment) -> None:
+        segment.make_active()
+        self._set_segment_limits(segment)
+        self.active = segment
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, batch: memoryview | bytearray, leader_epoch: int, *, now_ms: int
+    ) -> LogAppendInfo:
+        """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
+
+        `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
+        KAFKA_STORAGE_ERROR when it could not be written: after a full disk the log is as before and
+        later appends may succeed; after an I/O error the directory is offline.
+        """
+        if self.log_dir.offline or self.closed:
+            raise self.log_dir.error()
+        (
+            _,
+            length,
+            _,
+            _,
+            _,
+            attributes,
+            last_delta,
+            _,
+            max_timestamp,
+            producer_id,
+            epoch,
+            seq,
+            _,
+        ) = validate_batch(batch, self._rules, now_ms)
+        if producer_id >= 0:
+            found = self.producers.check(producer_id, epoch, seq, last_delta)
+            if found is not None:
+                return self._duplicate_info(found)
+        append_time = NO_TIMESTAMP
+        if attributes & TIMESTAMP_TYPE_MASK or self._rules.log_append_time:
+            max_timestamp, append_time = self._set_timestamp(
+                batch, attributes, max_timestamp, now_ms
+            )
+        first_offset = self.log_end_offset
+        last_offset = first_offset + last_delta
+        size = length + LOG_OVERHEAD
+        _pack_leader_fields(batch, 0, first_offset, length, leader_epoch)
+        segment = self.active
+        try:
+            if (
+                size > self._segment_bytes - segment.size
+                or max_timestamp > segment.roll_after_timestamp
+                or now_ms > segment.roll_after_ms
+                or last_offset - segment.base_offset > INT32_MAX
+                or len(segment.index.positions) >= self._index_entries_max  # type: ignore[union-attr]
+            ):
+                segment = self._roll_for(size, now_ms)
+            if leader_epoch != self._latest_epoch:
+                self._begin_epoch(leader_epoch, first_offset)
+            segment.append(batch, size, last_offset, max_timestamp)
+        except OSError as error:
+            raise self._append_failed(error) from error
+        if segment.size == size:
+            self._begin_segment(segment, max_timestamp)
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            self.producers.update(producer_id, epoch, seq, last_delta, last_offset, max_timestamp)
+        return LogAppendInfo(
+            first_offset,
+            last_offset,
+            append_time,
+            self.log_start_offset,
+            False,
+            last_offset + 1 - self.recovery_point >= self._flush_messages,
+        )
+
+    def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
+        """A duplicate is acknowledged like the first time, flushed if that was promised."""
+        must_flush = (
+            found.last_offset >= self.recovery_point
+            and self.unflushed_messages >= self._flush_messages
+        )
+        return LogAppendInfo(
+            found.first_offset,
+            found.last_offset,
+            found.timestamp if self._rules.log_append_time else NO_TIMESTAMP,
+            self.log_start_offset,
+            True,
+            must_flush,
+        )
+
+    def _set_timestamp(
+        self, batch: memoryview | bytearray, attributes: int, max_timestamp: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Stamps LogAppendTime, or takes that mark off a CreateTime batch; (max, append) time."""
+        if self._rules.log_append_time:
+            set_timestamp_type(batch, attributes | TIMESTAMP_TYPE_MASK, now_ms)
+            return now_ms, now_ms
+        set_timestamp_type(batch, attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
+        return max_timestamp, NO_TIMESTAMP
+
+    def _append_failed(self, error: OSError) -> KafkaError:
+        """Undoes a failed append: cuts the torn batch, or takes the directory offline."""
+        what = f"append to {self.topic_partition} failed: {error}"
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            _logger.warning("%s", what)
+            return self.log_dir.error(what)
+        if error.errno not in NO_SPACE_ERRNOS:
+            return self.log_dir.fail(error, what)
+        try:
+            self.active.cut_torn_write()
+        except OSError as cut_error:
+            return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
+        _logger.warning("%s; the partial write was cut off", what)
+        return self.log_dir.error(what)
+
+    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
+        if self.epochs.assign(leader_epoch, first_offset):
+            self._write_epochs(sync=False)
+        self._latest_epoch = leader_epoch
+
+    def _write_epochs(self, *, sync: bool) -> None:
+        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        checkpoints.write_epochs(self.log_dir.files, path, self.epochs.entries(), sync=sync)
+        self.epochs.dirty = False
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """A new leader's first act: its epoch starts at the log's end, written before it serves."""
+        self._begin_epoch(leader_epoch, self.log_end_offset)
+
+    def _begin_segment(self, segment: Segment, first_timestamp: int) -> None:
+        segment.first_timestamp = first_timestamp
+        self._set_segment_limits(segment)
+
+    # -- rolling -----------------------------------------------------------------------------------
+
+    def _roll_for(self, size: int, now_ms: int) -> Segment:
+        if size > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch of {size} bytes exceeds the segment size of {self._segment_bytes} bytes",
+            )
+        return self._roll(now_ms) if self.active.size else self.active
+
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment at the log's end, unless the active one is empty."""
+        if self.active.size:
+            try:
+                self._roll(now_ms)
+            except OSError as error:
+                raise self._append_failed(error) from error
+
+    def _roll(self, now_ms: int) -> Segment:
+        """OSError leaves the log as it was, with an empty new segment's file at most."""
+        segment = Segment(
+            self.directory,
+            self.log_end_offset,
+            self.log_dir.pool,
+            self.log_dir.cache,
+            size=0,
+            created_ms=now_ms,
+        )
+        segment.create_files()
+        self.active.close_indexes()
+        self.write_producer_snapshot()
+        self.active.make_inactive()
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self._directory_synced = False
+        self._hints.clear()
+        self._activate(segment)
+        return segment
+
+    def write_producer_snapshot(self) -> None:
+        """Writes the producers' state as of the log's end, as Kafka does and as a whole window."""
+        files, base = self.log_dir.files, self.log_end_offset
+        path = index_path(self.directory, base, SNAPSHOT_SUFFIX)
+        write_file(files, path, self.producers.encode_snapshot(), sync=False)
+        if self.producers.producers:
+            path = index_path(self.directory, base, WINDOW_SUFFIX)
+            write_file(files, path, self.producers.encode_window(), sync=False)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+    ) -> LogReadInfo:
+        """Whole batches from the one that contains `offset` up to `max_offset` (exclusive).
+
+        The region is cut at `max_bytes`, possibly in mid-batch as Kafka does, but with
+        `min_one_message` its first batch is whole whatever its size. OFFSET_OUT_OF_RANGE outside of
+        log start and end. The region is the caller's to close.
+        """
+        if self.log_dir.offline or self.closed:
+            raise self.log_dir.error()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.topic_partition} is outside of "
+                f"[{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= max_offset:
+            return NOTHING_READ
+        try:
+            return self._read(offset, max_bytes, max_offset, min_one_message)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                raise self.log_dir.error(f"read failed: {error}") from error
+            what = f"reading {self.topic_partition} at {offset}"
+            raise self.log_dir.fail(error, what) from error
+
+    def _read(
+        self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+    ) -> LogReadInfo:
+        segment, first_size = self.active, 0
+        position = self._hints.get(offset, -1)
+        if position < 0:
+            found = self._find(offset)
+            if found is None:
+                return NOTHING_READ
+            segment, position, first_size = found
+        end = self._end_position(segment, max_offset)
+        length = end - position
+        if length <= 0:
+            return NOTHING_READ
+        if length > max_bytes:
+            # The size of a batch behind a hint is looked up only when the limit may cut it.
+            first_size = first_size or (segment.locate(offset) or (0, 0))[1]
+            length = max(max_bytes, first_size) if min_one_message else max_bytes
+            length = min(length, end - position)
+        elif segment is self.active and max_offset >= self.log_end_offset:
+            self._remember(self.log_end_offset, end)
+        if length <= 0:
+            return NOTHING_READ
+        region = FileRegion(segment.file.open(), position, length)
+        return LogReadInfo(region, 0 < length < first_size)
+
+    def _find(self, offset: int) -> tuple[Segment, int, int] | None:
+        """(segment, position, size) of the first batch that ends at `offset` or later."""
+        at = bisect_right(self.bases, offset) - 1
+        for segment in self.segments[max(at, 0) :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return segment, *found
+        return None
+
+    def _end_position(self, segment: Segment, max_offset: int) -> int:
+        """Where the first batch at or behind `max_offset` begins: the segment's end mostly."""
+        if segment is self.active:
+            if max_offset >= self.log_end_offset:
+                return segment.size
+        elif max_offset >= self.bases[self.bases.index(segment.base_offset) + 1]:
+            return segment.size
+        found = segment.locate(max_offset)
+        return segment.size if found is None else found[0]
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Where a consumer that has read to the end will go on: it needs no search then."""
+        if len(self._hints) >= POSITION_HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
+        from odradek.log import timestamps
+
+        return timestamps.offset_for_timestamp(self, timestamp)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        from odradek.log import timestamps
+
+        return timestamps.offset_of_max_timestamp(self)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) when undefined."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # -- making durable ----------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Returns when all that was appended before the call is on the disk; from any thread.
+
+        Calls that wait for one another share an fsync. KAFKA_STORAGE_ERROR, and the directory is
+        offline, when it fails: it is never tried again.
+        """
+        self.flush_to(self.log_end_offset)
+
+    def flush_to(self, offset: int) -> None:
+        """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
+        with self._flush_lock:
+            if offset <= self.recovery_point:
+                return
+            if self.log_dir.offline:
+                raise self.log_dir.error()
+            end = offset if offset < self.active.base_offset else self.log_end_offset
+            try:
+                self._sync_segments(end)
+            except OSError as error:
+                what = f"flushing {self.topic_partition}"
+                raise self.log_dir.fail(error, what) from error
+            self.recovery_point = max(self.recovery_point, end)
+
+    def _sync_segments(self, end: int) -> None:
+        """Syncs every segment between the recovery point and `end`.
+
+        The indexes of the active segment need no sync: recovery reads it again from its beginning.
+        """
+        segments = list(self.segments)
+        files = self.log_dir.files
+        for at, segment in enumerate(segments):
+            next_base = segments[at + 1].base_offset if at + 1 < len(segments) else None
+            if segment.base_offset >= end or (next_base or end + 1) <= self.recovery_point:
+                continue
+            segment.flush(indexes=next_base is not None)
+        if not self._directory_synced:
+            for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
+                self._sync_file(f"{self.directory}/{name}")
+            files.fsync_dir(self.directory)
+            self._directory_synced = True
+
+    def _sync_file(self, path: str) -> None:
+        files = self.log_dir.files
+        try:
+            handle = OpenFile(files, files.open(path, READ))
+        except FileNotFoundError:
+            return
+        files.fsync(handle.fd)
+
+    # -- cutting -----------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> None:
+        """Raises the log start offset to `offset`; what lies before is gone for every reader.
+
+        OFFSET_OUT_OF_RANGE beyond the high watermark. Segments go with the next retention pass.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot delete records of {self.topic_partition} up to {offset}: beyond the high "
+                f"watermark {self.high_watermark}",
+            )
+        self.raise_log_start(offset)
+
+    def raise_log_start(self, offset: int) -> None:
+        """Moves the log start offset forward, never back."""
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def discard(self, segment: Segment) -> None:
+        """Renames the files of a segment that is in no list any more; they are removed later."""
+        due_ms = self.log_dir.clock.time_ms() + self.config.file_delete_delay_ms
+        self.log_dir.remove_later(segment.mark_deleted(), due_ms)
+
+    def take_first_segments(self, count: int) -> list[Segment]:
+        """Takes segments out of the log's list and moves the log start behind them."""
+        assert count < len(self.segments)
+        with self._flush_lock:
+            taken = self.segments[:count]
+            del self.segments[:count], self.bases[:count]
+        self.raise_log_start(self.bases[0])
+        return taken
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention by time, by size and by log start offset; how many segments went."""
+        from odradek.log.retention import delete_old_segments
+
+        return delete_old_segments(self, now_ms)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts every batch that holds `offset` or a later one (KIP-101); producers and epochs
+        too.
+        """
+        if offset >= self.log_end_offset:
+            return
+        try:
+            self._truncate_to(offset)
+        except OSError as error:
+            raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
+
+    def _truncate_to(self, offset: int) -> None:
+        from odradek.log.recovery import delete_producer_files, load_producers
+
+        self._hints.clear()
+        keep = max(bisect_right(self.bases, offset), 1)
+        removed = self.segments[keep:]
+        with self._flush_lock:
+            del self.segments[keep:], self.bases[keep:]
+            segment = self.segments[-1]
+            segment.truncate_to(offset)
+            self._activate(segment)
+            self.log_end_offset = segment.next_offset()
+            if offset <= segment.base_offset:
+                self.log_end_offset = max(offset, segment.base_offset)
+            self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        for old in removed:
+            self.discard(old)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self._latest_epoch = self.epochs.latest
+        self._write_epochs(sync=True)
+        delete_producer_files(self.log_dir.files, self.directory, above=self.log_end_offset)
+        self.producers = load_producers(
+            self.log_dir.files, self.directory, self.segments, self.log_end_offset
+        )
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool = True) -> None:
+        """Flushes, writes indexes and producer state, and lets go of every file.
+
+        Without `clean` (the directory failed, or the log is deleted) nothing is written.
+        """
+        if self.closed:
+            return
+        if clean and not self.log_dir.offline:
+            try:
+                self._close_cleanly()
+            except OSError as error:
+                raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+        self.closed = True
+        for segment in self.segments:
+            segment.file.release()
+            self.log_dir.cache.forget(segment)
+
+    def _close_cleanly(self) -> None:
+        self.flush()
+        if self.epochs.dirty:
+            self._write_epochs(sync=False)
+        if self.active.size or self.active.base_offset:
+            self.active.close_indexes()
+            self.write_producer_snapshot()

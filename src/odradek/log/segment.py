@@ -1,0 +1,412 @@
+"""One segment of a log: its ``.log`` file with whole batches back to back, and its two indexes.
+
+After a crash the end of the last segment's ``.log`` may be torn (a part of a batch, or bytes that
+never reached the disk): recovery cuts it behind the last good batch. Index entries are in the file
+only for segments that were rolled, flushed or closed; recovery rebuilds the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from odradek.log.files import (
+    READ,
+    READ_WRITE,
+    Buffer,
+    FilePool,
+    OpenFile,
+    PooledFile,
+    write_all,
+)
+from odradek.log.offset_index import CorruptIndex, OffsetIndex, index_path
+from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.time_index import TimeIndex
+from odradek.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    OFFSETS,
+    BatchHeader,
+    parse_header,
+)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+DELETED_SUFFIX = ".deleted"
+
+NEVER_MS = 2**63 - 1
+PROBE_BYTES = 4096
+"""How much is read at once in search of an offset: about one index interval."""
+SCAN_BYTES = 1 << 20
+LOADED_INDEXES_MAX = 256
+"""How many inactive segments keep their indexes in memory, over all logs."""
+
+_unpack_offsets = OFFSETS.unpack_from
+_OFFSETS_BYTES = OFFSETS.size
+_TIME_ENTRY = struct.Struct(">qi")
+_logger = logging.getLogger(__name__)
+
+
+class IndexCache:
+    """Which inactive segments have their indexes loaded: the least lately used ones are dropped."""
+
+    def __init__(self, segments_max: int = LOADED_INDEXES_MAX) -> None:
+        self.segments_max = segments_max
+        self._loaded: OrderedDict[Segment, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def touch(self, segment: Segment) -> None:
+        with self._lock:
+            self._loaded[segment] = None
+            self._loaded.move_to_end(segment)
+            while len(self._loaded) > self.segments_max:
+                victim, _ = self._loaded.popitem(last=False)
+                victim.drop_indexes()
+
+    def forget(self, segment: Segment) -> None:
+        with self._lock:
+            self._loaded.pop(segment, None)
+
+
+class Segment:
+    """Appended to by the log that owns it; read from any thread.
+
+    `size` is the number of bytes of whole batches in the file. `max_timestamp` is the largest batch
+    timestamp, with the last offset of that batch, once `load_timestamps` was called (appends keep
+    it up to date). Past `roll_after_timestamp` (of a record) or `roll_after_ms` (of the clock)
+    the next append goes to a new segment.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_pool",
+        "_pwrite",
+        "_timestamps_known",
+        "active",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index",
+        "index_interval_bytes",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "roll_after_ms",
+        "roll_after_timestamp",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        pool: FilePool,
+        cache: IndexCache,
+        *,
+        size: int,
+        created_ms: int,
+    ) -> None:
+        self._pool = pool
+        self._cache = cache
+        self._pwrite = pool.files.pwrite
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX))
+        self.size = size
+        self.created_ms = created_ms
+        self.active = False
+        self.index: OffsetIndex | None = None
+        self.time_index: TimeIndex | None = None
+        self.index_interval_bytes = 4096
+        self.bytes_since_index_entry = 0
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._timestamps_known = size == 0
+        self.roll_jitter_ms = 0
+        self.roll_after_timestamp = NEVER_MS
+        self.roll_after_ms = NEVER_MS
+
+    def path(self, suffix: str) -> str:
+        return index_path(self.directory, self.base_offset, suffix)
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Writes one whole batch of `size` bytes at the end with one system call.
+
+        OSError: nothing of the segment's state has changed, but a part of the batch may be in the
+        file behind `size`: the caller cuts it off with `cut_torn_write`.
+        """
+        file, position = self.file, self.size
+        handle = file.handle or file.open()
+        file.used = True
+        written = self._pwrite(handle.fd, batch, position)
+        if written != size:
+            write_all(self._pool.files, handle.fd, memoryview(batch)[written:], position + written)
+        self.size = position + size
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._add_index_entries(last_offset, position)
+        self.bytes_since_index_entry += size
+
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        index, time_index = self.index, self.time_index
+        assert index is not None and time_index is not None
+        base_offset = self.base_offset
+        index.offsets.append(last_offset - base_offset)
+        index.positions.append(position)
+        if self.max_timestamp > time_index.last_timestamp:
+            time_index.timestamps.append(self.max_timestamp)
+            time_index.offsets.append(self.max_timestamp_offset - base_offset)
+        self.bytes_since_index_entry = 0
+
+    def cut_torn_write(self) -> None:
+        """Cuts off what a failed `append` left behind the last whole batch."""
+        self._pool.files.ftruncate(self.file.open().fd, self.size)
+
+    def set_roll_times(self, segment_ms: int, segment_jitter_ms: int) -> None:
+        """When the segment is due to roll by time: from its first batch's timestamp if it has
+        one.
+        """
+        limit_ms = segment_ms - segment_jitter_ms
+        self.roll_after_timestamp = self.roll_after_ms = NEVER_MS
+        if self.size == 0:
+            return
+        if self.first_timestamp >= 0:
+            self.roll_after_timestamp = self.first_timestamp + limit_ms
+        else:
+            self.roll_after_ms = self.created_ms + limit_ms
+
+    # -- becoming active and inactive --------------------------------------------------------------
+
+    def make_active(self) -> None:
+        """Loads all that appending needs; the indexes stay in memory until `make_inactive`."""
+        self.active = True
+        self.indexes()
+        self._cache.forget(self)
+        self.load_timestamps()
+        if self.size:
+            self.first_timestamp = self._read_header(0).max_timestamp
+
+    def make_inactive(self) -> None:
+        """Writes both indexes whole; the time index ends with the largest timestamp."""
+        self.close_indexes()
+        self.active = False
+        self._cache.touch(self)
+
+    def close_indexes(self) -> None:
+        index, time_index = self.indexes()
+        self.load_timestamps()
+        time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        index.persist(self._pool.files, sync=False)
+        time_index.persist(self._pool.files, sync=False)
+
+    def create_files(self) -> None:
+        """Makes the files exist, so that the base offset of an empty segment survives."""
+        self.file.open()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            OpenFile(self._pool.files, self._pool.files.open(self.path(suffix), READ_WRITE))
+
+    def flush(self, *, indexes: bool) -> None:
+        """Returns when the ``.log``, and the indexes as far as written, are on the disk."""
+        files = self._pool.files
+        files.fsync(self.file.open().fd)
+        if indexes:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                handle = OpenFile(files, files.open(self.path(suffix), READ_WRITE))
+                files.fsync(handle.fd)
+
+    # -- indexes -----------------------------------------------------------------------------------
+
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, loaded (or rebuilt from the ``.log``) when they were not in memory."""
+        index, time_index = self.index, self.time_index
+        if index is None or time_index is None:
+            return self._load_indexes()
+        return index, time_index
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        index = OffsetIndex(self.path(INDEX_SUFFIX))
+        time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        try:
+            if self.size:
+                index.load(self._pool.files, self.size)
+                time_index.load(self._pool.files)
+        except (FileNotFoundError, CorruptIndex) as error:
+            _logger.warning("rebuilding the indexes of %s: %s", self.file.path, error)
+            index, time_index = self._rebuilt_indexes()
+        self.index, self.time_index = index, time_index
+        if not self.active:
+            self._cache.touch(self)
+        return index, time_index
+
+    def drop_indexes(self) -> None:
+        """Frees the memory of an inactive segment's indexes."""
+        self.index = self.time_index = None
+
+    def reset_indexes(self) -> None:
+        """Empties both indexes: recovery adds the entries again with `index_batch`."""
+        self.index = OffsetIndex(self.path(INDEX_SUFFIX))
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        self.index.persisted = self.time_index.persisted = -1
+        self.bytes_since_index_entry = 0
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamps_known = True
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """What `append` does to the indexes, for a batch that is in the file already."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._add_index_entries(header.last_offset, position)
+        self.bytes_since_index_entry += header.size_bytes
+
+    def _rebuilt_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        self.reset_indexes()
+        for position, header in self.headers(0):
+            self.index_batch(header, position)
+        assert self.index is not None and self.time_index is not None
+        return self.index, self.time_index
+
+    def load_timestamps(self) -> None:
+        """Makes `max_timestamp` known: the last time index entry and the batches behind it.
+
+        The time index of an inactive segment ends with the largest timestamp, so only the segment
+        that was active at a crash or a clean stop by Kafka has anything to look at behind it.
+        """
+        if self._timestamps_known:
+            return
+        if not self.active and self.index is None and self._read_last_time_entry():
+            return
+        index, time_index = self.indexes()
+        self.max_timestamp = time_index.last_timestamp
+        self.max_timestamp_offset = self.base_offset + time_index.last_offset
+        for _, header in self.headers(index.lookup(time_index.last_offset)):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        self._timestamps_known = True
+
+    def _read_last_time_entry(self) -> bool:
+        """Takes the largest timestamp of an inactive segment from the end of its time index."""
+        files, path = self._pool.files, self.path(TIME_INDEX_SUFFIX)
+        try:
+            position = files.size(path) - TIME_ENTRY_BYTES
+            if position < 0:
+                return False
+            handle = OpenFile(files, files.open(path, READ))
+            entry = files.pread(handle.fd, TIME_ENTRY_BYTES, position)
+        except FileNotFoundError:
+            return False
+        timestamp, relative_offset = _TIME_ENTRY.unpack(entry)
+        if position % TIME_ENTRY_BYTES or (timestamp, relative_offset) == (0, 0):
+            return False
+        self.max_timestamp = timestamp
+        self.max_timestamp_offset = self.base_offset + relative_offset
+        self._timestamps_known = True
+        return True
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """(position, size) of the first batch whose last offset is `offset` or greater; or None."""
+        index = self.index
+        if index is None:
+            index, _ = self.indexes()
+        position = index.lookup(offset - self.base_offset)
+        handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        while position < end:
+            chunk = pread(handle.fd, PROBE_BYTES, position)
+            at, last = 0, len(chunk) - _OFFSETS_BYTES
+            if last < 0:
+                return None  # the file became shorter than it was
+            while at <= last:
+                base_offset, length, last_offset_delta = _unpack_offsets(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at, length + LOG_OVERHEAD
+                if length <= 0:
+                    return None
+                at += length + LOG_OVERHEAD
+            position += at
+        return None
+
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of every whole batch from `position`, which is that of a batch."""
+        handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        while position + HEADER_BYTES <= end:
+            chunk = pread(handle.fd, PROBE_BYTES, position)
+            at, last = 0, len(chunk) - HEADER_BYTES
+            if last < 0:
+                return
+            while at <= last:
+                header = parse_header(chunk, at)
+                if header.size_bytes < HEADER_BYTES or position + at + header.size_bytes > end:
+                    return
+                yield position + at, header
+                at += header.size_bytes
+            position += at
+
+    def read_batch(self, position: int, size: int) -> bytes:
+        """One whole batch; fewer bytes when the file became shorter."""
+        return self._pool.files.pread(self.file.open().fd, size, position)
+
+    def _read_header(self, position: int) -> BatchHeader:
+        return parse_header(self.read_batch(position, HEADER_BYTES))
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch: the base offset when there is none."""
+        index, _ = self.indexes()
+        last_offset = self.base_offset - 1
+        for _, header in self.headers(index.positions[-1] if len(index) else 0):
+            last_offset = header.last_offset
+        return last_offset + 1
+
+    # -- cutting and removing ----------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts all batches from the one that holds `offset` or a later one; how many bytes it
+        cut.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        index, time_index = self.indexes()
+        self._pool.files.ftruncate(self.file.open().fd, found[0])
+        cut, self.size = self.size - found[0], found[0]
+        index.truncate(offset - self.base_offset)
+        time_index.truncate(offset - self.base_offset)
+        self.bytes_since_index_entry = 0
+        self._timestamps_known = False
+        self.load_timestamps()
+        return cut
+
+    def mark_deleted(self) -> list[str]:
+        """Renames the files to ``.deleted``; their paths, to be removed later."""
+        self.file.release()
+        self._cache.forget(self)
+        paths = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._pool.files.replace(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            paths.append(path + DELETED_SUFFIX)
+        return paths

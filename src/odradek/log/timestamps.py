@@ -1,0 +1,81 @@
+"""Offsets for timestamps, exact to the record. Opens batches: run it off the event loop.
+
+A batch whose body is not what its header says is answered by its header: the base offset and the
+largest timestamp. Nothing here fails on what a producer wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from odradek.log.log import UnifiedLog
+from odradek.log.segment import Segment
+from odradek.records.batch import BatchHeader
+from odradek.records.record import CorruptRecord, iter_records
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp in milliseconds, its offset, and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | None:
+    """The first record at or after the log start whose timestamp is `timestamp` or larger."""
+    for segment in list(log.segments):
+        segment.load_timestamps()
+        if segment.max_timestamp < timestamp:
+            continue
+        for position, header in _headers_from(segment, timestamp, log.log_start_offset):
+            if header.max_timestamp < timestamp or header.last_offset < log.log_start_offset:
+                continue
+            found = _first_record(segment, position, header, timestamp, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of the log (KIP-734); None without records."""
+    best: Segment | None = None
+    for segment in list(log.segments):
+        segment.load_timestamps()
+        if segment.size and (best is None or segment.max_timestamp > best.max_timestamp):
+            best = segment
+    if best is None:
+        return None
+    target = best.max_timestamp
+    for position, header in _headers_from(best, target, log.log_start_offset):
+        if header.max_timestamp == target and header.last_offset >= log.log_start_offset:
+            found = _first_record(best, position, header, target, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _headers_from(
+    segment: Segment, timestamp: int, start_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches from where `timestamp` or the start offset may first be found in the segment."""
+    index, time_index = segment.indexes()
+    relative = max(time_index.lookup(timestamp), start_offset - segment.base_offset)
+    return segment.headers(index.lookup(relative))
+
+
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    epoch = header.partition_leader_epoch
+    batch = segment.read_batch(position, header.size_bytes)
+    try:
+        for record in iter_records(batch):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, epoch)
+    except CorruptRecord:
+        offset = max(header.base_offset, start_offset)
+        return TimestampOffset(header.max_timestamp, offset, epoch)
+    return None
