@@ -47,8 +47,18 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6, "describe_groups"),
     Api(ApiKey.LIST_GROUPS, 0, 5, "list_groups"),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions"),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, "create_topics"),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, "delete_topics"),
+    Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "describe_log_dirs"),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "describe_topic_partitions"),
 )
 
 API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}

@@ -19,7 +19,7 @@ from odradek.config.definition import ConfigDef, ConfigType
 from odradek.config.inapplicable import inapplicable_reason
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName
+from odradek.ids import TopicName
 
 
 class ResourceType(IntEnum):
@@ -101,26 +101,34 @@ def _plan_topic_change(
 def _plan_broker_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
 ) -> MetadataImage:
-    _check_broker_name(image, change.name)
+    if change.name:
+        check_own_broker_name(image, change.name)
     for op in change.ops:
         _check_dynamic(op.name, per_broker=bool(change.name))
     inherited = {
         key: origins[0].value or "" for key in BROKER_CONFIGS if (origins := config.origins(key))
     }
     configs = _applied(BROKER_CONFIGS, change, change.configs(image), inherited)
-    for key, value in configs.items():
-        BROKER_CONFIGS[key].parse(value)
+    _check_broker_values(configs)
     return image.with_broker_configs({change.name: configs})
 
 
-def _check_broker_name(image: MetadataImage, name: str) -> None:
-    if not name:
-        return
+def _check_broker_values(configs: Mapping[str, str]) -> None:
+    """An invalid value is INVALID_REQUEST here, and INVALID_CONFIG for topics (KAFKA-13609)."""
+    for name, value in configs.items():
+        try:
+            BROKER_CONFIGS[name].parse(value)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
+
+
+def check_own_broker_name(image: MetadataImage, name: str) -> None:
+    """INVALID_REQUEST unless `name` is the id of this broker, which is the only one."""
     if not name.isascii() or not name.isdigit():
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
         )
-    if BrokerId(int(name)) not in image.brokers:
+    if int(name) != image.controller_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {image.controller_id}, but received {name}",

@@ -4,14 +4,15 @@ Every change is decided on the newest image (`odradek.cluster.topics`,
 `odradek.cluster.config_changes`), written to the metadata store in one `multi`, and published:
 subscribers are called with the old and the new image on the loop, and only then does the call
 return. So a topic can be used, and a deleted one is gone, when the client is answered; and what a
-client was told is in the store."""
+client was told is in the store.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from odradek.clock import Clock, SystemClock
 from odradek.cluster import znodes
 from odradek.cluster.config_changes import ConfigChange, plan_config_change
 from odradek.cluster.image import (
+    NO_LEADER,
     BrokerRegistration,
     MetadataImage,
     PartitionImage,
@@ -28,6 +30,7 @@ from odradek.cluster.store.interface import (
     Create,
     Delete,
     MetadataStore,
+    Node,
     NodeExistsError,
     Operation,
     Set,
@@ -88,7 +91,8 @@ class Controller:
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
-        what the store has included. Dynamic broker configs are in force before it is called."""
+        what the store has included. Dynamic broker configs are in force before it is called.
+        """
         self._subscribers.append(subscriber)
 
     # --- life ---
@@ -100,23 +104,29 @@ class Controller:
         another cluster is refused with INCONSISTENT_CLUSTER_ID.
         """
         await self._store.open()
+        try:
+            image = await self._load(broker, cluster_id)
+        except BaseException:
+            await self._store.close()
+            raise
+        self._publish(image)
+
+    async def _load(self, broker: BrokerRegistration, cluster_id: str | None) -> MetadataImage:
         for path in znodes.PERSISTENT_PATHS:
             await self._ensure(path, b"")
         kept = await self._kept_cluster_id(cluster_id)
         self._epoch = await self._next_controller_epoch()
         await self._register(broker)
-        topics, configs = await self._load_topics(broker.id)
-        self._publish(
-            MetadataImage(
-                cluster_id=kept,
-                controller_id=broker.id,
-                brokers={broker.id: broker},
-                topics_by_name={topic.name: topic for topic in topics},
-                topics_by_id={topic.topic_id: topic for topic in topics},
-                topic_configs=configs,
-                broker_configs=await self._load_broker_configs(),
-                offset=self.image.offset + 1,
-            )
+        topics = await self._load_topics(broker.id)
+        return MetadataImage(
+            cluster_id=kept,
+            controller_id=broker.id,
+            brokers={broker.id: broker},
+            topics_by_name={topic.name: topic for topic in topics},
+            topics_by_id={topic.topic_id: topic for topic in topics},
+            topic_configs=await self._load_topic_configs(),
+            broker_configs=await self._load_broker_configs(),
+            offset=self.image.offset + 1,
         )
 
     async def stop(self) -> None:
@@ -159,32 +169,43 @@ class Controller:
         data = znodes.encode_broker(broker, self._clock.time_ms())
         await self._store.multi([*operations, Create(f"{znodes.BROKER_IDS}/{broker.id}", data)])
 
-    async def _load_topics(
-        self, broker_id: BrokerId
-    ) -> tuple[list[TopicImage], dict[TopicName, dict[str, str]]]:
-        """Every topic with this broker as the leader in a new epoch, as after any restart: what an
-        unclean stop has lost must not be taken for what is written from now on (KIP-101)."""
+    async def _load_topics(self, broker_id: BrokerId) -> list[TopicImage]:
+        """Every topic, led by this broker in a new epoch, as after any restart: what an unclean
+        stop has lost must not be taken for what is written from now on (KIP-101).
+        """
         names = [TopicName(name) for name in await self._store.children(znodes.TOPICS)]
-        headers = await self._store.get_many([znodes.topic_path(name) for name in names])
-        topics: list[TopicImage] = []
-        operations: list[Operation] = []
-        for name, header in zip(names, headers, strict=True):
-            assert header is not None, f"topic {name} vanished from the store"
-            topic_id, replicas = znodes.decode_topic_header(header.data)
-            paths = [znodes.state_path(name, number) for number in range(len(replicas))]
-            states = await self._store.get_many(paths)
-            partitions: list[PartitionImage] = []
-            for number, state in enumerate(states):
-                assert state is not None, f"partition {name}-{number} has no state in the store"
-                loaded = znodes.decode_partition(number, replicas[number], state)
-                elected = _elected(loaded, broker_id)
-                data = znodes.encode_state(elected, self._epoch)
-                operations.append(Set(paths[number], data, loaded.partition_epoch))
-                partitions.append(elected)
-            topics.append(TopicImage(name, topic_id, tuple(partitions)))
+        nodes = await self._store.get_many([znodes.topic_path(name) for name in names])
+        headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]
+        paths = [
+            znodes.state_path(name, number)
+            for name, (_, replicas) in zip(names, headers, strict=True)
+            for number in range(len(replicas))
+        ]
+        states = iter(await self._store.get_many(paths))
+        topics = [
+            TopicImage(name, topic_id, self._load_partitions(broker_id, replicas, states))
+            for name, (topic_id, replicas) in zip(names, headers, strict=True)
+        ]
+        operations = [
+            Set(znodes.state_path(topic.name, p.partition), znodes.encode_state(p, self._epoch))
+            for topic in topics
+            for p in topic.partitions
+        ]
         if operations:
             await self._store.multi(operations)
-        return topics, await self._load_topic_configs()
+        return topics
+
+    @staticmethod
+    def _load_partitions(
+        broker_id: BrokerId,
+        replicas: Sequence[tuple[BrokerId, ...]],
+        states: Iterator[Node | None],
+    ) -> tuple[PartitionImage, ...]:
+        """Takes one topic's partitions from the states of all."""
+        return tuple(
+            _elected(znodes.decode_partition(number, ids, _found(next(states))), broker_id)
+            for number, ids in enumerate(replicas)
+        )
 
     async def _load_topic_configs(self) -> dict[TopicName, dict[str, str]]:
         names = await self._store.children(znodes.TOPIC_CONFIGS)
@@ -356,16 +377,23 @@ class Controller:
         self._publish(image)
 
 
-def _elected(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    """The partition led by this broker in its next epoch, if it has a replica here."""
-    if leader not in partition.replicas:
-        return partition
+def _found(node: Node | None) -> Node:
+    """A node that was there a moment ago: this controller is the only writer."""
+    assert node is not None, "the metadata store lost a node"
+    return node
+
+
+def _elected(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
+    """The partition in its next epoch: led by this broker, or by none if its replica is elsewhere
+    (the node's id was changed).
+    """
+    led = broker in partition.replicas
     return replace(
         partition,
-        leader=leader,
+        leader=broker if led else NO_LEADER,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
-        isr=(leader,),
+        isr=(broker,) if led else partition.isr,
     )
 
 

@@ -75,7 +75,8 @@ class BrokerConfig:
     """Typed access to the configs of one broker.
 
     Owned by the event loop: `set_dynamic` replaces the run-time overrides in place, and whoever
-    holds the object sees the new values at the next call of a getter."""
+    holds the object sees the new values at the next call of a getter.
+    """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
         self._given = {
@@ -99,7 +100,8 @@ class BrokerConfig:
         wrong.
 
         Keys that do not apply, and keys that nobody knows, are kept aside in `inapplicable_keys`
-        and `unknown_keys`."""
+        and `unknown_keys`.
+        """
         return cls(properties)
 
     def _resolve(self) -> None:
@@ -161,6 +163,11 @@ class BrokerConfig:
         """Whether a value was given at the start or at run time, instead of the default."""
         return name in self._static or name in self._broker or name in self._cluster
 
+    def shown_value(self, name: str) -> str | None:
+        """The value in force as text; None when it is unset, and when it is secret."""
+        value = self._values[name]
+        return None if value is None or BROKER_CONFIGS[name].sensitive else to_text(value)
+
     def given(self, name: str) -> str:
         """What was given at the start for any key, applicable or not; empty when it was not."""
         return self._given.get(name, "")
@@ -172,7 +179,8 @@ class BrokerConfig:
         """Every topic config in force for a topic with these overrides, by name.
 
         An override that is not a topic config here (one of Kafka's that does not apply) has no
-        effect."""
+        effect.
+        """
         values = dict(self._topic_defaults)
         for name, text in overrides.items():
             if name in values:

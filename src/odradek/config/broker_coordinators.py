@@ -2,7 +2,8 @@
 
 Three defaults differ from Kafka's, as the node is the whole cluster: the internal topics have one
 replica (Kafka: 3, with a min ISR of 2), and a group's first rebalance does not wait for more
-members (Kafka: 3,000 ms). Values that are set are obeyed."""
+members (Kafka: 3,000 ms). Values that are set are obeyed.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +132,7 @@ PRODUCER_CONFIGS = [
         _LOW,
         "How often it is looked whether producers have expired.",
         at_least(1),
+        internal=True,
     ),
     ConfigKey(
         "transaction.max.timeout.ms",

@@ -291,6 +291,7 @@ LOG_CONFIGS = [
         _LOW,
         "How long after its start the broker first looks for segments to drop or to flush.",
         at_least(0),
+        internal=True,
     ),
     ConfigKey(
         "log.preallocate",

@@ -2,7 +2,8 @@
 
 Parsing and printing follow Kafka's ``ConfigDef`` (``parseType``, ``convertToString``), since
 clients see both: an invalid value is a `KafkaError` with INVALID_CONFIG and the sentence that
-Kafka's tools print."""
+Kafka's tools print.
+"""
 
 from __future__ import annotations
 
@@ -156,6 +157,7 @@ class ConfigKey:
     doc: str
     valid: Validator | None = None
     mode: UpdateMode = UpdateMode.READ_ONLY
+    internal: bool = False  # obeyed, but not shown to clients
 
     @property
     def sensitive(self) -> bool:

@@ -2,7 +2,8 @@
 the reason.
 
 A Kafka ``server.properties`` is accepted as it is: these keys are listed once at the start, apart
-from the keys that nobody knows, which are more likely misspelt."""
+from the keys that nobody knows, which are more likely misspelt.
+"""
 
 from __future__ import annotations
 

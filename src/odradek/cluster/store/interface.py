@@ -5,7 +5,8 @@ A node has data and a version that begins at 0 and rises by one with every `set`
 the version that they expect (`ANY_VERSION` for no expectation), `multi` does several or none. A
 watch is given with a read and fires once, at the next change of what was read. All methods are
 called on one event loop, where watches fire too; what a write did is durable when it returns, as
-far as the implementation keeps anything."""
+far as the implementation keeps anything.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +118,8 @@ class MetadataStore(Protocol):
 
     async def multi(self, operations: Sequence[Operation]) -> None:
         """All of the operations, each seeing those before it, or none: then the error of the first
-        that failed is raised."""
+        that failed is raised.
+        """
 
 
 def parent_of(path: str) -> str:

@@ -118,6 +118,7 @@ class MemoryStore:
         undo.append(revert)
 
     def _set(self, operation: Set, undo: list[Callable[[], None]]) -> None:
+        assert operation.path != "/", "the root has no data"
         entry = self._entry(operation.path, operation.version)
         before = entry.data, entry.version
 

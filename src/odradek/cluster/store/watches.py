@@ -31,6 +31,13 @@ class Watches:
     def add_children(self, path: str, watcher: Watcher) -> None:
         self._children.setdefault(path, []).append(watcher)
 
+    def drop_node(self, path: str, watcher: Watcher) -> None:
+        """Takes a watch back whose read has failed, if it has not fired meanwhile."""
+        self._drop(self._nodes, path, watcher)
+
+    def drop_children(self, path: str, watcher: Watcher) -> None:
+        self._drop(self._children, path, watcher)
+
     def clear(self) -> None:
         self._nodes.clear()
         self._children.clear()
@@ -51,6 +58,12 @@ class Watches:
                 self._tell(self._nodes, EventKind.DELETED, operation.path)
                 self._tell(self._children, EventKind.DELETED, operation.path)
                 self._tell(self._children, EventKind.CHILDREN, parent_of(operation.path))
+
+    @staticmethod
+    def _drop(watchers: dict[str, list[Watcher]], path: str, watcher: Watcher) -> None:
+        waiting = watchers.get(path, [])
+        if watcher in waiting:
+            waiting.remove(watcher)
 
     @staticmethod
     def _tell(watchers: dict[str, list[Watcher]], kind: EventKind, path: str) -> None:

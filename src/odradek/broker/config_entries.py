@@ -1,0 +1,72 @@
+"""The configs of topics and of this broker as clients are told them: value, source, synonyms.
+
+Follows ``kafka.server.ConfigHelper``: a topic config's origins are the topic's override, then the
+broker configs that stand behind it; the first gives the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from odradek.config.broker import (
+    BROKER_CONFIGS,
+    BrokerConfig,
+    ConfigOrigin,
+    ConfigSource,
+)
+from odradek.config.definition import ConfigKey, UpdateMode, to_text
+from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
+
+
+class ConfigEntry(NamedTuple):
+    """One config in force; `origins` are its synonyms, the one in force first."""
+
+    key: ConfigKey
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    origins: list[ConfigOrigin]
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every config of a topic with these overrides, by name."""
+    values = config.topic_values(overrides)
+    entries = []
+    for name, key in TOPIC_CONFIGS.items():
+        value = to_text(values[name])
+        origins = config.origins(SYNONYMS[name][0].name)
+        if name in overrides:
+            own = ConfigOrigin(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+            origins = [own, *origins]
+        source = origins[0].source if origins else ConfigSource.DEFAULT_CONFIG
+        entries.append(ConfigEntry(key, value, source, False, origins))
+    return entries
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """Every config of this broker, by name."""
+    return [
+        _broker_entry(key, config.shown_value(name), config.origins(name))
+        for name, key in BROKER_CONFIGS.items()
+        if not key.internal
+    ]
+
+
+def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """The configs that were altered for all brokers: what the resource without a name has."""
+    entries = []
+    for name, key in BROKER_CONFIGS.items():
+        origins = [
+            origin
+            for origin in config.origins(name)
+            if origin.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        ]
+        if any(origin.name == name for origin in origins):
+            entries.append(_broker_entry(key, origins[0].value, origins))
+    return entries
+
+
+def _broker_entry(key: ConfigKey, value: str | None, origins: list[ConfigOrigin]) -> ConfigEntry:
+    source = origins[0].source if origins else ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(key, value, source, key.mode is UpdateMode.READ_ONLY, origins)

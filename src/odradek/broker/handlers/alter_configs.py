@@ -1,0 +1,42 @@
+"""AlterConfigs (33), versions 0-2: replaces every override of topics, or of this or all brokers.
+
+What is not named falls back to its default. Refused for a resource as a whole: a resource named
+twice, a config named twice or without a value (INVALID_REQUEST), an unknown or invalid value
+(INVALID_CONFIG; for brokers INVALID_REQUEST, KAFKA-13609), a broker config that is read-only.
+
+Deviations from Kafka: a change is in force when the answer leaves. Unknown broker configs are
+INVALID_CONFIG (Kafka keeps them for plugins). Client metrics and groups have nothing to alter
+(INVALID_REQUEST). KIP-133; deprecated in favour of IncrementalAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.config_alterations import Alteration, alter
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.config_changes import OpType
+from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
+from odradek.protocol.messages.alter_configs_response import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            [(each.name, OpType.SET, each.value) for each in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    errors = await alter(services, alterations, request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(code, message, it.resource_type, it.resource_name)
+            for it, (code, message) in zip(request.resources, errors, strict=True)
+        ]
+    )

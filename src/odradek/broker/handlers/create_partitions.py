@@ -1,0 +1,49 @@
+"""CreatePartitions (37), versions 0-3: adds partitions to topics, or says whether it could.
+
+`count` is the number that there shall be in all. A topic that is named twice is INVALID_REQUEST.
+
+Deviation from Kafka: the partitions can be used when the answer leaves. KIP-195.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.topics import NewPartitions
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.protocol.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    accepted = [topic for topic in request.topics if counts[topic.name] == 1]
+    errors = await services.controller.create_partitions(
+        [_new_partitions(topic) for topic in accepted], validate_only=request.validate_only
+    )
+    answers = {
+        name: CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name in counts
+    }
+    for topic, error in zip(accepted, errors, strict=True):
+        answers[topic.name] = CreatePartitionsTopicResult(
+            topic.name,
+            ErrorCode.NONE if error is None else error.code,
+            None if error is None else error.message,
+        )
+    return CreatePartitionsResponse(results=list(answers.values()))
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = topic.assignments
+    replicas = None if assignments is None else [each.broker_ids for each in assignments]
+    return NewPartitions(topic.name, topic.count, replicas)

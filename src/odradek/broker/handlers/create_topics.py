@@ -1,0 +1,81 @@
+"""CreateTopics (19), versions 2-7: creates topics, or says whether it could (validate_only).
+
+From v5 on the answer has the topic's partitions, replicas and configs with their sources, from v7
+its id; a result for each topic, each with its own error. Names that come twice are INVALID_REQUEST.
+
+Deviations from Kafka: a topic can be used when the answer leaves (Kafka: a little later), so the
+request's time-out has nothing to limit. Configs of tiered storage and of replication throttling are
+INVALID_CONFIG, as any unknown one. Two new names of one request that differ only in '.' and '_'
+collide, as they would in two requests. KIP-4, KIP-525 (configs in the answer), KIP-516 (ids).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from odradek.broker.config_entries import topic_entries
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.topics import CLUSTER_METADATA, CreatedTopic, NewTopic
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    counts = Counter(topic.name for topic in request.topics)
+    accepted = [t for t in request.topics if counts[t.name] == 1 and t.name != CLUSTER_METADATA]
+    results = await services.controller.create_topics(
+        [_new_topic(topic) for topic in accepted], validate_only=request.validate_only
+    )
+    answers = {
+        topic.name: _answer(services, topic.name, result)
+        for topic, result in zip(accepted, results, strict=True)
+    }
+    for name, count in counts.items():
+        if count > 1:
+            answers[name] = _refused(name, "Duplicate topic name.")
+        elif name == CLUSTER_METADATA:
+            text = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
+            answers[name] = _refused(name, text)
+    return CreateTopicsResponse(topics=[answers[name] for name in counts])
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(each.partition_index, each.broker_ids) for each in topic.assignments],
+        [(each.name, each.value) for each in topic.configs],
+    )
+
+
+def _refused(name: str, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+
+
+def _answer(
+    services: Services, name: str, result: CreatedTopic | KafkaError
+) -> CreatableTopicResult:
+    if isinstance(result, KafkaError):
+        return CreatableTopicResult(name, error_code=result.code, error_message=result.message)
+    partitions = result.image.partitions
+    return CreatableTopicResult(
+        name,
+        result.image.topic_id,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                entry.key.name, entry.value, entry.read_only, entry.source, entry.key.sensitive
+            )
+            for entry in topic_entries(services.config, result.configs)
+        ],
+    )

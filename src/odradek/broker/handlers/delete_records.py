@@ -1,0 +1,59 @@
+"""DeleteRecords (21), versions 0-2: raises the log start offset of partitions; what is below is
+gone.
+
+Offset -1 is the high watermark; one beyond it is OFFSET_OUT_OF_RANGE. Records of internal topics
+are INVALID_TOPIC_EXCEPTION, of topics whose policy is not 'delete' POLICY_VIOLATION. The low
+watermark in the answer is the new log start offset, -1 with an error.
+
+No deviations from Kafka. KIP-107.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.topics import INTERNAL_TOPICS
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.protocol.messages.delete_records_request import DeleteRecordsRequest
+from odradek.protocol.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+NO_LOW_WATERMARK = -1
+
+
+def handle(
+    services: Services, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        answers = [
+            _delete(services, TopicPartition(topic.name, each.partition_index), each.offset)
+            for each in topic.partitions
+        ]
+        topics.append(DeleteRecordsTopicResult(topic.name, answers))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(
+    services: Services, topic_partition: TopicPartition, offset: int
+) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
+    try:
+        _check_deletable(services, topic_partition)
+        manager = services.replica_manager
+        answer.low_watermark = manager.delete_records(topic_partition, offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def _check_deletable(services: Services, topic_partition: TopicPartition) -> None:
+    """Raises UNKNOWN_TOPIC_OR_PARTITION, and what forbids that records of a topic are deleted."""
+    log = services.replica_manager.log(topic_partition)
+    if topic_partition.topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not log.config.cleanup_delete:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)

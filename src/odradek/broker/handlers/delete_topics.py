@@ -1,0 +1,101 @@
+"""DeleteTopics (20), versions 1-6: deletes topics by name, or by name or id (v6).
+
+With ``delete.topic.enable=false`` every topic is TOPIC_DELETION_DISABLED (before v3:
+INVALID_REQUEST). A topic that is named twice, or by name and by id, is INVALID_REQUEST.
+
+Deviation from Kafka: the topic and its records are gone when the answer leaves (Kafka deletes a
+little later), so a topic of the same name can be created at once, and the request's time-out has
+nothing to limit. Results come in the order asked, Kafka shuffles them. KIP-516 (ids).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.image import MetadataImage
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import ZERO_UUID, TopicName, Uuid
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.delete_topics_response import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse:
+    asked = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
+    if not services.config.get_bool("delete.topic.enable"):
+        return DeleteTopicsResponse(responses=_disabled(context.api_version, asked))
+    answers = _answers(services.image(), asked)
+    accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
+    errors = await services.controller.delete_topics([each.topic_id for each in accepted])
+    for answer, error in zip(accepted, errors, strict=True):
+        if error is not None:
+            _refuse(answer, error.code, error.message)
+    return DeleteTopicsResponse(responses=answers)
+
+
+def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
+    code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    message = "Topic deletion is disabled."
+    return [DeletableTopicResult(t.name, t.topic_id, code, message) for t in asked]
+
+
+def _answers(image: MetadataImage, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
+    """An answer for each topic, without an error and with its id where it can be deleted."""
+    keys = Counter((topic.name, topic.topic_id) for topic in asked)
+    answers = []
+    for (name, topic_id), count in keys.items():
+        answer = DeletableTopicResult(name, topic_id)
+        answers.append(answer)
+        try:
+            _check_form(name, topic_id, count)
+            answer.name, answer.topic_id = _found(image, name, topic_id)
+        except KafkaError as error:
+            _refuse(answer, error.code, error.message)
+    _refuse_same_topics(answers)
+    return answers
+
+
+def _refuse(answer: DeletableTopicResult, code: ErrorCode, message: str) -> None:
+    answer.error_code, answer.error_message = code, message
+
+
+def _check_form(name: str | None, topic_id: Uuid, count: int) -> None:
+    message = ""
+    if name is None and topic_id == ZERO_UUID:
+        message = "Neither topic name nor id were specified."
+    elif name is not None and topic_id != ZERO_UUID:
+        message = "You may not specify both topic name and topic id."
+    elif count > 1:
+        message = "Duplicate topic name." if name is not None else "Duplicate topic id."
+    if message:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _found(image: MetadataImage, name: str | None, topic_id: Uuid) -> tuple[str, Uuid]:
+    if name is None:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            text = "This server does not host this topic ID."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text)
+    else:
+        topic = image.topics_by_name.get(TopicName(name))
+        if topic is None:
+            text = "This server does not host this topic-partition."
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return topic.name, topic.topic_id
+
+
+def _refuse_same_topics(answers: Sequence[DeletableTopicResult]) -> None:
+    """A topic asked for by name and by id is not deleted, under neither."""
+    accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
+    counts = Counter(answer.topic_id for answer in accepted)
+    for answer in accepted:
+        if counts[answer.topic_id] > 1:
+            text = "The provided topic name maps to an ID that was already supplied."
+            _refuse(answer, ErrorCode.INVALID_REQUEST, text)

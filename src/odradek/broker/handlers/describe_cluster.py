@@ -1,0 +1,53 @@
+"""DescribeCluster (60), versions 0-2: the cluster's id, its controller and its brokers.
+
+An endpoint type other than 1 (brokers) is MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE
+(v1+): this is no controller listener. No broker is ever fenced.
+
+Deviation from Kafka: addresses as in `odradek.broker.advertised`. KIP-700, KIP-919.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.context import RequestContext, Services
+from odradek.broker.handlers.metadata import response_brokers
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from odradek.protocol.messages.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _wrong_endpoint(request.endpoint_type)
+    image = services.image()
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response_brokers(services, context)
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, "
+            "but we wanted an endpoint of type CONTROLLER",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"Unsupported endpoint type {endpoint_type}",
+    )

@@ -1,0 +1,122 @@
+"""DescribeTopicPartitions (75), version 0: topics with their partitions, a page at a time.
+
+Topics come in the order of their names, all of them when none is asked for. A page ends after as
+many partitions as the request and ``max.request.partition.size.limit`` allow; its cursor says where
+the next one begins. A cursor whose topic is not among those asked for, or with a negative
+partition, is INVALID_REQUEST for every topic.
+
+Deviation from Kafka: the lists of eligible and last known leader replicas are always empty, since
+with one replica there are none. KIP-966.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.authorized_operations import TOPIC_OPERATIONS
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.cluster.topics import INTERNAL_TOPICS, invalid_name_reason
+from odradek.errors import ErrorCode
+from odradek.ids import TopicName
+from odradek.protocol.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+)
+from odradek.protocol.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    image = services.image()
+    names = {topic.name for topic in request.topics} or set(image.topics_by_name)
+    cursor = request.cursor
+    first_topic, first_partition = "", 0
+    if cursor is not None:
+        first_topic, first_partition = cursor.topic_name, cursor.partition_index
+        if first_partition < 0 or (request.topics and first_topic not in names):
+            return _invalid_request(request)
+    limit = services.config.get_int("max.request.partition.size.limit")
+    page = _Page(image, max(1, min(limit, request.response_partition_limit)))
+    for name in sorted(name for name in names if name >= first_topic):
+        if not page.add(name, first_partition if name == first_topic else 0):
+            break
+    return page.response
+
+
+class _Page:
+    """The answer while it is filled, and how many partitions it still takes."""
+
+    def __init__(self, image: MetadataImage, partitions_max: int) -> None:
+        self.response = DescribeTopicPartitionsResponse()
+        self._image = image
+        self._room = partitions_max
+
+    def add(self, name: str, first: int) -> bool:
+        """Adds a topic's partitions from number `first` on; False when the page is full."""
+        if self._room == 0:
+            self.response.next_cursor = Cursor(name, 0)
+            return False
+        topic = self._image.topics_by_name.get(TopicName(name))
+        if topic is None:
+            self.response.topics.append(_unknown(name))
+            return True
+        partitions = topic.partitions[first : first + self._room]
+        self.response.topics.append(_topic(topic, partitions))
+        self._room -= len(partitions)
+        following = first + len(partitions)
+        if following < len(topic.partitions):
+            self.response.next_cursor = Cursor(name, following)
+            return False
+        return True
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if invalid_name_reason(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        code,
+        name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _topic(
+    topic: TopicImage, partitions: tuple[PartitionImage, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        ErrorCode.NONE,
+        topic.name,
+        topic.topic_id,
+        topic.name in INTERNAL_TOPICS,
+        [_partition(partition) for partition in partitions],
+        TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    leaderless = partition.leader == NO_LEADER
+    return DescribeTopicPartitionsResponsePartition(
+        ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE,
+        partition.partition,
+        partition.leader,
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.isr),
+        [],
+        [],
+    )
+
+
+def _invalid_request(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
+            for topic in request.topics
+        ]
+    )
