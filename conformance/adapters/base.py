@@ -57,6 +57,6 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1,
     """Create with librdkafka's admin client; underscores in config names stand for dots."""
     new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v
                                                  for k, v in config.items()})
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # Must outlive its futures.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # Must outlive its futures.
     for future in admin.create_topics([new]).values():
         future.result(30)
