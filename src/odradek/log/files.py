@@ -191,6 +191,14 @@ def read_file(files: Files, path: str) -> bytes:
         files.close(fd)
 
 
+def make_directory(files: Files, path: str) -> None:
+    """Makes one directory unless it is there."""
+    try:
+        files.mkdir(path)
+    except FileExistsError:
+        return
+
+
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     """Replaces the file whole: written beside it, synced if asked, renamed, directory synced.
 

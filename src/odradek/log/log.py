@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import ZERO_UUID, TopicPartition, Uuid
+from odradek.ids import TopicPartition, Uuid
 from odradek.log import checkpoints
-from odradek.log.files import READ, OpenFile, write_file
+from odradek.log.files import READ, OpenFile, make_directory, write_file
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
-from odradek.log.offset_index import ENTRY_BYTES, index_path
+from odradek.log.offset_index import index_path
 from odradek.log.producer_state import (
     SNAPSHOT_SUFFIX,
     WINDOW_SUFFIX,
@@ -28,7 +28,6 @@ from odradek.log.producer_state import (
     ProducerState,
 )
 from odradek.log.segment import Segment
-from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.records.batch import (
     INT32_MAX,
     LEADER_FIELDS,
@@ -90,7 +89,8 @@ class UnifiedLog:
         log_dir: LogDir,
         config: LogConfig,
         *,
-        topic_id: Uuid = ZERO_UUID,
+        topic_id: Uuid,
+        on_disk: bool,
         segments: list[Segment],
         log_start_offset: int,
         log_end_offset: int,
@@ -115,7 +115,8 @@ class UnifiedLog:
         self.closed = False
         self.jitter_ms = jitter_ms
         self.last_flush_ms = -1
-        self._latest_epoch = epochs.latest
+        self._written_epoch = epochs.latest
+        self.on_disk = on_disk
         self._hints: dict[int, int] = {}
         self._flush_lock = threading.Lock()
         self._directory_synced = False
@@ -128,7 +129,7 @@ class UnifiedLog:
     @property
     def latest_epoch(self) -> int:
         """The latest leader epoch that wrote to the log, -1 when none did."""
-        return self._latest_epoch
+        return self.epochs.latest
 
     @property
     def size_bytes(self) -> int:
@@ -144,15 +145,12 @@ class UnifiedLog:
         self._rules = BatchRules(config)
         self._flush_messages = config.flush_messages
         self._segment_bytes = config.segment_bytes
-        self._index_entries_max = min(
-            config.segment_index_bytes // ENTRY_BYTES,
-            config.segment_index_bytes // TIME_ENTRY_BYTES - 1,
-        )
         self._set_segment_limits(self.active)
 
     def _set_segment_limits(self, segment: Segment) -> None:
         segment.index_interval_bytes = self.config.index_interval_bytes
         jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.segment_ms)
+        segment.set_index_limit(self.config.segment_index_bytes)
         segment.set_roll_times(self.config.segment_ms, jitter_ms)
 
     def _activate(self, segment: Segment) -> None:
@@ -208,11 +206,11 @@ class UnifiedLog:
                 or max_timestamp > segment.roll_after_timestamp
                 or now_ms > segment.roll_after_ms
                 or last_offset - segment.base_offset > INT32_MAX
-                or len(segment.index.positions) >= self._index_entries_max  # type: ignore[union-attr]
+                or segment.index_room <= 0
             ):
-                segment = self._roll_for(size, now_ms)
-            if leader_epoch != self._latest_epoch:
-                self._begin_epoch(leader_epoch, first_offset)
+                segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            if leader_epoch != self._written_epoch:
+                self._write_first_of_epoch(leader_epoch)
             segment.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
             raise self._append_failed(error) from error
@@ -270,19 +268,37 @@ class UnifiedLog:
         _logger.warning("%s; the partial write was cut off", what)
         return self.log_dir.error(what)
 
-    def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
-        if self.epochs.assign(leader_epoch, first_offset):
+    def _write_first_of_epoch(self, leader_epoch: int) -> None:
+        """Before the first batch of an epoch, its start is in the file; before the very first, the
+        directory and the topic id's file are there: an empty log leaves nothing on the disk.
+        """
+        if not self.on_disk:
+            make_directory(self.log_dir.files, self.directory)
+            path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+            checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
+            self.on_disk = True
+        self.begin_leader_epoch(leader_epoch)
+        if self.epochs.dirty:
             self._write_epochs(sync=False)
-        self._latest_epoch = leader_epoch
+        self._written_epoch = leader_epoch
 
     def _write_epochs(self, *, sync: bool) -> None:
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
         checkpoints.write_epochs(self.log_dir.files, path, self.epochs.entries(), sync=sync)
         self.epochs.dirty = False
 
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Gives a log of a directory without ``partition.metadata`` its topic id."""
+        self.topic_id = topic_id
+        path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+        checkpoints.write_topic_id(self.log_dir.files, path, topic_id)
+
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """A new leader's first act: its epoch starts at the log's end, written before it serves."""
-        self._begin_epoch(leader_epoch, self.log_end_offset)
+        """A new leader's first act, before it serves: its epoch starts at the log's end.
+
+        The file has it before the first batch of the epoch does: without a batch nobody asks.
+        """
+        self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def _begin_segment(self, segment: Segment, first_timestamp: int) -> None:
         segment.first_timestamp = first_timestamp
@@ -290,13 +306,25 @@ class UnifiedLog:
 
     # -- rolling -----------------------------------------------------------------------------------
 
-    def _roll_for(self, size: int, now_ms: int) -> Segment:
+    def _segment_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        """The segment for a batch that may be too much for the active one: a new one if it is."""
         if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"The batch of {size} bytes exceeds the segment size of {self._segment_bytes} bytes",
+                f"The batch of {size} bytes exceeds the segment size {self._segment_bytes}",
             )
-        return self._roll(now_ms) if self.active.size else self.active
+        segment = self.active
+        segment.set_index_limit(self.config.segment_index_bytes)
+        must_roll = segment.size and (
+            size > self._segment_bytes - segment.size
+            or max_timestamp > segment.roll_after_timestamp
+            or now_ms > segment.roll_after_ms
+            or segment.index_room <= 0
+        )
+        # An empty segment rolls only when its base offset is too far away for an index entry.
+        if must_roll or last_offset - segment.base_offset > INT32_MAX:
+            return self._roll(now_ms)
+        return segment
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment at the log's end, unless the active one is empty."""
@@ -556,7 +584,7 @@ class UnifiedLog:
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.epochs.truncate_from_end(self.log_end_offset)
-        self._latest_epoch = self.epochs.latest
+        self._written_epoch = self.epochs.latest
         self._write_epochs(sync=True)
         delete_producer_files(self.log_dir.files, self.directory, above=self.log_end_offset)
         self.producers = load_producers(
@@ -587,5 +615,7 @@ class UnifiedLog:
         if self.epochs.dirty:
             self._write_epochs(sync=False)
         if self.active.size or self.active.base_offset:
+            self.active.file.open()
+            self.active.cut_torn_write()
             self.active.close_indexes()
             self.write_producer_snapshot()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from odradek.clock import Clock
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_string
+from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log import checkpoints, recovery
 from odradek.log.files import READ_WRITE, FilePool, Files, OpenFile, RealFiles
 from odradek.log.log import UnifiedLog
@@ -78,8 +78,8 @@ class LogManager:
         self.pool = FilePool(self.files, open_files_max or default_open_files_max())
         self.cache = IndexCache()
         self.log_dirs = [
-            LogDir(os.path.abspath(path), self.pool, self.cache, clock, self._dir_failed)  # noqa: PTH100
-            for path in log_dirs
+            LogDir(path, self.pool, self.cache, clock, self._dir_failed)
+            for path in map(os.path.abspath, log_dirs)
         ]
         self.cluster_id = ""
         self.producer_expiration_ms = producer_expiration_ms
@@ -241,7 +241,10 @@ class LogManager:
     def create(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig | None = None
     ) -> UnifiedLog:
-        """The log, made empty if there is none; KAFKA_STORAGE_ERROR without a working directory."""
+        """The log, made empty if there is none; KAFKA_STORAGE_ERROR without a working directory.
+
+        Costs no system call: the directory is made with the first append.
+        """
         log = self._logs.get(topic_partition)
         if log is not None:
             return log
@@ -251,15 +254,7 @@ class LogManager:
         options = recovery.LoadOptions(
             clean=True, now_ms=self.clock.time_ms(), jitter_ms=self._draw_jitter(config)
         )
-        try:
-            self.files.mkdir(directory)
-            if topic_id != ZERO_UUID:
-                path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
-                checkpoints.write_topic_id(self.files, path, topic_id)
-        except OSError as error:
-            raise log_dir.fail(error, f"creating {directory}") from error
-        log = recovery.new_log(topic_partition, directory, log_dir, config, options)
-        log.topic_id = topic_id
+        log = recovery.new_log(topic_partition, directory, log_dir, config, options, topic_id)
         self._logs[topic_partition] = log
         return log
 
@@ -287,12 +282,14 @@ class LogManager:
         log_dir = log.log_dir
         doomed = f"{log_dir.path}/{delete_directory_name(topic_partition)}"
         try:
-            self.files.replace(log.directory, doomed)
+            if log.on_disk:
+                self.files.replace(log.directory, doomed)
             self._forget_checkpoints(log_dir, topic_partition)
         except OSError as error:
             raise log_dir.fail(error, f"deleting {log.directory}") from error
         due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
-        log_dir.remove_later([doomed], due_ms)
+        if log.on_disk:
+            log_dir.remove_later([doomed], due_ms)
 
     def _forget_checkpoints(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
         """A partition made again under this name must not begin with the old one's offsets."""

@@ -43,9 +43,12 @@ class OffsetIndex:
         return len(self.positions)
 
     def append(self, relative_offset: int, position: int) -> None:
-        """Adds an entry behind all others."""
-        self.offsets.append(relative_offset)
+        """Adds an entry behind all others.
+
+        The position first: another thread may look up meanwhile, by offset.
+        """
         self.positions.append(position)
+        self.offsets.append(relative_offset)
 
     def lookup(self, relative_offset: int) -> int:
         """The position from which to search for an offset: of the last entry at or below it, or

@@ -51,6 +51,10 @@ class CorruptSnapshot(ValueError):
     """The file is torn or of another version."""
 
 
+BatchTuple = tuple[int, int, int, int, int]
+"""A `ProducerBatch` as it is kept: a bare tuple is made without a call on the hot path."""
+
+
 class ProducerBatch(NamedTuple):
     """One batch in a window; `timestamp` is the batch's largest, in milliseconds."""
 
@@ -79,7 +83,7 @@ class ProducerEntry:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.batches: deque[ProducerBatch] = deque(maxlen=WINDOW_BATCHES)
+        self.batches: deque[BatchTuple] = deque(maxlen=WINDOW_BATCHES)
         self.last_sequence = NO_SEQUENCE
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = -1
@@ -130,7 +134,7 @@ class ProducerState:
         if epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {epoch} of producer {pid} is smaller than the last seen epoch {entry.epoch}",
+                f"Epoch {epoch} of producer {pid} is smaller than the last one {entry.epoch}",
             )
         if epoch != entry.epoch and first_sequence == 0:
             return
@@ -160,9 +164,7 @@ class ProducerState:
             last_sequence -= INT32_MAX + 1
         entry.last_sequence = last_sequence
         entry.last_timestamp = timestamp
-        entry.batches.append(
-            ProducerBatch(first_sequence, last_sequence, last_offset, offset_delta, timestamp)
-        )
+        entry.batches.append((first_sequence, last_sequence, last_offset, offset_delta, timestamp))
 
     def replay(self, header: BatchHeader) -> None:
         """Takes in a batch found in the log, without refusing anything."""
@@ -219,7 +221,7 @@ class ProducerState:
                 entry.coordinator_epoch,
             )
             for producer_id, entry in self.producers.items()
-            for batch in entry.batches
+            for batch in map(ProducerBatch._make, entry.batches)
         ]
         return _seal(_COUNT.pack(len(entries)) + b"".join(entries))
 
@@ -239,7 +241,7 @@ class ProducerState:
 
     def load_window(self, data: bytes) -> None:
         """Puts the batches of a window file before what the snapshot of that offset gave."""
-        windows: dict[int, deque[ProducerBatch]] = {}
+        windows: dict[int, deque[BatchTuple]] = {}
         for pid, epoch, first, last, offset, stamp, _ in _entries(data, _WINDOW_ENTRY):
             entry = self.producers.get(pid)
             if entry is None or entry.epoch != epoch:
@@ -255,7 +257,7 @@ def _find_duplicate(
     entry: ProducerEntry, first_sequence: int, offset_delta: int
 ) -> ProducerBatch | None:
     last_sequence = increment_sequence(first_sequence, offset_delta)
-    for batch in entry.batches:
+    for batch in map(ProducerBatch._make, entry.batches):
         if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
             return batch
     return None
@@ -267,7 +269,7 @@ def _decrement_sequence(sequence: int, decrement: int) -> int:
 
 
 def _snapshot_entry(producer_id: int, entry: ProducerEntry) -> bytes:
-    batch = entry.batches[-1] if entry.batches else None
+    batch = ProducerBatch._make(entry.batches[-1]) if entry.batches else None
     return _SNAPSHOT_ENTRY.pack(
         producer_id,
         entry.epoch if entry.epoch >= 0 else NO_PRODUCER_EPOCH,

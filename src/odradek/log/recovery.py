@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from odradek.config.log_config import LogConfig
-from odradek.ids import ZERO_UUID, TopicPartition
+from odradek.ids import ZERO_UUID, TopicPartition, Uuid
 from odradek.log import checkpoints
 from odradek.log.files import READ, Files, OpenFile, read_file
 from odradek.log.leader_epochs import LeaderEpochs
@@ -94,6 +94,7 @@ def load_log(
         log_dir,
         config,
         topic_id=topic_id or ZERO_UUID,
+        on_disk=True,
         segments=segments,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
@@ -110,6 +111,7 @@ def new_log(
     log_dir: LogDir,
     config: LogConfig,
     options: LoadOptions,
+    topic_id: Uuid,
 ) -> UnifiedLog:
     """An empty log in a directory that is there and empty: no file is made before the first
     append.
@@ -119,6 +121,8 @@ def new_log(
         directory,
         log_dir,
         config,
+        topic_id=topic_id,
+        on_disk=False,
         segments=[_new_segment(directory, log_dir, 0, 0, options)],
         log_start_offset=0,
         log_end_offset=0,

@@ -22,6 +22,7 @@ from odradek.log.files import (
     PooledFile,
     write_all,
 )
+from odradek.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.offset_index import CorruptIndex, OffsetIndex, index_path
 from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.time_index import TimeIndex
@@ -47,9 +48,13 @@ SCAN_BYTES = 1 << 20
 LOADED_INDEXES_MAX = 256
 """How many inactive segments keep their indexes in memory, over all logs."""
 
+PENDING_ENTRIES_MAX = 1024
+"""How many index entries may wait outside of the arrays."""
+
 _unpack_offsets = OFFSETS.unpack_from
 _OFFSETS_BYTES = OFFSETS.size
 _TIME_ENTRY = struct.Struct(">qi")
+_drain_lock = threading.Lock()
 _logger = logging.getLogger(__name__)
 
 
@@ -88,6 +93,7 @@ class Segment:
 
     __slots__ = (
         "_cache",
+        "_pending",
         "_pool",
         "_pwrite",
         "_timestamps_known",
@@ -100,6 +106,7 @@ class Segment:
         "first_timestamp",
         "index",
         "index_interval_bytes",
+        "index_room",
         "max_timestamp",
         "max_timestamp_offset",
         "roll_after_ms",
@@ -132,6 +139,8 @@ class Segment:
         self.time_index: TimeIndex | None = None
         self.index_interval_bytes = 4096
         self.bytes_since_index_entry = 0
+        self.index_room = 0
+        self._pending: list[int] = []
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
@@ -162,23 +171,42 @@ class Segment:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self._add_index_entries(last_offset, position)
+            self._pending += (last_offset, position, self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+            self.index_room -= 1
         self.bytes_since_index_entry += size
 
-    def _add_index_entries(self, last_offset: int, position: int) -> None:
-        index, time_index = self.index, self.time_index
-        assert index is not None and time_index is not None
-        base_offset = self.base_offset
-        index.offsets.append(last_offset - base_offset)
-        index.positions.append(position)
-        if self.max_timestamp > time_index.last_timestamp:
-            time_index.timestamps.append(self.max_timestamp)
-            time_index.offsets.append(self.max_timestamp_offset - base_offset)
-        self.bytes_since_index_entry = 0
+    def _drain(self) -> None:
+        """Moves the entries that `append` left in `_pending` into the indexes; from any thread.
+
+        The hot path adds an entry without a call: one list extended by one tuple, which is atomic
+        beside the cut of the front made here.
+        """
+        with _drain_lock:
+            index, time_index, pending = self.index, self.time_index, self._pending
+            assert index is not None and time_index is not None
+            entries = pending[: len(pending) // 4 * 4]
+            for at in range(0, len(entries), 4):
+                last_offset, position, timestamp, timestamp_offset = entries[at : at + 4]
+                index.append(last_offset - self.base_offset, position)
+                time_index.maybe_append(timestamp, timestamp_offset - self.base_offset)
+            del pending[: len(entries)]
 
     def cut_torn_write(self) -> None:
-        """Cuts off what a failed `append` left behind the last whole batch."""
-        self._pool.files.ftruncate(self.file.open().fd, self.size)
+        """Cuts off what a failed `append` left behind the last whole batch.
+
+        A file that is not open was not written to: `append` opens it first.
+        """
+        handle = self.file.handle
+        if handle is not None:
+            self._pool.files.ftruncate(handle.fd, self.size)
+
+    def set_index_limit(self, segment_index_bytes: int) -> None:
+        """Sets `index_room`: entries until this must be called again; 0 when the index is full."""
+        index, time_index = self.indexes()
+        offset_room = segment_index_bytes // OFFSET_ENTRY_BYTES - len(index)
+        time_room = segment_index_bytes // TIME_ENTRY_BYTES - 1 - len(time_index)
+        self.index_room = min(offset_room, time_room, PENDING_ENTRIES_MAX)
 
     def set_roll_times(self, segment_ms: int, segment_jitter_ms: int) -> None:
         """When the segment is due to roll by time: from its first batch's timestamp if it has
@@ -239,6 +267,8 @@ class Segment:
         index, time_index = self.index, self.time_index
         if index is None or time_index is None:
             return self._load_indexes()
+        if self._pending:
+            self._drain()
         return index, time_index
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
@@ -250,7 +280,7 @@ class Segment:
                 time_index.load(self._pool.files)
         except (FileNotFoundError, CorruptIndex) as error:
             _logger.warning("rebuilding the indexes of %s: %s", self.file.path, error)
-            index, time_index = self._rebuilt_indexes()
+            index, time_index = self._rebuild_indexes()
         self.index, self.time_index = index, time_index
         if not self.active:
             self._cache.touch(self)
@@ -265,6 +295,7 @@ class Segment:
         self.index = OffsetIndex(self.path(INDEX_SUFFIX))
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
         self.index.persisted = self.time_index.persisted = -1
+        self._pending.clear()
         self.bytes_since_index_entry = 0
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._timestamps_known = True
@@ -275,10 +306,15 @@ class Segment:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = header.last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self._add_index_entries(header.last_offset, position)
+            assert self.index is not None and self.time_index is not None
+            self.index.append(header.last_offset - self.base_offset, position)
+            self.time_index.maybe_append(
+                self.max_timestamp, self.max_timestamp_offset - self.base_offset
+            )
+            self.bytes_since_index_entry = 0
         self.bytes_since_index_entry += header.size_bytes
 
-    def _rebuilt_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+    def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         self.reset_indexes()
         for position, header in self.headers(0):
             self.index_batch(header, position)
@@ -286,22 +322,16 @@ class Segment:
         return self.index, self.time_index
 
     def load_timestamps(self) -> None:
-        """Makes `max_timestamp` known: the last time index entry and the batches behind it.
-
-        The time index of an inactive segment ends with the largest timestamp, so only the segment
-        that was active at a crash or a clean stop by Kafka has anything to look at behind it.
+        """Makes `max_timestamp` known: the last entry of the time index, which closing a segment,
+        rolling it and recovery all end with the largest timestamp.
         """
         if self._timestamps_known:
             return
-        if not self.active and self.index is None and self._read_last_time_entry():
+        if self.index is None and self._read_last_time_entry():
             return
-        index, time_index = self.indexes()
+        _, time_index = self.indexes()
         self.max_timestamp = time_index.last_timestamp
         self.max_timestamp_offset = self.base_offset + time_index.last_offset
-        for _, header in self.headers(index.lookup(time_index.last_offset)):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
         self._timestamps_known = True
 
     def _read_last_time_entry(self) -> bool:
@@ -328,7 +358,7 @@ class Segment:
     def locate(self, offset: int) -> tuple[int, int] | None:
         """(position, size) of the first batch whose last offset is `offset` or greater; or None."""
         index = self.index
-        if index is None:
+        if index is None or self._pending:
             index, _ = self.indexes()
         position = index.lookup(offset - self.base_offset)
         handle, pread, end = self.file.open(), self._pool.files.pread, self.size
@@ -393,8 +423,14 @@ class Segment:
         index.truncate(offset - self.base_offset)
         time_index.truncate(offset - self.base_offset)
         self.bytes_since_index_entry = 0
-        self._timestamps_known = False
-        self.load_timestamps()
+        self.max_timestamp = time_index.last_timestamp
+        self.max_timestamp_offset = self.base_offset + time_index.last_offset
+        # Larger timestamps may follow the last entries: each entry has the largest one up to it.
+        for _, header in self.headers(index.positions[-1] if len(index) else 0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        self._timestamps_known = True
         return cut
 
     def mark_deleted(self) -> list[str]:

@@ -50,8 +50,8 @@ class TimeIndex:
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
         """Adds an entry unless the last one has this timestamp or a larger one."""
         if timestamp > self.last_timestamp:
+            self.offsets.append(relative_offset)  # first: a lookup goes by timestamp
             self.timestamps.append(timestamp)
-            self.offsets.append(relative_offset)
 
     def lookup(self, timestamp: int) -> int:
         """The relative offset from which to search for `timestamp`: all before it are older."""

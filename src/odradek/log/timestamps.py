@@ -40,7 +40,7 @@ def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | N
 
 
 def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of the log (KIP-734); None without records."""
+    """The first record with the largest timestamp (KIP-734); None without records."""
     best: Segment | None = None
     for segment in list(log.segments):
         segment.load_timestamps()
