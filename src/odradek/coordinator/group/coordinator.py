@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NULL_PROTOCOL_NAME_FROM = 7
+
 _RESPONSE_CODES = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -61,6 +63,13 @@ _RESPONSE_CODES = {
 def response_code(code: ErrorCode) -> ErrorCode:
     """What clients of a group are told when its log gives `code` (they expect nothing else)."""
     return _RESPONSE_CODES.get(code, code)
+
+
+class _JoinTicket(NamedTuple):
+    """A waiting JoinGroup, and the version in which it is to be answered."""
+
+    future: asyncio.Future[JoinGroupResponse]
+    version: int
 
 
 class _Timer(NamedTuple):
@@ -199,17 +208,19 @@ class GroupCoordinator:
             if group is None and request.member_id != NO_MEMBER_ID:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         except KafkaError as error:
-            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            answer = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            return _in_version(answer, version)
         if group is None:
             now = self._clock.time_ms()
             group = ClassicGroup(group_id=request.group_id, state_timestamp_ms=now)
             shard.groups[request.group_id] = group
         prefix = request.group_instance_id or client.client_id
         event = classic.Join(request, client, version, f"{prefix}-{self._new_id()}")
-        ticket: asyncio.Future[JoinGroupResponse] = self._loop.create_future()
+        future: asyncio.Future[JoinGroupResponse] = self._loop.create_future()
+        ticket = _JoinTicket(future, version)
         self._perform(shard, group, classic.join(group, event, ticket, limits, self._now()))
         self._drop_if_unused(shard, group)
-        return ticket.result() if ticket.done() else ticket
+        return future.result() if future.done() else future
 
     def sync(
         self, request: SyncGroupRequest
@@ -450,9 +461,20 @@ def _after(committed: asyncio.Future[None], then: Callable[[ErrorCode], T]) -> a
 
 def _answer(ticket: Ticket, answer: Answer) -> None:
     """Completes a waiting request, unless its connection has gone."""
+    if isinstance(ticket, _JoinTicket):
+        assert isinstance(answer, JoinGroupResponse)
+        answer = _in_version(answer, ticket.version)
+        ticket = ticket.future
     assert isinstance(ticket, asyncio.Future)
     if not ticket.done():
         ticket.set_result(answer)
+
+
+def _in_version(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """A missing protocol name is null in versions that have null, and empty before."""
+    if not answer.protocol_name:
+        answer.protocol_name = None if version >= NULL_PROTOCOL_NAME_FROM else ""
+    return answer
 
 
 def _unknown(identity: MemberIdentity) -> MemberResponse:
