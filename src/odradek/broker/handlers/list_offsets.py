@@ -79,8 +79,8 @@ def handle(
         topics.append(ListOffsetsTopicResponse(topic.name, answers))
     response = ListOffsetsResponse(topics=topics)
     if lookups:
-        return _look_up(services, lookups, response)
-    return response
+        return _look_up(services, lookups, response, context.api_version)
+    return _without_epochs(response, context.api_version)
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -109,6 +109,7 @@ async def _look_up(
     services: Services,
     lookups: list[tuple[Partition, ListOffsetsPartition, ListOffsetsPartitionResponse]],
     response: ListOffsetsResponse,
+    version: int,
 ) -> ListOffsetsResponse:
     """Reads off the loop, one partition after the other; an offset beyond what is committed is
     none.
@@ -129,4 +130,13 @@ async def _look_up(
             continue
         if found is not None and found[1] < high_watermark:
             answer.timestamp, answer.offset, answer.leader_epoch = found
+    return _without_epochs(response, version)
+
+
+def _without_epochs(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
+    """Versions that have no place for leader epochs do without."""
+    if version < LEADER_EPOCH_VERSION:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                partition.leader_epoch = -1
     return response
