@@ -38,7 +38,7 @@ class Endpoint:
         return f"{self.name}://{host}:{self.port}"
 
 
-class BindError(Exception):
+class BindError(OSError):
     """An endpoint that cannot be listened on; the message is one line for the user."""
 
 

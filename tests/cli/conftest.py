@@ -1,0 +1,40 @@
+"""Runs the command line in process against a fresh broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from odradek.cli.main import app
+from odradek.testing import Broker
+
+
+class Cli:
+    """`cli("topic", "list")` runs `odradek topic list` against the fixture's broker."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+
+    def __call__(self, *arguments: str, input: str | bytes | None = None) -> Result:
+        command = [*arguments, "--bootstrap-server", self.bootstrap_servers]
+        return CliRunner().invoke(app, command, input=input)
+
+    def ok(self, *arguments: str, input: str | bytes | None = None) -> str:
+        result = self(*arguments, input=input)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.ok(*arguments, "--json"))
+
+    def json_lines(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture
+def cli(kafka: Broker) -> Callable[..., Any]:
+    return Cli(kafka.bootstrap_servers)

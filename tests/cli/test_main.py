@@ -1,0 +1,66 @@
+"""The command's root: what it offers, how it fails, and how little it imports to say so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from odradek import __version__
+from odradek.cli.main import app
+
+HEAVY = ("confluent_kafka", "pyspark", "rich.table", "uvloop", "odradek.broker", "odradek.protocol")
+
+
+def test_help_names_every_command() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for command in ("serve", "topic", "group", "produce", "consume", "pipeline", "demo"):
+        assert command in result.stdout
+
+
+def test_version_is_the_package_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.stdout.strip() == f"odradek {__version__}"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`--help` answers at once because clients, broker and Spark are imported by their commands."""
+    code = (
+        "import sys\n"
+        "from odradek.cli.main import app\n"
+        "print([name for name in sys.argv[1:] if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["group", "list"],
+        ["consume", "t"],
+        ["produce", "t"],
+    ],
+)
+def test_no_broker_is_one_clear_line(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.cli.client.REQUEST_TIMEOUT_S", 0.2)
+    result = CliRunner().invoke(app, [*arguments, "--bootstrap-server", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert "no broker answers at 127.0.0.1:1" in str(result.exception)
+
+
+def test_a_refusal_is_one_line_and_exit_code_1() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "odradek", "serve", "--set", "nonsense"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "odradek: --set takes key=value, not 'nonsense'\n"

@@ -1,0 +1,106 @@
+"""`odradek produce` and `odradek consume` against a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import Cli
+
+
+def test_lines_come_back_in_order(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", input="one\ntwo\nthree\n")
+    assert cli.ok("consume", "t").splitlines() == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_compressed_lines_come_back(cli: Cli, compression: str) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", "-z", compression, input="".join(f"line {n}\n" for n in range(500)))
+    assert cli.ok("consume", "t").splitlines() == [f"line {n}" for n in range(500)]
+
+
+def test_files_keys_and_headers_are_kept(cli: Cli, tmp_path: Path) -> None:
+    cli.ok("topic", "create", "t")
+    file = tmp_path / "input"
+    file.write_bytes(b"k1:v1\nk2:v2\nno key\nk3:\n")
+    cli.ok("produce", "t", str(file), "-K", ":", "-H", "source=test", "--tombstones")
+    records = cli.json_lines("consume", "t")
+    assert [(r["key"], r["value"]) for r in records] == [
+        ("k1", "v1"),
+        ("k2", "v2"),
+        (None, "no key"),
+        ("k3", None),
+    ]
+    assert records[0]["headers"] == [{"key": "source", "value": "test"}]
+
+
+def test_keys_land_where_java_puts_them(cli: Cli) -> None:
+    """murmur2("21") and friends from Kafka's own UtilsTest: positive(hash) % partitions."""
+    cli.ok("topic", "create", "t", "-p", "10")
+    cli.ok("produce", "t", "-K", ":", input="21:a\nfoobar:b\na-little-bit-long-string:c\n")
+    hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
+    for record in cli.json_lines("consume", "t"):
+        assert record["partition"] == (hashes[record["key"]] & 0x7FFFFFFF) % 10
+
+
+def test_consume_begins_where_asked(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", input="".join(f"{n}\n" for n in range(10)))
+    assert cli.ok("consume", "t", "-o", "7").split() == ["7", "8", "9"]
+    assert cli.ok("consume", "t", "-o", "-2").split() == ["8", "9"]
+    assert cli.ok("consume", "t", "-o", "end").split() == []
+    assert cli.ok("consume", "t", "-n", "3").split() == ["0", "1", "2"]
+    assert cli.ok("consume", "t", "-t", "0").split()[0] == "0"
+    assert cli.ok("consume", "t", "-t", "2100-01-01").split() == []
+
+
+def test_bytes_that_are_no_text_are_base64_in_json(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", input=b"\xff\xfe\n")
+    [record] = cli.json_lines("consume", "t")
+    assert record["value_base64"] == "//4="
+
+
+def test_a_group_goes_on_where_it_stopped(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", input="".join(f"{n}\n" for n in range(10)))
+    first = cli.ok("consume", "t", "-g", "readers").split()
+    assert first == [str(n) for n in range(10)]
+    cli.ok("produce", "t", input="10\n11\n")
+    assert cli.ok("consume", "t", "-g", "readers").split() == ["10", "11"]
+
+
+def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", input="".join(f"{n}\n" for n in range(10)))
+    cli.ok("consume", "t", "-g", "readers")
+    cli.ok("produce", "t", input="10\n11\n")
+    assert [(g["group"], g["state"]) for g in cli.json("group", "list")] == [("readers", "Empty")]
+    [group] = cli.json("group", "describe", "readers")
+    [row] = group["partitions"]
+    assert (row["committed"], row["end_offset"], row["lag"]) == (10, 12, 2)
+    assert "lag 2" in cli.ok("group", "describe", "readers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["produce", "t", "-z", "brotli"], "--compression is one of"),
+        (["produce", "t", "missing-file"], "no such file"),
+        (["consume", "t", "-o", "middle"], "--offset is beginning, end or a number"),
+        (["consume", "t", "-t", "yesterday"], "--from-time is ISO 8601"),
+        (["consume", "t", "-p", "7"], "t has no partition 7"),
+        (["consume", "t", "-g", "g", "-p", "0"], "--group shares the partitions out"),
+        (["consume", "no-such-topic"], "no-such-topic"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(cli: Cli, arguments: list[str], line: str) -> None:
+    cli.ok("topic", "create", "t")
+    result = cli(*arguments)
+    assert result.exit_code == 1
+    assert line in str(result.exception)

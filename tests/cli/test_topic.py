@@ -1,0 +1,67 @@
+"""`odradek topic` against a real broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .conftest import Cli
+
+
+def test_created_topic_is_listed_with_its_partitions_and_records(cli: Cli) -> None:
+    assert "created topic pages" in cli.ok("topic", "create", "pages", "-p", "3")
+    cli.ok("produce", "pages", input="a\nb\nc\n")
+    assert cli.json("topic", "list") == [
+        {"topic": "pages", "partitions": 3, "replication_factor": 1, "records": 3}
+    ]
+
+
+def test_table_output_has_a_row_for_each_topic(cli: Cli) -> None:
+    cli.ok("topic", "create", "one", "two")
+    lines = cli.ok("topic", "list").splitlines()
+    assert [line.split()[0] for line in lines if line.split()[:1] in (["one"], ["two"])] == [
+        "one",
+        "two",
+    ]
+
+
+def test_create_refuses_what_is_there_unless_told_otherwise(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages")
+    again = cli("topic", "create", "pages")
+    assert again.exit_code == 1
+    assert "already exists" in str(again.exception)
+    cli.ok("topic", "create", "pages", "--if-not-exists")
+
+
+def test_describe_shows_configs_and_offsets(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages", "-c", "retention.ms=1000000", "-c", "segment.bytes=2000000")
+    cli.ok("produce", "pages", input="a\nb\n")
+    [topic] = cli.json("topic", "describe", "pages")
+    assert topic["configs"] == {"retention.ms": "1000000", "segment.bytes": "2000000"}
+    assert [
+        (row["partition"], row["start_offset"], row["end_offset"]) for row in topic["partitions"]
+    ] == [(0, 0, 2)]
+    assert "retention.ms=1000000" in cli.ok("topic", "describe", "pages")
+
+
+def test_alter_sets_and_unsets_configs_and_grows(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages", "-c", "retention.ms=1000000")
+    cli.ok("topic", "alter", "pages", "-p", "4", "-c", "max.message.bytes=5000")
+    cli.ok("topic", "alter", "pages", "--delete-config", "retention.ms")
+    [topic] = cli.json("topic", "describe", "pages")
+    assert topic["configs"] == {"max.message.bytes": "5000"}
+    assert len(topic["partitions"]) == 4
+
+
+def test_alter_refuses_a_config_that_is_none(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages")
+    result = cli("topic", "alter", "pages", "-c", "retention.hours=1")
+    assert result.exit_code == 1
+    assert "retention.hours" in str(result.exception)
+
+
+def test_deleted_topic_is_gone(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages")
+    cli.ok("topic", "delete", "pages")
+    assert cli.json("topic", "list") == []
+    assert cli("topic", "delete", "pages").exit_code == 1

@@ -1,0 +1,112 @@
+"""Style as a test: sizes, orphans, and the promises of the layout."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "odradek"
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 600
+GENERATED = SOURCE / "protocol" / "messages"
+
+CODE = sorted(
+    path
+    for folder in ("src", "tests", "benchmarks", "conformance")
+    for path in (ROOT / folder).rglob("*.py")
+    if GENERATED not in path.parents and ".cache" not in path.parts
+)
+PRODUCT = [path for path in CODE if SOURCE in path.parents]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", CODE, ids=_name)
+def test_file_and_its_functions_stay_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= FILE_LINES_MAX, f"{_name(path)} is over {FILE_LINES_MAX} lines"
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert not long, f"{_name(path)}: {', '.join(long)}"
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=_name)
+def test_module_says_what_it_is_for(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not tree.body or ast.get_docstring(tree), f"{_name(path)} has no docstring"
+
+
+def test_no_module_is_an_orphan() -> None:
+    """Every module is imported by another one, or is an entry point that is named here."""
+    entry_points = {
+        "__main__",
+        "protocol.generate",
+        "protocol.interpret",  # the oracle of the property tests
+        "protocol.show",
+        "testing.pytest_plugin",
+        "pipeline.jobs.ingest",
+    }
+    text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
+    orphans = []
+    for path in PRODUCT:
+        if path.name == "__init__.py":
+            continue
+        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        if module in entry_points or module.startswith("broker.handlers."):
+            continue
+        package, _, name = module.rpartition(".")
+        dotted = f"odradek.{module}" if not package else f"odradek.{package}.{name}"
+        imported = re.search(rf"(from|import) {re.escape(dotted)}\b", text) or (
+            re.search(rf"from odradek\.{re.escape(package)} import [^\n]*\b{name}\b", text)
+            if package
+            else re.search(rf"from odradek import [^\n]*\b{name}\b", text)
+        )
+        if imported is None:
+            orphans.append(module)
+    assert not orphans
+
+
+def test_every_api_has_a_handler_file_that_says_its_versions_and_a_test() -> None:
+    from odradek.broker.apis import APIS
+
+    handlers = SOURCE / "broker" / "handlers"
+    tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    for api in APIS:
+        path = handlers / f"{api.handler}.py"
+        document = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        versions = re.search(r"[Vv]ersions? (\d+)(?:-(\d+)| to (\d+))?", document)
+        assert versions, f"{path.name} does not say which versions it serves"
+        first, last = int(versions[1]), int(versions[2] or versions[3] or versions[1])
+        assert (first, last) == (api.min_version, api.max_version), path.name
+        assert f"test_{api.handler}.py" in tests, f"{api.handler} has no test file"
+
+
+def test_every_handler_file_is_in_the_api_table() -> None:
+    from odradek.broker.apis import APIS
+
+    files = {path.stem for path in (SOURCE / "broker" / "handlers").glob("*.py")} - {"__init__"}
+    assert {stem for stem in files if not stem.startswith("_")} == {api.handler for api in APIS}
+
+
+def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
+    """Time comes in by constructor: `clock.py` alone asks the machine (the tools may)."""
+    tools = {"cli", "demo", "pipeline", "testing"}
+    offenders = [
+        _name(path)
+        for path in PRODUCT
+        if path.relative_to(SOURCE).parts[0] not in tools
+        and path.name != "clock.py"
+        and re.search(r"\btime\.(time|monotonic|sleep|time_ns)\(", path.read_text("utf-8"))
+    ]
+    assert not offenders

@@ -1,0 +1,158 @@
+"""`odradek.testing.Broker`: ready when it returns, nothing left when it closes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.testing import Broker
+
+TIMEOUT_S = 20
+
+
+def _produce(bootstrap_servers: str, topic: str, *values: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def _consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "test",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        messages = consumer.consume(count, TIMEOUT_S)
+        return [message.value() for message in messages]
+    finally:
+        consumer.close()
+
+
+def test_round_trip_in_a_with_statement() -> None:
+    with Broker() as broker:
+        _produce(broker.bootstrap_servers, "t", b"1", b"2")
+        assert _consume(broker.bootstrap_servers, "t", 2) == [b"1", b"2"]
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = set(threading.enumerate())
+    with Broker() as broker:
+        address = broker.bootstrap_servers
+        assert list(tmp_path.iterdir())
+    host, _, port = address.rpartition(":")
+    assert not list(tmp_path.iterdir())
+    assert set(threading.enumerate()) <= threads
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=1)
+
+
+def test_reset_forgets_topics_and_groups_and_gives_new_topic_ids(kafka: Broker) -> None:
+    servers = kafka.bootstrap_servers
+    kafka.create_topic("t", partitions=2)
+    _produce(servers, "t", b"old")
+    kafka.reset()
+    assert AdminClient({"bootstrap.servers": servers}).list_topics(timeout=TIMEOUT_S).topics == {}
+    kafka.create_topic("t")
+    _produce(servers, "t", b"new")
+    assert _consume(servers, "t", 1) == [b"new"]
+
+
+def test_configs_of_kafka_are_obeyed() -> None:
+    with Broker({"num.partitions": 4, "auto.create.topics.enable": True}) as broker:
+        _produce(broker.bootstrap_servers, "t", b"1")
+        metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t")
+        assert len(metadata.topics["t"].partitions) == 4
+
+
+def test_a_directory_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        _produce(broker.bootstrap_servers, "t", b"kept")
+    with Broker(data_dir=tmp_path) as broker:
+        assert _consume(broker.bootstrap_servers, "t", 1) == [b"kept"]
+
+
+def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises((OSError, KafkaError), match="in use"):
+            Broker(port=taken.getsockname()[1]).start()
+    with Broker(data_dir=tmp_path):
+        with pytest.raises(KafkaError):
+            Broker(data_dir=tmp_path).start()
+    with pytest.raises(KafkaError) as caught:
+        Broker({"num.partitions": "many"}).start()
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_two_brokers_do_not_share_anything() -> None:
+    with Broker() as one, Broker() as other:
+        _produce(one.bootstrap_servers, "t", b"one")
+        admin = AdminClient({"bootstrap.servers": other.bootstrap_servers})
+        assert admin.list_topics(timeout=TIMEOUT_S).topics == {}
+
+
+CYCLES = 1000
+WORKERS = 8
+
+
+def test_a_thousand_brokers_by_eight_workers_leave_nothing_behind(tmp_path: Path) -> None:
+    """Open, produce, consume, close: no port, descriptor, thread or directory stays."""
+    script = tmp_path / "cycles.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, socket, sys, threading
+            from concurrent.futures import ThreadPoolExecutor
+            from pathlib import Path
+            from tests.testing.test_broker import _consume, _produce
+            from odradek.testing import Broker
+
+            def cycle(number):
+                with Broker() as broker:
+                    _produce(broker.bootstrap_servers, "t", b"%d" % number)
+                    assert _consume(broker.bootstrap_servers, "t", 1) == [b"%d" % number]
+                    return int(broker.bootstrap_servers.rpartition(":")[2])
+
+            def descriptors():
+                return len(os.listdir("/proc/self/fd"))
+
+            cycles, workers, temporary = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+            cycle(0)
+            before = (descriptors(), threading.active_count())
+            with ThreadPoolExecutor(workers) as pool:
+                ports = list(pool.map(cycle, range(cycles)))
+            after = (descriptors(), threading.active_count())
+            tcp = Path("/proc/net/tcp").read_text().splitlines()[1:]
+            listening = {int(l.split()[1].split(":")[1], 16) for l in tcp if l.split()[3] == "0A"}
+            print(before, after, sorted(listening & set(ports)), list(temporary.iterdir()))
+            assert after == before and not list(temporary.iterdir())
+            """
+        )
+    )
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, str(script), str(CYCLES), str(WORKERS), str(temporary)],
+        cwd=root,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
