@@ -22,12 +22,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from conformance.peer.server import STARTERS, BrokerProcess
+
 from benchmarks.loads import LOADS, Load, Measure, drop_topic, fresh_topic
 from benchmarks.machine import description
 from benchmarks.plot import plot_first_light
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.report import DOCS, RESULTS, render
-from conformance.peer.server import STARTERS, BrokerProcess
 
 NAMES = ("odradek", "kafka")
 PAIRS = 5
@@ -50,9 +51,11 @@ def run_load(load: Load, brokers: dict[str, BrokerProcess], pairs: int, scale: f
             measure = load.run(brokers[name], topic, scale)
             drop_topic(brokers[name], topic)
             warm_up = pair == 0
-            _tell(f"{'warm-up' if warm_up else f'pair {pair}'} {name:8} {load.key:22} "
-                  f"{measure.throughput_per_s:12,.1f} {load.unit}/s  "
-                  f"{measure.cpu_per_unit_s:8.3f} CPU-s a {load.cpu_unit}")
+            _tell(
+                f"{'warm-up' if warm_up else f'pair {pair}'} {name:8} {load.key:22} "
+                f"{measure.throughput_per_s:12,.1f} {load.unit}/s  "
+                f"{measure.cpu_per_unit_s:8.3f} CPU-s a {load.cpu_unit}"
+            )
             if not warm_up:
                 values[name].append(measure)
     return values
@@ -91,8 +94,7 @@ def run_loads(names: tuple[str, ...], pairs: int, scale: float, only: list[str])
 def _row(load: Load, values: dict[str, list[Measure]]) -> dict[str, Any]:
     row: dict[str, Any] = {"title": load.title, "unit": load.unit, "cpu_unit": load.cpu_unit}
     for name, measures in values.items():
-        row[name] = [{k: v for k, v in asdict(m).items() if k != "latencies_us"}
-                     for m in measures]
+        row[name] = [{k: v for k, v in asdict(m).items() if k != "latencies_us"} for m in measures]
         if percentiles := pooled(measures):
             row[f"{name}_latency_us"] = percentiles
             row[f"{name}_latency_us_each"] = [pooled([m]) for m in measures]
@@ -104,11 +106,13 @@ def run_starts(names: tuple[str, ...], pairs: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for pair in range(pairs + 1):
         for name in order(pair, names):
-            with tempfile.TemporaryDirectory(prefix="bench-") as work:
-                with STARTERS[name](Path(work)) as broker:
-                    _tell(f"start {name:8} {broker.started_s * 1000:8.0f} ms")
-                    if pair > 0:
-                        seconds[name].append(broker.started_s)
+            with (
+                tempfile.TemporaryDirectory(prefix="bench-") as work,
+                STARTERS[name](Path(work)) as broker,
+            ):
+                _tell(f"start {name:8} {broker.started_s * 1000:8.0f} ms")
+                if pair > 0:
+                    seconds[name].append(broker.started_s)
     return seconds
 
 
@@ -121,8 +125,9 @@ def medians(result: dict[str, Any]) -> dict[str, float]:
 
     for key, row in result["rows"].items():
         for metric in ("throughput_per_s", "cpu_per_unit_s"):
-            ratios[f"{key}.{metric}"] = median_ratio(*(
-                [m[metric] for m in row[name]] for name in NAMES))
+            ratios[f"{key}.{metric}"] = median_ratio(
+                *([m[metric] for m in row[name]] for name in NAMES)
+            )
         if "odradek_latency_us" in row:
             for quantile, value in row["odradek_latency_us"].items():
                 ratios[f"{key}.{quantile}"] = value / row["kafka_latency_us"][quantile]
@@ -141,16 +146,26 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one pair, small loads; no verdict")
     parser.add_argument("--pairs", type=int)
     parser.add_argument("--scale", type=float, help="of the number of records")
-    parser.add_argument("--only", action="append", default=[], metavar="LOAD",
-                        help=", ".join(load.key for load in LOADS))
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="LOAD",
+        help=", ".join(load.key for load in LOADS),
+    )
     parser.add_argument("--broker", choices=NAMES, help="one of the two alone, for development")
     parser.add_argument("--out", type=Path, help="directory instead of docs/")
     given = parser.parse_args()
     pairs = given.pairs or (QUICK_PAIRS if given.quick else PAIRS)
     scale = given.scale or (QUICK_SCALE if given.quick else 1.0)
     names = (given.broker,) if given.broker else NAMES
-    result = {"machine": description(), "pairs": pairs, "scale": scale,
-              **run_loads(names, pairs, scale, given.only), "start_s": run_starts(names, pairs)}
+    result = {
+        "machine": description(),
+        "pairs": pairs,
+        "scale": scale,
+        **run_loads(names, pairs, scale, given.only),
+        "start_s": run_starts(names, pairs),
+    }
     if len(names) == 2:
         result["ratios"] = medians(result)
     # A quick or partial run must not replace the published figures.

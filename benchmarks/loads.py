@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
-
-from benchmarks.processes import cpu_seconds
 from conformance.peer import BrokerProcess, java_command
 from conformance.peer.artifacts import ROOT
+
+from benchmarks.processes import cpu_seconds
 
 MILLION = 1_000_000
 GIB = 1 << 30
@@ -63,8 +63,9 @@ def drop_topic(broker: BrokerProcess, name: str) -> None:
 def measured(broker: BrokerProcess, command: list[str]) -> tuple[str, float]:
     """Run a client to its end; its output, and the broker's CPU-seconds meanwhile."""
     before = cpu_seconds(broker.pid)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S,
-                          check=False, cwd=ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=ROOT
+    )
     # What the broker still does for this load (a flush of a queue, a close) belongs to it.
     time.sleep(0.2)
     used = cpu_seconds(broker.pid) - before
@@ -73,13 +74,26 @@ def measured(broker: BrokerProcess, command: list[str]) -> tuple[str, float]:
     return done.stdout, used
 
 
-def producer_performance(broker: BrokerProcess, topic: str, records: int, size: int,
-                         *properties: str) -> tuple[float, float]:
+def producer_performance(
+    broker: BrokerProcess, topic: str, records: int, size: int, *properties: str
+) -> tuple[float, float]:
     """Kafka's ProducerPerformance: records a second, and the broker's CPU-seconds."""
     command = java_command(
-        "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records",
-        str(records), "--record-size", str(size), "--throughput", "-1", "--bootstrap-server",
-        broker.bootstrap, "--command-property", "acks=1", *properties)
+        "org.apache.kafka.tools.ProducerPerformance",
+        "--topic",
+        topic,
+        "--num-records",
+        str(records),
+        "--record-size",
+        str(size),
+        "--throughput",
+        "-1",
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--command-property",
+        "acks=1",
+        *properties,
+    )
     output, cpu = measured(broker, command)
     totals = re.findall(rf"^{records} records sent, ([\d.]+) records/sec", output, re.M)
     if len(totals) != 1:
@@ -87,8 +101,9 @@ def producer_performance(broker: BrokerProcess, topic: str, records: int, size: 
     return float(totals[0]), cpu
 
 
-def rdkafka(broker: BrokerProcess, load: str, topic: str, **options: float) -> tuple[
-        dict[str, object], float]:
+def rdkafka(
+    broker: BrokerProcess, load: str, topic: str, **options: float
+) -> tuple[dict[str, object], float]:
     """A load of `benchmarks.rdkafka`: its result, and the broker's CPU-seconds."""
     command = [sys.executable, "-m", "benchmarks.rdkafka", load, broker.bootstrap, topic]
     for key, value in options.items():
@@ -109,8 +124,9 @@ def _per_million(rate: float, cpu: float, records: int) -> Measure:
 
 def batches_of_50(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     records = int(5 * MILLION * scale)
-    rate, cpu = producer_performance(broker, topic, records, 200,
-                                     f"batch.size={BATCH_OF_50_BYTES}", "linger.ms=5")
+    rate, cpu = producer_performance(
+        broker, topic, records, 200, f"batch.size={BATCH_OF_50_BYTES}", "linger.ms=5"
+    )
     return _per_million(rate, cpu, records)
 
 
@@ -122,8 +138,9 @@ def one_a_request(broker: BrokerProcess, topic: str, scale: float) -> Measure:
 
 def large_batches(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     records = int(2 * MILLION * scale)
-    rate, cpu = producer_performance(broker, topic, records, 1024, "batch.size=131072",
-                                     "linger.ms=5")
+    rate, cpu = producer_performance(
+        broker, topic, records, 1024, "batch.size=131072", "linger.ms=5"
+    )
     return Measure(rate * 1024 / MILLION, cpu, cpu * GIB / (records * 1024))
 
 
@@ -133,8 +150,16 @@ def fetch_all(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     producer_performance(broker, topic, records, 1024, "batch.size=131072", "linger.ms=5")
     os.sync()
     command = java_command(
-        "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", broker.bootstrap,
-        "--topic", topic, "--num-records", str(records), "--timeout", "60000")
+        "org.apache.kafka.tools.ConsumerPerformance",
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--topic",
+        topic,
+        "--num-records",
+        str(records),
+        "--timeout",
+        "60000",
+    )
     measured(broker, command)
     output, cpu = measured(broker, command)
     row = output.strip().splitlines()[-1].split(", ")
@@ -169,16 +194,35 @@ def latency(broker: BrokerProcess, topic: str, scale: float) -> Measure:
 
 
 LOADS = (
-    Load("batches_of_50", "produce, 200-byte records, batches of 50, acks=1", "records",
-         "million records", batches_of_50),
-    Load("one_a_request", "produce, one 200-byte record a request", "records",
-         "million records", one_a_request),
+    Load(
+        "batches_of_50",
+        "produce, 200-byte records, batches of 50, acks=1",
+        "records",
+        "million records",
+        batches_of_50,
+    ),
+    Load(
+        "one_a_request",
+        "produce, one 200-byte record a request",
+        "records",
+        "million records",
+        one_a_request,
+    ),
     Load("large_batches", "produce, 1 KB records, 128 KB batches", "MB", "GiB", large_batches),
     Load("fetch_all", "fetch from the beginning, warm", "MB", "GiB", fetch_all),
-    Load("rdkafka_batches_of_50", "librdkafka: produce, 200-byte records, batches of 50, acks=1",
-         "records", "million records", rdkafka_batches_of_50),
-    Load("rdkafka_fetch", "librdkafka: fetch from the beginning, warm", "MB", "GiB",
-         rdkafka_fetch),
-    Load("latency", "librdkafka: produce at 5,000 records/s, acks=1", "records",
-         "million records", latency),
+    Load(
+        "rdkafka_batches_of_50",
+        "librdkafka: produce, 200-byte records, batches of 50, acks=1",
+        "records",
+        "million records",
+        rdkafka_batches_of_50,
+    ),
+    Load("rdkafka_fetch", "librdkafka: fetch from the beginning, warm", "MB", "GiB", rdkafka_fetch),
+    Load(
+        "latency",
+        "librdkafka: produce at 5,000 records/s, acks=1",
+        "records",
+        "million records",
+        latency,
+    ),
 )

@@ -35,6 +35,9 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.splitlines()
-             if line.startswith("model name")]
+    names = [
+        line.partition(":")[2].strip()
+        for line in text.splitlines()
+        if line.startswith("model name")
+    ]
     return names[0] if names else platform.machine()

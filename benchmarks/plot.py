@@ -33,8 +33,9 @@ def _panel(axis: Any, row: dict[str, Any], metric: str, label: str) -> None:
         values = sorted(measure[metric] for measure in row[name])
         axis.plot([position] * len(values), values, "o", color=COLOURS[name], alpha=0.6)
         middle = values[len(values) // 2]
-        axis.plot([position - 0.25, position + 0.25], [middle, middle], color=COLOURS[name],
-                  linewidth=3)
+        axis.plot(
+            [position - 0.25, position + 0.25], [middle, middle], color=COLOURS[name], linewidth=3
+        )
     axis.set_xlim(-0.6, 1.6)
     axis.set_ylim(bottom=0)
     axis.set_xticks([0, 1], [LABELS["odradek"], LABELS["kafka"]], fontsize=8)

@@ -1,8 +1,8 @@
 """The load that librdkafka makes, as a process of its own; prints one JSON object.
 
-    python -m benchmarks.rdkafka produce ADDRESS TOPIC --records N --size BYTES --batch N
-    python -m benchmarks.rdkafka latency ADDRESS TOPIC --rate N --seconds S --size BYTES
-    python -m benchmarks.rdkafka fetch   ADDRESS TOPIC --records N
+python -m benchmarks.rdkafka produce ADDRESS TOPIC --records N --size BYTES --batch N
+python -m benchmarks.rdkafka latency ADDRESS TOPIC --rate N --seconds S --size BYTES
+python -m benchmarks.rdkafka fetch   ADDRESS TOPIC --records N
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 def produce(address: str, topic: str, records: int, size: int, batch: int) -> dict[str, float]:
     """Records a second, from the first call of produce() to the last answer."""
-    producer = Producer({
-        "bootstrap.servers": address, "acks": 1, "linger.ms": 5, "batch.num.messages": batch,
-        "queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 262_144,
-        "delivery.report.only.error": True,
-    })
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "acks": 1,
+            "linger.ms": 5,
+            "batch.num.messages": batch,
+            "queue.buffering.max.messages": 200_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "delivery.report.only.error": True,
+        }
+    )
     payload = os.urandom(size)
     producer.list_topics(topic, timeout=30)
     began = time.perf_counter()
@@ -79,10 +85,14 @@ def latency(address: str, topic: str, rate: int, seconds: float, size: int) -> d
 
 def fetch(address: str, topic: str, records: int) -> dict[str, float]:
     """Records a second and their bytes, from the first to the last one of partition 0."""
-    consumer = Consumer({
-        "bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False,
-        "queued.max.messages.kbytes": 262_144,
-    })
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 262_144,
+        }
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found, size, began = 0, 0, 0.0
     while found < records:

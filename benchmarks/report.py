@@ -51,8 +51,7 @@ def verdict(key: str, ratio: float, apart_us: float | None = None) -> str:
 def render(docs: Path = DOCS) -> str:
     """Write the page; returns its text."""
     parts = [HEAD]
-    for name, section in (("first_light", first_light), ("scaling", scaling),
-                          ("startup", startup)):
+    for name, section in (("first_light", first_light), ("scaling", scaling), ("startup", startup)):
         path = docs / RESULTS / f"{name}.json"
         if path.exists():
             parts.append(section(json.loads(path.read_text(encoding="utf-8"))))
@@ -68,46 +67,81 @@ def _machine(result: dict[str, Any]) -> str:
 def first_light(result: dict[str, Any]) -> str:
     """The table of the comparison, with all values below it."""
     ratios = result.get("ratios", {})
-    lines = ["## Odradek beside Apache Kafka", "", _machine(result),
-             f"{result['pairs']} alternating pairs after a warm-up pair; number of records scaled "
-             f"by {result['scale']:g}. The median of the paired ratios decides. Kafka: KRaft, one "
-             "node, storage formatted beforehand, `-Xmx1G -Xms1G` and the G1 settings of its start "
-             "script. CPU is user + system of the broker's process tree. The rows without a target "
-             "are shown for comparison.", "",
-             "| | metric | Odradek, median | Kafka, median | ratio | target |",
-             "|---|---|---|---|---|---|"]
+    lines = [
+        "## Odradek beside Apache Kafka",
+        "",
+        _machine(result),
+        f"{result['pairs']} alternating pairs after a warm-up pair; number of records scaled "
+        f"by {result['scale']:g}. The median of the paired ratios decides. Kafka: KRaft, one "
+        "node, storage formatted beforehand, `-Xmx1G -Xms1G` and the G1 settings of its start "
+        "script. CPU is user + system of the broker's process tree. The rows without a target "
+        "are shown for comparison.",
+        "",
+        "| | metric | Odradek, median | Kafka, median | ratio | target |",
+        "|---|---|---|---|---|---|",
+    ]
     for key, row in result["rows"].items():
         lines += _load_rows(key, row, ratios)
     memory = result["peak_memory_bytes"]
-    lines.append(_line("peak memory after the load", "MiB",
-                       {k: v / MIB for k, v in memory.items()}, "peak_memory", ratios))
+    lines.append(
+        _line(
+            "peak memory after the load",
+            "MiB",
+            {k: v / MIB for k, v in memory.items()},
+            "peak_memory",
+            ratios,
+        )
+    )
     starts = {name: 1000 * _median(v) for name, v in result["start_s"].items()}
     lines.append(_line("start to first answered request", "ms", starts, "start", ratios))
-    lines += ["", "![every value of every pair](benchmarks/first_light.png)", "",
-              "All values, in the order of the pairs:", ""]
+    lines += [
+        "",
+        "![every value of every pair](benchmarks/first_light.png)",
+        "",
+        "All values, in the order of the pairs:",
+        "",
+    ]
     return "\n".join(lines + _all_values(result)) + "\n"
 
 
 def _load_rows(key: str, row: dict[str, Any], ratios: dict[str, float]) -> list[str]:
     lines = []
-    for metric, unit in (("throughput_per_s", f"{row['unit']}/s"),
-                         ("cpu_per_unit_s", f"CPU-s a {row['cpu_unit']}")):
+    for metric, unit in (
+        ("throughput_per_s", f"{row['unit']}/s"),
+        ("cpu_per_unit_s", f"CPU-s a {row['cpu_unit']}"),
+    ):
         values = {n: _median([m[metric] for m in row[n]]) for n in _brokers(row)}
         lines.append(_line(row["title"], unit, values, f"{key}.{metric}", ratios))
     for quantile in ("p50", "p99", "p999"):
         if any(f"{n}_latency_us" in row for n in _brokers(row)):
             values = {n: row[f"{n}_latency_us"][quantile] for n in _brokers(row)}
-            lines.append(_line(row["title"], f"{quantile}, µs, pooled", values,
-                               f"{key}.{quantile}", ratios, latency=True))
+            lines.append(
+                _line(
+                    row["title"],
+                    f"{quantile}, µs, pooled",
+                    values,
+                    f"{key}.{quantile}",
+                    ratios,
+                    latency=True,
+                )
+            )
     return lines
 
 
-def _line(title: str, unit: str, values: dict[str, float], key: str, ratios: dict[str, float],
-          latency: bool = False) -> str:
+def _line(
+    title: str,
+    unit: str,
+    values: dict[str, float],
+    key: str,
+    ratios: dict[str, float],
+    latency: bool = False,
+) -> str:
     ratio = ratios.get(key)
     apart = values["odradek"] - values["kafka"] if latency and len(values) == 2 else None
-    return (f"| {title} | {unit} | {_show(values.get('odradek'))} | {_show(values.get('kafka'))} "
-            f"| {_show(ratio)} | {verdict(key, ratio, apart) if ratio is not None else ''} |")
+    return (
+        f"| {title} | {unit} | {_show(values.get('odradek'))} | {_show(values.get('kafka'))} "
+        f"| {_show(ratio)} | {verdict(key, ratio, apart) if ratio is not None else ''} |"
+    )
 
 
 def _brokers(row: dict[str, Any]) -> list[str]:
@@ -120,12 +154,17 @@ def _all_values(result: dict[str, Any]) -> list[str]:
         for name in _brokers(row):
             rates = ", ".join(_show(m["throughput_per_s"]) for m in row[name])
             cpus = ", ".join(_show(m["cpu_per_unit_s"]) for m in row[name])
-            lines.append(f"- {row['title']}, {name}: {row['unit']}/s {rates}; "
-                         f"CPU-s a {row['cpu_unit']} {cpus}")
+            lines.append(
+                f"- {row['title']}, {name}: {row['unit']}/s {rates}; "
+                f"CPU-s a {row['cpu_unit']} {cpus}"
+            )
             for each in [row.get(f"{name}_latency_us_each", [])]:
                 if each:
-                    lines.append(f"  (p50/p99 in µs: "
-                                 + ", ".join(f"{p['p50']:.0f}/{p['p99']:.0f}" for p in each) + ")")
+                    lines.append(
+                        "  (p50/p99 in µs: "
+                        + ", ".join(f"{p['p50']:.0f}/{p['p99']:.0f}" for p in each)
+                        + ")"
+                    )
     for name, values in result["start_s"].items():
         lines.append(f"- start, {name}: " + ", ".join(f"{v * 1000:.0f}" for v in values) + " ms")
     return lines
@@ -134,17 +173,27 @@ def _all_values(result: dict[str, Any]) -> list[str]:
 def scaling(result: dict[str, Any]) -> str:
     """The table of what grows with the size of the log."""
     small, large = result["small"], result["large"]
-    lines = ["## 100 times the bytes", "", _machine(result),
-             f"{small['bytes'] / 1e6:.0f} MB and {large['bytes'] / 1e9:.1f} GB in one partition, "
-             "segments of 16 MB; start after a clean stop, and fetches of 64 KiB at random "
-             "offsets, warm. Medians; all starts are shown.", "",
-             "| | small | large | ratio | target |", "|---|---|---|---|---|"]
-    for key, title, unit, bound in (("start_ms", "start to first answer", "ms", 1.5),
-                                    ("fetch_cpu_us", "CPU a fetch", "µs", 1.2),
-                                    ("fetch_p50_us", "fetch p50", "µs", 1.2)):
+    lines = [
+        "## 100 times the bytes",
+        "",
+        _machine(result),
+        f"{small['bytes'] / 1e6:.0f} MB and {large['bytes'] / 1e9:.1f} GB in one partition, "
+        "segments of 16 MB; start after a clean stop, and fetches of 64 KiB at random "
+        "offsets, warm. Medians; all starts are shown.",
+        "",
+        "| | small | large | ratio | target |",
+        "|---|---|---|---|---|",
+    ]
+    for key, title, unit, bound in (
+        ("start_ms", "start to first answer", "ms", 1.5),
+        ("fetch_cpu_us", "CPU a fetch", "µs", 1.2),
+        ("fetch_p50_us", "fetch p50", "µs", 1.2),
+    ):
         ratio = large[key] / small[key]
-        lines.append(f"| {title}, {unit} | {_show(small[key])} | {_show(large[key])} "
-                     f"| {_show(ratio)} | <= {bound}: {'met' if ratio <= bound else '**missed**'} |")
+        lines.append(
+            f"| {title}, {unit} | {_show(small[key])} | {_show(large[key])} "
+            f"| {_show(ratio)} | <= {bound}: {'met' if ratio <= bound else '**missed**'} |"
+        )
     for name in ("small", "large"):
         starts = ", ".join(f"{v:.0f}" for v in result[name]["starts_ms"])
         lines.append(f"\n{name}: starts in ms {starts}")
@@ -153,13 +202,20 @@ def scaling(result: dict[str, Any]) -> str:
 
 def startup(result: dict[str, Any]) -> str:
     """The table of start-up and idle figures."""
-    lines = ["## Start-up", "", _machine(result),
-             "| | median | all values | target |", "|---|---|---|---|"]
+    lines = [
+        "## Start-up",
+        "",
+        _machine(result),
+        "| | median | all values | target |",
+        "|---|---|---|---|",
+    ]
     for row in result["rows"]:
         middle = _median(row["values"])
         shown = ", ".join(_show(v) for v in row["values"][:12])
-        lines.append(f"| {row['title']}, {row['unit']} | {_show(middle)} | {shown} | "
-                     f"<= {row['target']:g}: {'met' if middle <= row['target'] else '**missed**'} |")
+        lines.append(
+            f"| {row['title']}, {row['unit']} | {_show(middle)} | {shown} | "
+            f"<= {row['target']:g}: {'met' if middle <= row['target'] else '**missed**'} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,1 +1,1 @@
-"""Clients and tools that nobody here wrote, driven against a running broker, beside Apache Kafka."""
+"""Clients and tools that nobody here wrote, driven against a broker, beside Apache Kafka."""

@@ -74,7 +74,8 @@ def _idempotent(client: Client, context: Context) -> None:
     topic = context.topic("idempotent")
     create_topic(context.bootstrap, topic)
     assert client.produce(context.bootstrap, topic, _values(300), idempotent=True) == list(
-        range(300))
+        range(300)
+    )
     assert _contents(client.consume(context.bootstrap, topic, 300)) == _contents(_values(300))
 
 
@@ -123,8 +124,14 @@ def _seek_by_time(client: Client, context: Context) -> None:
     create_topic(context.bootstrap, topic, retention_ms="-1")
     sent = [Rec(b"%d" % n, timestamp_ms=BASE_MS + 10 * n) for n in range(1000)]
     client.produce(context.bootstrap, topic, sent)
-    for asked, expected in ((BASE_MS - 1, 0), (BASE_MS, 0), (BASE_MS + 5001, 501),
-                            (BASE_MS + 5010, 501), (BASE_MS + 9990, 999), (BASE_MS + 9991, None)):
+    for asked, expected in (
+        (BASE_MS - 1, 0),
+        (BASE_MS, 0),
+        (BASE_MS + 5001, 501),
+        (BASE_MS + 5010, 501),
+        (BASE_MS + 9990, 999),
+        (BASE_MS + 9991, None),
+    ):
         found = client.offset_for_time(context.bootstrap, topic, asked)
         assert found == expected, f"{asked - BASE_MS} ms: {found}, not {expected}"
     (first,) = client.consume(context.bootstrap, topic, 1, offset=501)
@@ -144,8 +151,14 @@ class _Member:
     def start(self, client: Client, context: Context, topic: str, group: str) -> _Member:
         def body() -> None:
             try:
-                client.run_member(context.bootstrap, topic, group, self.stop, self.seen.append,
-                                  lambda now: setattr(self, "assigned", now))
+                client.run_member(
+                    context.bootstrap,
+                    topic,
+                    group,
+                    self.stop,
+                    self.seen.append,
+                    lambda now: setattr(self, "assigned", now),
+                )
             except BaseException as error:  # noqa: BLE001 - told to the waiting case
                 self.error = error
 
@@ -183,8 +196,11 @@ def _group(client: Client, context: Context) -> None:
     _until([first], "all four alone", lambda: len(first.assigned) == 4)
     second = _Member().start(client, context, topic, group)
     both = [first, second]
-    _until(both, "two partitions each", lambda: [len(m.assigned) for m in both] == [2, 2]
-           and not first.assigned & second.assigned)
+    _until(
+        both,
+        "two partitions each",
+        lambda: [len(m.assigned) for m in both] == [2, 2] and not first.assigned & second.assigned,
+    )
     client.produce(context.bootstrap, topic, _spread(200, "a"))
     _until(both, "200 records", lambda: len(first.seen) + len(second.seen) >= 200)
     assert len(first.seen) == len(second.seen) == 100

@@ -18,8 +18,9 @@ from conformance.adapters.kafka_python import KafkaPythonClient
 from conformance.adapters.kcat import KcatClient
 from conformance.harness import Case, Context, main
 
-RECORDS = [Rec(f"value {n} {'abcdefgh' * (n % 40)}".encode(), f"key{n}".encode())
-           for n in range(400)]
+RECORDS = [
+    Rec(f"value {n} {'abcdefgh' * (n % 40)}".encode(), f"key{n}".encode()) for n in range(400)
+]
 
 
 class Crossing(Protocol):
@@ -27,16 +28,36 @@ class Crossing(Protocol):
 
     name: str
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]: ...
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]: ...
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]: ...
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]: ...
 
 
-CLIENTS: tuple[Crossing, ...] = (ConfluentClient(), KafkaPythonClient(), AiokafkaClient(),
-                                 KcatClient(), JavaClient())
+CLIENTS: tuple[Crossing, ...] = (
+    ConfluentClient(),
+    KafkaPythonClient(),
+    AiokafkaClient(),
+    KcatClient(),
+    JavaClient(),
+)
 
 
 def _crossing(producer: Crossing, compression: str) -> Callable[[Context], None]:
@@ -53,8 +74,11 @@ def _crossing(producer: Crossing, compression: str) -> Callable[[Context], None]
 
 
 CASES = tuple(
-    Case(f"{producer.name}, {compression}, read by all", _crossing(producer, compression),
-         ci=producer.name == "confluent-kafka")
+    Case(
+        f"{producer.name}, {compression}, read by all",
+        _crossing(producer, compression),
+        ci=producer.name == "confluent-kafka",
+    )
     for producer in CLIENTS
     for compression in COMPRESSIONS
 )

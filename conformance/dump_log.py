@@ -38,8 +38,9 @@ def _compressions(context: Context) -> None:
         headers = (("h", b"1"),)
         sent = [Rec(b"v" * 100, f"k{n}".encode(), headers) for n in range(50)]
         client.produce(context.bootstrap, topic, sent, compression=compression, idempotent=True)
-        told = dump([directory / f"{topic}-0" / f"{0:020}.log"], "--deep-iteration",
-                    "--print-data-log")
+        told = dump(
+            [directory / f"{topic}-0" / f"{0:020}.log"], "--deep-iteration", "--print-data-log"
+        )
         assert f"compresscodec: {compression}" in told, told[:2000]
         assert "isvalid: false" not in told, told[:2000]
         offsets = re.findall(r"^\| offset: (\d+) ", told, re.M)
@@ -56,8 +57,11 @@ def _rolled(context: Context) -> None:
     client = ConfluentClient()
     for round_ in range(100):
         base = 1_700_000_000_000 + round_ * 1000
-        client.produce(context.bootstrap, topic, [
-            Rec(os.urandom(1000), timestamp_ms=base + n) for n in range(60)])
+        client.produce(
+            context.bootstrap,
+            topic,
+            [Rec(os.urandom(1000), timestamp_ms=base + n) for n in range(60)],
+        )
     partition = directory / f"{topic}-0"
     deadline = time.monotonic() + 10
     while len(logs := sorted(partition.glob("*.log"))) < 5:

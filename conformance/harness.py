@@ -112,8 +112,11 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
         for case in chosen:
             result = run_case(suite, case, context)
             failed |= result.outcome == "failed"
-            print(f"{result.outcome:8}{result.seconds:7.1f} s  {suite}: {case.name}"
-                  + (f"  [{result.reason[:300]}]" if result.reason else ""), flush=True)
+            print(
+                f"{result.outcome:8}{result.seconds:7.1f} s  {suite}: {case.name}"
+                + (f"  [{result.reason[:300]}]" if result.reason else ""),
+                flush=True,
+            )
             if options.json:
                 with options.json.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(asdict(result)) + "\n")

@@ -33,10 +33,23 @@ def _round_trip(context: Context, compression: str) -> None:
 
 def _headers_and_tombstones(context: Context) -> None:
     topic = context.topic("kcat")
-    kcat(context.bootstrap, "-P", "-t", topic, "-K:", "-Z", "-H", "a=1", "-H", "b=",
-         stdin="k1:v1\nk2:\n")
-    rows = [json.loads(line) for line in
-            kcat(context.bootstrap, "-C", "-t", topic, "-e", "-q", "-J").splitlines()]
+    kcat(
+        context.bootstrap,
+        "-P",
+        "-t",
+        topic,
+        "-K:",
+        "-Z",
+        "-H",
+        "a=1",
+        "-H",
+        "b=",
+        stdin="k1:v1\nk2:\n",
+    )
+    rows = [
+        json.loads(line)
+        for line in kcat(context.bootstrap, "-C", "-t", topic, "-e", "-q", "-J").splitlines()
+    ]
     assert [r["payload"] for r in rows] == ["v1", None], rows
     assert rows[0]["headers"][:3] == ["a", "1", "b"], rows[0]
 
@@ -59,17 +72,28 @@ def _times(context: Context) -> None:
     between_ms = time.time_ns() // 1_000_000
     time.sleep(0.05)
     kcat(context.bootstrap, "-P", "-t", topic, stdin="new\n")
-    assert kcat(context.bootstrap, "-C", "-t", topic, "-o", f"s@{between_ms}", "-e", "-q") == "new\n"
-    assert f"{topic} [0] offset 1" in kcat(context.bootstrap, "-Q", "-t",
-                                           f"{topic}:0:{between_ms}")
+    assert (
+        kcat(context.bootstrap, "-C", "-t", topic, "-o", f"s@{between_ms}", "-e", "-q") == "new\n"
+    )
+    assert f"{topic} [0] offset 1" in kcat(context.bootstrap, "-Q", "-t", f"{topic}:0:{between_ms}")
 
 
 def _group(context: Context) -> None:
     topic, group = context.topic("kcat"), context.topic("group")
     create_topic(context.bootstrap, topic)
     kcat(context.bootstrap, "-P", "-t", topic, "-K:", stdin=LINES)
-    join = partial(kcat, context.bootstrap, "-X", "auto.offset.reset=earliest", "-e", "-q",
-                   "-K:", "-G", group, topic)
+    join = partial(
+        kcat,
+        context.bootstrap,
+        "-X",
+        "auto.offset.reset=earliest",
+        "-e",
+        "-q",
+        "-K:",
+        "-G",
+        group,
+        topic,
+    )
     assert join() == LINES
     kcat(context.bootstrap, "-P", "-t", topic, "-K:", stdin="k:more\n")
     again = join()
@@ -79,8 +103,7 @@ def _group(context: Context) -> None:
 def _idempotent(context: Context) -> None:
     topic = context.topic("kcat")
     create_topic(context.bootstrap, topic)
-    kcat(context.bootstrap, "-P", "-t", topic, "-K:", "-X", "enable.idempotence=true",
-         stdin=LINES)
+    kcat(context.bootstrap, "-P", "-t", topic, "-K:", "-X", "enable.idempotence=true", stdin=LINES)
     assert kcat(context.bootstrap, "-C", "-t", topic, "-e", "-q", "-K:") == LINES
 
 

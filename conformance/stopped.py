@@ -15,10 +15,13 @@ LARGEST_BYTES = 64 << 20
 
 def _files(context: Context, suffix: str) -> list[Path]:
     """The files of client topics that are not empty and not of a deleted topic."""
-    found = sorted(path for path in context.need_log_dir().glob(f"*-*/*{suffix}")
-                   if not path.parent.name.startswith("__")
-                   and not path.parent.name.endswith("-delete")
-                   and 0 < path.stat().st_size <= LARGEST_BYTES)
+    found = sorted(
+        path
+        for path in context.need_log_dir().glob(f"*-*/*{suffix}")
+        if not path.parent.name.startswith("__")
+        and not path.parent.name.endswith("-delete")
+        and 0 < path.stat().st_size <= LARGEST_BYTES
+    )
     if not found:
         raise Skip(f"no {suffix} files in {context.log_dir}")
     return found
@@ -30,8 +33,11 @@ def _logs(context: Context) -> None:
 
 
 def _indexes(context: Context) -> None:
-    files = [p for p in _files(context, ".index") + _files(context, ".timeindex")
-             if p.with_suffix(".log").stat().st_size > 0]
+    files = [
+        p
+        for p in _files(context, ".index") + _files(context, ".timeindex")
+        if p.with_suffix(".log").stat().st_size > 0
+    ]
     told = dump(files, "--index-sanity-check")
     assert told.count("passed sanity check") == len(files), told[-2000:]
     compared = dump(files, "--max-message-size", str(LARGEST_BYTES))
@@ -40,8 +46,9 @@ def _indexes(context: Context) -> None:
 
 
 def _offsets(context: Context) -> None:
-    files = [p for p in context.need_log_dir().glob("__consumer_offsets-*/*.log")
-             if p.stat().st_size > 0]
+    files = [
+        p for p in context.need_log_dir().glob("__consumer_offsets-*/*.log") if p.stat().st_size > 0
+    ]
     if not files:
         raise Skip(f"no group has committed in {context.log_dir}")
     told = dump(files, "--offsets-decoder", "--deep-iteration")
@@ -56,8 +63,9 @@ def _producer_snapshots(context: Context) -> None:
 
 CASES = (
     Case("every log: --deep-iteration", _logs, ci=True, timeout_s=900),
-    Case("every index: --index-sanity-check, and against the log", _indexes, ci=True,
-         timeout_s=900),
+    Case(
+        "every index: --index-sanity-check, and against the log", _indexes, ci=True, timeout_s=900
+    ),
     Case("__consumer_offsets: --offsets-decoder", _offsets, ci=True),
     Case("producer snapshots", _producer_snapshots, ci=True),
 )

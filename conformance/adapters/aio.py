@@ -16,31 +16,58 @@ class AiokafkaClient:
     name = "aiokafka"
     null_headers = True
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]:
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]:
         async def go() -> list[int]:
             producer = AIOKafkaProducer(
-                bootstrap_servers=bootstrap, acks="all", max_request_size=max_bytes + 1000,
+                bootstrap_servers=bootstrap,
+                acks="all",
+                max_request_size=max_bytes + 1000,
                 compression_type=None if compression == "none" else compression,
-                enable_idempotence=idempotent, linger_ms=5)
+                enable_idempotence=idempotent,
+                linger_ms=5,
+            )
             async with producer:
                 futures = [
-                    await producer.send(topic, value=rec.value, key=rec.key,
-                                        partition=rec.partition, headers=list(rec.headers),
-                                        timestamp_ms=rec.timestamp_ms)
+                    await producer.send(
+                        topic,
+                        value=rec.value,
+                        key=rec.key,
+                        partition=rec.partition,
+                        headers=list(rec.headers),
+                        timestamp_ms=rec.timestamp_ms,
+                    )
                     for rec in records
                 ]
                 return [(await asyncio.wait_for(f, DEADLINE_S)).offset for f in futures]
 
         return asyncio.run(go())
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]:
         async def go() -> list[Rec]:
-            consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False,
-                                        max_partition_fetch_bytes=max_bytes,
-                                        fetch_max_wait_ms=100)
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=bootstrap,
+                enable_auto_commit=False,
+                max_partition_fetch_bytes=max_bytes,
+                fetch_max_wait_ms=100,
+            )
             async with consumer:
                 assigned = TopicPartition(topic, partition)
                 consumer.assign([assigned])
@@ -61,14 +88,27 @@ class AiokafkaClient:
 
         return asyncio.run(asyncio.wait_for(go(), DEADLINE_S))
 
-    def run_member(self, bootstrap: str, topic: str, group: str, stop: threading.Event,
-                   on_record: Callable[[Rec], None],
-                   on_assignment: Callable[[set[int]], None]) -> None:
+    def run_member(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        stop: threading.Event,
+        on_record: Callable[[Rec], None],
+        on_assignment: Callable[[set[int]], None],
+    ) -> None:
         async def go() -> None:
             consumer = AIOKafkaConsumer(
-                topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
-                enable_auto_commit=False, heartbeat_interval_ms=500, session_timeout_ms=10_000,
-                fetch_max_wait_ms=100, metadata_max_age_ms=2000)
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                heartbeat_interval_ms=500,
+                session_timeout_ms=10_000,
+                fetch_max_wait_ms=100,
+                metadata_max_age_ms=2000,
+            )
             async with consumer:
                 while not stop.is_set():
                     records = await _polled(consumer, 100)

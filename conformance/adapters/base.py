@@ -34,29 +34,50 @@ class Client(Protocol):
     name: str
     null_headers: bool  # Whether it can send a header without a value.
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]:
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]:
         """Send all with acks=all and wait; the offsets that were acknowledged, in order."""
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]:
         """Read `count` records of one assigned partition from an offset on."""
 
     def offset_for_time(self, bootstrap: str, topic: str, timestamp_ms: int) -> int | None:
         """The first offset of partition 0 whose timestamp is not before the one given."""
 
-    def run_member(self, bootstrap: str, topic: str, group: str, stop: threading.Event,
-                   on_record: Callable[[Rec], None],
-                   on_assignment: Callable[[set[int]], None]) -> None:
-        """Be a member of the group until `stop` is set, then leave; commit all that was seen at once."""
+    def run_member(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        stop: threading.Event,
+        on_record: Callable[[Rec], None],
+        on_assignment: Callable[[set[int]], None],
+    ) -> None:
+        """Be a member of the group until `stop` is set, then leave; commit what is seen."""
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1,
-                 **config: str) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
     """Create with librdkafka's admin client; underscores in config names stand for dots."""
-    new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v
-                                                 for k, v in config.items()})
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # Must outlive its futures.
+    new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
+    admin = AdminClient(
+        {"bootstrap.servers": bootstrap, "log_level": 3}
+    )  # Must outlive its futures.
     for future in admin.create_topics([new]).values():
         future.result(30)

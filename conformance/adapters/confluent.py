@@ -15,13 +15,26 @@ class ConfluentClient:
     name = "confluent-kafka"
     null_headers = True
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]:
-        producer = Producer({
-            "bootstrap.servers": bootstrap, "compression.type": compression, "acks": "all",
-            "enable.idempotence": idempotent, "message.max.bytes": max_bytes, "linger.ms": 5,
-        })
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "compression.type": compression,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "message.max.bytes": max_bytes,
+                "linger.ms": 5,
+            }
+        )
         offsets: dict[int, int] = {}
         errors: list[KafkaError] = []
 
@@ -31,20 +44,35 @@ class ConfluentClient:
                     errors.append(error)
                 else:
                     offsets[index] = message.offset() or 0
+
             return report
 
         for index, rec in enumerate(records):
-            producer.produce(topic, value=rec.value, key=rec.key, partition=rec.partition,
-                             headers=list(rec.headers), timestamp=rec.timestamp_ms or 0,
-                             on_delivery=delivered(index))
+            producer.produce(
+                topic,
+                value=rec.value,
+                key=rec.key,
+                partition=rec.partition,
+                headers=list(rec.headers),
+                timestamp=rec.timestamp_ms or 0,
+                on_delivery=delivered(index),
+            )
         left = producer.flush(DEADLINE_S)
         if errors:
             raise KafkaException(errors[0])
         assert left == 0, f"{left} records without an answer"
         return [offsets[index] for index in range(len(records))]
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]:
         consumer = _consumer(bootstrap, f"unused-{topic}")
         try:
             consumer.assign([TopicPartition(topic, partition, offset)])
@@ -66,9 +94,15 @@ class ConfluentClient:
         finally:
             consumer.close()
 
-    def run_member(self, bootstrap: str, topic: str, group: str, stop: threading.Event,
-                   on_record: Callable[[Rec], None],
-                   on_assignment: Callable[[set[int]], None]) -> None:
+    def run_member(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str,
+        stop: threading.Event,
+        on_record: Callable[[Rec], None],
+        on_assignment: Callable[[set[int]], None],
+    ) -> None:
         consumer = _consumer(bootstrap, group)
         consumer.subscribe([topic])
         try:
@@ -83,11 +117,17 @@ class ConfluentClient:
 
 
 def _consumer(bootstrap: str, group: str) -> Consumer:
-    return Consumer({
-        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "session.timeout.ms": 10_000, "heartbeat.interval.ms": 500,
-        "fetch.wait.max.ms": 100,
-    })
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 500,
+            "fetch.wait.max.ms": 100,
+        }
+    )
 
 
 def _rec(message: Message) -> Rec:
@@ -95,5 +135,11 @@ def _rec(message: Message) -> Rec:
     if error is not None:
         raise KafkaException(error)
     headers = tuple((str(k), v) for k, v in message.headers() or [])
-    return Rec(message.value(), message.key(), headers, message.timestamp()[1],
-               message.partition() or 0, message.offset() or 0)
+    return Rec(
+        message.value(),
+        message.key(),
+        headers,
+        message.timestamp()[1],
+        message.partition() or 0,
+        message.offset() or 0,
+    )

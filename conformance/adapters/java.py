@@ -13,15 +13,17 @@ SEPARATOR = "|"
 TOOLS = "org.apache.kafka.tools"
 
 
-def kafka_tool(main_class: str, *arguments: str, stdin: str | None = None,
-               timeout_s: float = DEADLINE_S) -> str:
+def kafka_tool(
+    main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = DEADLINE_S
+) -> str:
     """Run a tool of Apache Kafka; its output. Raises when it ends with an error."""
     try:
         command = java_command(main_class, *arguments)
     except PeerUnavailable as reason:
         raise Skip(str(reason)) from None
-    done = subprocess.run(command, input=stdin, text=True, capture_output=True,
-                          timeout=timeout_s, check=False)
+    done = subprocess.run(
+        command, input=stdin, text=True, capture_output=True, timeout=timeout_s, check=False
+    )
     shown = f"{main_class.rsplit('.', 1)[-1]} {' '.join(arguments)}"
     assert done.returncode == 0, f"{shown}: ended with {done.returncode}: " + _tail(done)
     return done.stdout
@@ -36,26 +38,67 @@ class JavaClient:
 
     name = "Kafka's console tools"
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]:
-        lines = "".join(f"{(r.key or b'').decode()}{SEPARATOR}{(r.value or b'').decode()}\n"
-                        for r in records)
-        kafka_tool(f"{TOOLS}.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic,
-                   "--compression-codec", compression, "--request-required-acks", "all",
-                   "--command-property", f"enable.idempotence={str(idempotent).lower()}",
-                   "--reader-property", "parse.key=true",
-                   "--reader-property", f"key.separator={SEPARATOR}",
-                   stdin=lines)
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]:
+        lines = "".join(
+            f"{(r.key or b'').decode()}{SEPARATOR}{(r.value or b'').decode()}\n" for r in records
+        )
+        kafka_tool(
+            f"{TOOLS}.ConsoleProducer",
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            topic,
+            "--compression-codec",
+            compression,
+            "--request-required-acks",
+            "all",
+            "--command-property",
+            f"enable.idempotence={str(idempotent).lower()}",
+            "--reader-property",
+            "parse.key=true",
+            "--reader-property",
+            f"key.separator={SEPARATOR}",
+            stdin=lines,
+        )
         return []
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]:
         output = kafka_tool(
-            f"{TOOLS}.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap,
-            "--topic", topic, "--partition", str(partition), "--offset", str(offset),
-            "--max-messages", str(count), "--timeout-ms", "30000",
-            "--formatter-property", "print.key=true",
-            "--formatter-property", f"key.separator={SEPARATOR}")
+            f"{TOOLS}.consumer.ConsoleConsumer",
+            "--bootstrap-server",
+            bootstrap,
+            "--topic",
+            topic,
+            "--partition",
+            str(partition),
+            "--offset",
+            str(offset),
+            "--max-messages",
+            str(count),
+            "--timeout-ms",
+            "30000",
+            "--formatter-property",
+            "print.key=true",
+            "--formatter-property",
+            f"key.separator={SEPARATOR}",
+        )
         rows = [line.partition(SEPARATOR) for line in output.splitlines()]
         return [Rec(value.encode(), key.encode()) for key, _, value in rows]

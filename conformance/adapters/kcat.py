@@ -13,14 +13,21 @@ from conformance.harness import Skip
 SEPARATOR = "|"
 
 
-def kcat(bootstrap: str, *arguments: str, stdin: str | None = None,
-         timeout_s: float = DEADLINE_S) -> str:
+def kcat(
+    bootstrap: str, *arguments: str, stdin: str | None = None, timeout_s: float = DEADLINE_S
+) -> str:
     """Run kcat; its output. Raises when it ends with an error."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         raise Skip("kcat is not installed: it is the package `kcat` (or `kafkacat`) of the system")
-    done = subprocess.run([program, "-b", bootstrap, *arguments], input=stdin, text=True,
-                          capture_output=True, timeout=timeout_s, check=False)
+    done = subprocess.run(
+        [program, "-b", bootstrap, *arguments],
+        input=stdin,
+        text=True,
+        capture_output=True,
+        timeout=timeout_s,
+        check=False,
+    )
     assert done.returncode == 0, f"kcat {arguments} ended with {done.returncode}: {done.stderr}"
     return done.stdout
 
@@ -30,20 +37,62 @@ class KcatClient:
 
     name = "kcat"
 
-    def produce(self, bootstrap: str, topic: str, records: Sequence[Rec], *,
-                compression: str = "none", idempotent: bool = False,
-                max_bytes: int = 1_000_000) -> list[int]:
-        lines = "".join(f"{(r.key or b'').decode()}{SEPARATOR}{(r.value or b'').decode()}\n"
-                        for r in records)
-        kcat(bootstrap, "-P", "-t", topic, "-p", "0", "-K", SEPARATOR, "-z", compression,
-             "-X", f"enable.idempotence={str(idempotent).lower()}",
-             "-X", f"message.max.bytes={max_bytes}", stdin=lines)
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Rec],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_bytes: int = 1_000_000,
+    ) -> list[int]:
+        lines = "".join(
+            f"{(r.key or b'').decode()}{SEPARATOR}{(r.value or b'').decode()}\n" for r in records
+        )
+        kcat(
+            bootstrap,
+            "-P",
+            "-t",
+            topic,
+            "-p",
+            "0",
+            "-K",
+            SEPARATOR,
+            "-z",
+            compression,
+            "-X",
+            f"enable.idempotence={str(idempotent).lower()}",
+            "-X",
+            f"message.max.bytes={max_bytes}",
+            stdin=lines,
+        )
         return []
 
-    def consume(self, bootstrap: str, topic: str, count: int, *, partition: int = 0,
-                offset: int = 0, max_bytes: int = 1_048_576) -> list[Rec]:
-        output = kcat(bootstrap, "-C", "-t", topic, "-p", str(partition), "-o", str(offset),
-                      "-c", str(count), "-J", "-q")
+    def consume(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        max_bytes: int = 1_048_576,
+    ) -> list[Rec]:
+        output = kcat(
+            bootstrap,
+            "-C",
+            "-t",
+            topic,
+            "-p",
+            str(partition),
+            "-o",
+            str(offset),
+            "-c",
+            str(count),
+            "-J",
+            "-q",
+        )
         return [_rec(json.loads(line)) for line in output.splitlines()]
 
 
@@ -54,5 +103,11 @@ def _rec(row: dict[str, object]) -> Rec:
     names = row.get("headers") or []
     assert isinstance(names, list)
     headers = tuple((str(k), raw(v)) for k, v in zip(names[::2], names[1::2], strict=True))
-    return Rec(raw(row.get("payload")), raw(row.get("key")), headers, int(str(row["ts"])),
-               int(str(row["partition"])), int(str(row["offset"])))
+    return Rec(
+        raw(row.get("payload")),
+        raw(row.get("key")),
+        headers,
+        int(str(row["ts"])),
+        int(str(row["partition"])),
+        int(str(row["offset"])),
+    )

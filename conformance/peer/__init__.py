@@ -1,4 +1,4 @@
-"""The two brokers that are compared: Apache Kafka 4.3.0 and Odradek, each as a process of its own."""
+"""The two brokers that are compared, Apache Kafka 4.3.0 and Odradek, as child processes."""
 
 from conformance.peer.artifacts import PeerUnavailable, java_command, kafka_class_path
 from conformance.peer.server import BrokerProcess, start_kafka, start_odradek

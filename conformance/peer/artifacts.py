@@ -24,8 +24,14 @@ def kafka_class_path() -> str:
     return f"{_jar_directory()}{os.sep}*"
 
 
-def java_command(main_class: str, *arguments: str, heap: str = "-Xmx512M", level: str = "WARN",
-                 jvm: tuple[str, ...] = (), extra_class_path: str = "") -> list[str]:
+def java_command(
+    main_class: str,
+    *arguments: str,
+    heap: str = "-Xmx512M",
+    level: str = "WARN",
+    jvm: tuple[str, ...] = (),
+    extra_class_path: str = "",
+) -> list[str]:
     """The command line that runs one of Kafka's main classes.
 
     `heap` and `jvm` are JVM options; `level` is the least level that is logged to stderr.
@@ -72,8 +78,16 @@ def _fetch(directory: Path) -> None:
     if maven is None:
         raise PeerUnavailable("Apache Kafka is fetched by Maven: no `mvn` on the PATH.")
     partial = directory.with_name(f"{directory.name}.{os.getpid()}")
-    command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies",
-               "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]
+    command = [
+        maven,
+        "-q",
+        "-B",
+        "-f",
+        str(HERE / "pom.xml"),
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={partial}",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0 or not partial.is_dir():
         shutil.rmtree(partial, ignore_errors=True)

@@ -89,8 +89,9 @@ class BrokerProcess:
 
     def restart(self) -> BrokerProcess:
         """The same command on the same port and directory, after `stop()` or `kill()`."""
-        return _launch(self.name, self.bootstrap, self.command, self.directory, self.log_dir,
-                       self.environment)
+        return _launch(
+            self.name, self.bootstrap, self.command, self.directory, self.log_dir, self.environment
+        )
 
     def log_text(self) -> str:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
@@ -115,8 +116,7 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
     config = directory / "server.properties"
     config.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
     _format_storage(config)
-    command = java_command("kafka.Kafka", str(config), heap=KAFKA_HEAP, level="INFO",
-                           jvm=KAFKA_JVM)
+    command = java_command("kafka.Kafka", str(config), heap=KAFKA_HEAP, level="INFO", jvm=KAFKA_JVM)
     return _launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
 
 
@@ -125,13 +125,20 @@ def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) 
     (port,) = free_ports(1)
     log_dir = directory / "odradek-logs"
     directory.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "odradek", "serve", "--listen", f"{HOST}:{port}",
-               "--data", str(log_dir)]
+    command = [
+        sys.executable,
+        "-m",
+        "odradek",
+        "serve",
+        "--listen",
+        f"{HOST}:{port}",
+        "--data",
+        str(log_dir),
+    ]
     for key, value in (properties or {}).items():
         command += ["--set", f"{key}={value}"]
     path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
-    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir,
-                   {"PYTHONPATH": path})
+    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, {"PYTHONPATH": path})
 
 
 STARTERS = {"kafka": start_kafka, "odradek": start_odradek}
@@ -147,23 +154,44 @@ def free_ports(count: int) -> list[int]:
 
 
 def _format_storage(config: Path) -> None:
-    command = java_command("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
-                           "4L6g3nShT-eMCtK--X86sw", "-c", str(config), heap="-Xmx256M")
+    command = java_command(
+        "kafka.tools.StorageTool",
+        "format",
+        "--ignore-formatted",
+        "-t",
+        "4L6g3nShT-eMCtK--X86sw",
+        "-c",
+        str(config),
+        heap="-Xmx256M",
+    )
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"StorageTool failed: {done.stdout}{done.stderr}")
 
 
-def _launch(name: str, bootstrap: str, command: list[str], directory: Path, log_dir: Path,
-            environment: dict[str, str]) -> BrokerProcess:
+def _launch(
+    name: str,
+    bootstrap: str,
+    command: list[str],
+    directory: Path,
+    log_dir: Path,
+    environment: dict[str, str],
+) -> BrokerProcess:
     handle, log_name = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=directory)
     with os.fdopen(handle, "wb") as output:
         began = time.monotonic()
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
-                                   stdin=subprocess.DEVNULL, cwd=directory,
-                                   env={**os.environ, **environment}, start_new_session=True)
-    broker = BrokerProcess(name, bootstrap, process, directory, log_dir, Path(log_name), 0.0,
-                           command, environment)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=directory,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    broker = BrokerProcess(
+        name, bootstrap, process, directory, log_dir, Path(log_name), 0.0, command, environment
+    )
     _await_first_answer(broker, began)
     broker.started_s = time.monotonic() - began
     return broker
