@@ -3,7 +3,8 @@
 Deviation from Kafka, which advertises ``listeners`` or the machine's name: a client is told the
 address at which its own connection arrived, unless ``advertised.listeners`` says another. It
 reached us there, so it reaches us there again; only a translation of addresses in between (NAT,
-containers, port forwards) needs the config."""
+containers, port forwards) needs the config.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ DescribeGroups.
 
 Without an authorizer everything is allowed, and Kafka answers with every operation that there is
 for the kind of resource (``AclEntry.supportedOperations``). Bit n stands for the operation with
-code n."""
+code n.
+"""
 
 from __future__ import annotations
 

@@ -66,6 +66,8 @@ def build_config(
             raise CommandError(f"{file}: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise CommandError(f"{file}: not UTF-8 ({error.reason})") from None
+        except KafkaError as error:
+            raise CommandError(f"{file}: {error.message}") from None
     properties |= parse_assignments(sets, "--set")
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{_host_port(listen)}"

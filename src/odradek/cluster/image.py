@@ -58,7 +58,8 @@ class TopicImage:
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """`offset` rises with every change. `broker_configs` has the broker's id as text, or "" for all
-    brokers, as its key, as the protocol names them."""
+    brokers, as its key, as the protocol names them.
+    """
 
     cluster_id: str = ""
     controller_id: BrokerId = NO_LEADER

@@ -126,23 +126,6 @@ PRODUCER_CONFIGS = [
         _CLUSTER,
     ),
     ConfigKey(
-        "producer.id.expiration.check.interval.ms",
-        _INT,
-        600_000,
-        _LOW,
-        "How often it is looked whether producers have expired.",
-        at_least(1),
-        internal=True,
-    ),
-    ConfigKey(
-        "transaction.max.timeout.ms",
-        _INT,
-        900_000,
-        _HIGH,
-        "The longest time-out that a transactional producer may ask for.",
-        at_least(1),
-    ),
-    ConfigKey(
         "transaction.state.log.num.partitions",
         _INT,
         50,

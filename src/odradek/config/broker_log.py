@@ -14,7 +14,7 @@ from odradek.config.definition import (
 from odradek.config.log_config import LONG_MAX
 from odradek.config.topic import GZIP_LEVELS
 
-_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
 _BOOLEAN, _DOUBLE, _LIST = ConfigType.BOOLEAN, ConfigType.DOUBLE, ConfigType.LIST
 _INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 _CLUSTER = UpdateMode.CLUSTER_WIDE
@@ -268,14 +268,6 @@ LOG_CONFIGS = [
         at_least(0),
     ),
     ConfigKey(
-        "log.flush.start.offset.checkpoint.interval.ms",
-        _INT,
-        60_000,
-        _HIGH,
-        "How often the log start offsets are written down.",
-        at_least(0),
-    ),
-    ConfigKey(
         "log.segment.delete.delay.ms",
         _LONG,
         60_000,
@@ -283,15 +275,6 @@ LOG_CONFIGS = [
         "How long the files of a dropped segment stay on disk.",
         at_least(0),
         _CLUSTER,
-    ),
-    ConfigKey(
-        "log.initial.task.delay.ms",
-        _LONG,
-        30_000,
-        _LOW,
-        "How long after its start the broker first looks for segments to drop or to flush.",
-        at_least(0),
-        internal=True,
     ),
     ConfigKey(
         "log.preallocate",

@@ -23,6 +23,7 @@ _PLUGIN = "names a Java class"
 _QUOTAS = "there are no quotas"
 _CLEANER = "there is no log cleaner yet"
 _INTERNAL = "tunes the inside of Kafka's own implementation"
+_TOGETHER = "log start offsets are written down together with the recovery points"
 _OLD = "removed from Kafka in an earlier version"
 
 _FAMILIES: dict[str, str] = {
@@ -97,6 +98,9 @@ _SINGLE: dict[str, str] = {
     "fetch.purgatory.purge.interval.requests": _INTERNAL,
     "delete.records.purgatory.purge.interval.requests": _INTERNAL,
     "offsets.load.buffer.size": _INTERNAL,
+    "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
+    "log.initial.task.delay.ms": _INTERNAL,
+    "producer.id.expiration.check.interval.ms": _INTERNAL,
     "transactional.id.expiration.ms": _TRANSACTIONS,
     "offsets.commit.required.acks": _OLD,
     "log.message.format.version": _OLD,

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-4: the log directories, and how large the partitions in them are.
+"""DescribeLogDirs (35), versions 1-4: the log directories, and how large their partitions are.
 
 All partitions (null), or those asked for that are here. From v4 on with the size and the usable
 bytes of the file system. A directory that is offline is KAFKA_STORAGE_ERROR. There are no future

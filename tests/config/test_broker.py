@@ -1,0 +1,162 @@
+"""The broker's configs: what is given, what is altered, and what follows for topics."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.config.broker import BrokerConfig, ConfigOrigin, ConfigSource, dynamic_reason
+from odradek.config.log_config import LogConfig
+from odradek.config.properties import parse_properties
+from odradek.errors import ErrorCode, KafkaError
+
+KRAFT_FILE = """
+process.roles=broker,controller
+node.id=3
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+log.dirs=/data/one,/data/two
+num.partitions=6
+offsets.topic.replication.factor=1
+log.retention.hours=48
+log.retention.minits=5
+"""
+
+
+def test_a_log_without_configs_has_kafkas_defaults() -> None:
+    assert BrokerConfig({}).log_config({}) == LogConfig()
+
+
+def test_a_kafka_file_is_accepted_and_says_which_keys_do_not_apply() -> None:
+    config = BrokerConfig.from_properties(parse_properties(KRAFT_FILE))
+    assert config.node_id == 3
+    assert config.get_int("num.partitions") == 6
+    assert config.log_dirs() == ["/data/one", "/data/two"]
+    assert config.inapplicable_keys == (
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
+        "num.io.threads",
+        "num.network.threads",
+        "process.roles",
+    )
+    assert config.unknown_keys == ("log.retention.minits",)
+
+
+def test_internal_topics_of_a_single_node_have_one_replica_unless_set() -> None:
+    names = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    )
+    assert [BrokerConfig({}).get_int(name) for name in names] == [1, 1, 1]
+    given = BrokerConfig(dict.fromkeys(names, "3"))
+    assert [given.get_int(name) for name in names] == [3, 3, 3]
+    assert BrokerConfig({}).get_int("group.initial.rebalance.delay.ms") == 0
+
+
+def test_a_wrong_value_is_invalid_config() -> None:
+    with pytest.raises(KafkaError) as caught:
+        BrokerConfig({"num.partitions": "0"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert "num.partitions: Value must be at least 1" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "node_id"),
+    [({}, 1), ({"broker.id": "7"}, 7), ({"node.id": "7"}, 7), ({"node.id": 5, "broker.id": 5}, 5)],
+)
+def test_node_id_may_be_called_broker_id(given: dict[str, object], node_id: int) -> None:
+    assert BrokerConfig(given).node_id == node_id
+
+
+def test_node_id_and_broker_id_must_agree() -> None:
+    with pytest.raises(KafkaError):
+        BrokerConfig({"node.id": "1", "broker.id": "2"})
+
+
+@pytest.mark.parametrize(
+    ("given", "retention_ms"),
+    [
+        ({"log.retention.hours": "1"}, 3_600_000),
+        ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
+        ({"log.retention.minutes": "2", "log.retention.ms": "3"}, 3),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-5"}, -1),
+    ],
+)
+def test_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: int) -> None:
+    assert BrokerConfig(given).log_config({}).retention_ms == retention_ms
+
+
+def test_topic_overrides_win_over_the_brokers_values() -> None:
+    config = BrokerConfig({"log.segment.bytes": "2000000", "log.cleanup.policy": "compact"})
+    assert config.log_config({}).segment_bytes == 2_000_000
+    made = config.log_config({"segment.bytes": "3000000", "cleanup.policy": "delete,compact"})
+    assert made.segment_bytes == 3_000_000
+    assert (made.cleanup_delete, made.cleanup_compact) == (True, True)
+
+
+def test_wrong_override_is_invalid_config() -> None:
+    with pytest.raises(KafkaError) as caught:
+        BrokerConfig({}).log_config({"retention.ms": "-2"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_dynamic_values_win_in_place_and_fall_back_when_they_go() -> None:
+    config = BrokerConfig({"message.max.bytes": "1000"})
+    config.set_dynamic({}, {"message.max.bytes": "2000"})
+    assert config.get_int("message.max.bytes") == 2000
+    config.set_dynamic({"message.max.bytes": "3000"}, {"message.max.bytes": "2000"})
+    assert config.log_config({}).max_message_bytes == 3000
+    assert config.origins("message.max.bytes") == [
+        ConfigOrigin("message.max.bytes", "3000", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ConfigOrigin("message.max.bytes", "2000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ConfigOrigin("message.max.bytes", "1000", ConfigSource.STATIC_BROKER_CONFIG),
+        ConfigOrigin("message.max.bytes", "1048588", ConfigSource.DEFAULT_CONFIG),
+    ]
+    config.set_dynamic({}, {})
+    assert config.get_int("message.max.bytes") == 1000
+
+
+def test_wrong_dynamic_value_changes_nothing() -> None:
+    config = BrokerConfig({})
+    with pytest.raises(KafkaError):
+        config.set_dynamic({"message.max.bytes": "many"}, {})
+    assert config.get_int("message.max.bytes") == 1_048_588
+    assert not config.explicit("message.max.bytes")
+
+
+def test_coarser_unit_has_no_finer_one_among_its_origins() -> None:
+    config = BrokerConfig({"log.retention.ms": "5", "log.retention.hours": "7"})
+    assert [origin.name for origin in config.origins("log.retention.ms")] == [
+        "log.retention.ms",
+        "log.retention.hours",
+        "log.retention.hours",
+    ]
+    assert [origin.value for origin in config.origins("log.retention.hours")] == ["7", "168"]
+    assert config.origins("broker.rack") == []
+
+
+def test_whether_a_broker_config_can_be_altered() -> None:
+    assert dynamic_reason("message.max.bytes", per_broker=False) is None
+    assert dynamic_reason("num.partitions", per_broker=True) == (
+        "Cannot update these configs dynamically: Set(num.partitions)"
+    )
+    refused = dynamic_reason("listener.security.protocol.map", per_broker=False)
+    assert refused is not None
+    assert "broker id must be specified" in refused
+    assert dynamic_reason("listener.security.protocol.map", per_broker=True) is None
+
+
+def test_values_that_are_not_text_are_taken_as_text() -> None:
+    config = BrokerConfig({"auto.create.topics.enable": False, "num.partitions": 3, "x": None})
+    assert not config.get_bool("auto.create.topics.enable")
+    assert config.get_int("num.partitions") == 3
+    assert config.unknown_keys == ()

@@ -1,0 +1,123 @@
+"""Our config tables beside Kafka 4.1.0's, as its own ``ConfigDef``s print them.
+
+``kafka-4.1-configs.json`` was printed from ``KafkaConfig.configDef()`` and
+``LogConfig.configDefCopy()`` of the jars on Maven Central: names, types, defaults, valid values,
+importance, and whether a broker config is dynamic. No documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config import inapplicable
+from odradek.config.broker import BROKER_CONFIGS
+from odradek.config.definition import ConfigDef, ConfigKey, OneOf, UpdateMode
+from odradek.config.log_config import LogConfig
+from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parent.parent / "src" / "odradek"
+FACTS: list[dict[str, Any]] = json.loads((HERE / "kafka-4.1-configs.json").read_text("utf-8"))
+KAFKA_BROKER = {fact["name"]: fact for fact in FACTS if fact["table"] == "broker"}
+KAFKA_TOPIC = {fact["name"]: fact for fact in FACTS if fact["table"] == "topic"}
+
+# A single node is the whole cluster; and it needs no id to be given.
+OTHER_DEFAULTS = {
+    "node.id": ("1", "<required>"),
+    "group.initial.rebalance.delay.ms": ("0", "3000"),
+    "offsets.topic.replication.factor": ("1", "3"),
+    "transaction.state.log.min.isr": ("1", "2"),
+    "transaction.state.log.replication.factor": ("1", "3"),
+}
+# Tiered storage, replication throttling, and Kafka's own test hook.
+ABSENT_TOPIC_CONFIGS = {
+    "follower.replication.throttled.replicas",
+    "internal.segment.bytes",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+}
+
+
+def valid_text(key: ConfigKey) -> str | None:
+    return None if key.valid is None else str(key.valid)
+
+
+@pytest.mark.parametrize("name", TOPIC_CONFIGS)
+def test_topic_config_is_kafkas(name: str) -> None:
+    check_facts(TOPIC_CONFIGS, name, KAFKA_TOPIC[name])
+
+
+@pytest.mark.parametrize("name", BROKER_CONFIGS)
+def test_broker_config_is_kafkas(name: str) -> None:
+    fact = KAFKA_BROKER[name]
+    check_facts(BROKER_CONFIGS, name, fact)
+    dynamic = BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
+    assert dynamic == (fact["dynamic"] and name != "listeners")
+
+
+def check_facts(table: ConfigDef, name: str, fact: dict[str, Any]) -> None:
+    key = table[name]
+    assert key.type.name == fact["type"]
+    assert key.importance.name == fact["importance"]
+    assert key.internal == fact["internal"]
+    expected = (fact["default"], fact["default"])
+    assert (key.default_text(), fact["default"]) == OTHER_DEFAULTS.get(name, expected)
+    if isinstance(key.valid, OneOf):
+        assert sorted(key.valid.choices) == sorted(fact["valid"].strip("[]").split(", "))
+    else:
+        assert valid_text(key) == fact["valid"]
+
+
+def test_topic_configs_that_are_absent_are_known() -> None:
+    assert set(KAFKA_TOPIC) - set(TOPIC_CONFIGS) == ABSENT_TOPIC_CONFIGS
+
+
+@pytest.mark.parametrize("name", sorted(set(KAFKA_BROKER) - set(BROKER_CONFIGS)))
+def test_every_other_broker_config_of_kafka_has_a_reason_why_it_does_not_apply(name: str) -> None:
+    assert inapplicable.inapplicable_reason(name)
+
+
+def test_no_config_is_both_here_and_inapplicable_by_name() -> None:
+    assert not set(inapplicable._SINGLE) & set(BROKER_CONFIGS)
+
+
+def test_every_topic_config_is_a_field_of_the_logs_config() -> None:
+    names = {name.replace(".", "_") for name in TOPIC_CONFIGS} - {"cleanup_policy"}
+    fields = set(LogConfig.__dataclass_fields__) - {"cleanup_delete", "cleanup_compact"}
+    assert names == fields
+
+
+def test_every_topic_config_has_broker_configs_of_its_type_behind_it() -> None:
+    assert set(SYNONYMS) == set(TOPIC_CONFIGS)
+    for name, synonyms in SYNONYMS.items():
+        for synonym in synonyms:
+            assert synonym.name in BROKER_CONFIGS
+        assert BROKER_CONFIGS[synonyms[0].name].type is TOPIC_CONFIGS[name].type
+
+
+def test_every_broker_config_is_read_by_some_code() -> None:
+    """A config that nothing obeys belongs to the inapplicable ones, with the reason."""
+    text = "\n".join(
+        path.read_text("utf-8")
+        for path in SOURCE.rglob("*.py")
+        if path.parent.name != "config" or path.name in ("broker.py", "listeners.py")
+    )
+    behind_topics = {synonym.name for synonyms in SYNONYMS.values() for synonym in synonyms}
+    unread = [
+        name for name in BROKER_CONFIGS if name not in behind_topics and f'"{name}"' not in text
+    ]
+    assert not unread
+
+
+def test_documentation_is_there_and_ends_as_a_sentence() -> None:
+    for key in [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]:
+        assert re.search(r"[.]$", key.doc), key.name
