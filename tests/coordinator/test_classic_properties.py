@@ -47,8 +47,10 @@ class GroupOfClients(RuleBasedStateMachine):
 
     # -- what clients do ---------------------------------------------------------------------------
 
-    @rule(target=clients, instance=st.sampled_from([None, None, "i", "j"]))
+    @rule(target=clients, instance=st.sampled_from([None, None, None, "i", "j"]))
     def start_client(self, instance):
+        if instance in {client.instance for client in self.known}:
+            instance = None
         client = ClientModel(instance=instance)
         self.known.append(client)
         self._join(client)
@@ -118,6 +120,24 @@ class GroupOfClients(RuleBasedStateMachine):
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
                 client.member_id = ""
             self._join(client)
+
+    @rule()
+    def everybody_goes_on(self):
+        """Left alone with a working disk, well-behaved clients come to a stable group of all."""
+        self.disk_fails(ErrorCode.NONE)
+        self.disk_is_slow(False)
+        self.machine.release()
+        for _ in range(30):
+            for client in self.known:
+                self.act(client)
+            self.machine.advance(3_000)
+        group = self.machine.group
+        if self.known and len(self.known) <= self.machine.limits.max_size:
+            assert group.state is GroupState.STABLE
+            assert set(group.members) == {client.member_id for client in self.known}
+            for client in self.known:
+                assert client.generation == group.generation_id
+                assert client.assignment == group.members[client.member_id].assignment
 
     # -- what time and disk do ---------------------------------------------------------------------
 

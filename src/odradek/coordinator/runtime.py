@@ -27,6 +27,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.log import UnifiedLog
 from odradek.protocol import record_codec
+from odradek.protocol.errors import MalformedMessage
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.records.region import FileRegion
@@ -260,7 +261,9 @@ class CoordinatorRuntime(Generic[S]):
 
 
 class _Decoder:
-    """Record bytes to keys and values of one family; kinds of a later Kafka are named once."""
+    """Record bytes to keys and values of one family. What cannot be read (kinds of a later Kafka,
+    bytes that an administrator put there) is named once and skipped: it must not take the shard
+    away."""
 
     def __init__(self, family: str) -> None:
         self._family = family
@@ -277,7 +280,7 @@ class _Decoder:
                 return key, None
             value_class = record_codec.value_class(self._family, key)
             return key, record_codec.decode_value(value_class, record.value)
-        except record_codec.UnknownRecordType as error:
+        except (record_codec.UnknownRecordType, MalformedMessage) as error:
             self._skip(str(error), record.offset)
             return None
 

@@ -1,0 +1,99 @@
+"""FindCoordinator over the wire: every version, the offsets topic it brings along, other types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.testing import Broker
+from tests.broker.handlers.group_calls import find
+from tests.helpers.wire import WireClient
+
+
+def offsets_topic(broker: Broker) -> Any:
+    async def look(server: Any) -> Any:
+        return server.services.image().topics_by_name.get(CONSUMER_OFFSETS)
+
+    return broker.call(look)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_version_names_the_address_at_which_the_client_arrived(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    response = find(client, version=version)
+    if version >= 4:
+        assert [each.key for each in response.coordinators] == ["g"]
+        response = response.coordinators[0]
+    assert response.error_code == 0
+    assert f"{response.host}:{response.port}" == broker.bootstrap_servers
+    assert response.node_id == 1
+
+
+def test_offsets_topic_comes_into_being_at_the_first_question(
+    broker: Broker, client: WireClient
+) -> None:
+    assert offsets_topic(broker) is None
+    find(client)
+    assert len(offsets_topic(broker).partitions) == 50
+
+
+@pytest.mark.parametrize("config", [{"offsets.topic.num.partitions": 3}])
+def test_offsets_topic_has_the_configured_partitions(broker: Broker, client: WireClient) -> None:
+    find(client)
+    assert len(offsets_topic(broker).partitions) == 3
+
+
+@pytest.mark.parametrize("config", [{"offsets.topic.replication.factor": 2}])
+def test_offsets_topic_that_cannot_be_created_is_said_so(
+    broker: Broker, client: WireClient
+) -> None:
+    found = find(client).coordinators[0]
+    assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "INVALID_REPLICATION_FACTOR" in found.error_message
+    assert find(client, version=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_several_groups_are_found_in_the_order_asked(client: WireClient) -> None:
+    keys = ["b", "a", "", "g" * 1000]
+    response = client.call(FindCoordinatorRequest(coordinator_keys=keys), 4)
+    assert [(each.key, each.error_code) for each in response.coordinators] == [
+        (key, 0) for key in keys
+    ]
+
+
+def test_first_questions_at_the_same_time_create_the_topic_once(
+    broker: Broker, client: WireClient
+) -> None:
+    with WireClient(broker.bootstrap_servers) as other:
+        request = FindCoordinatorRequest(coordinator_keys=["g"])
+        client.send(request, 4)
+        other.send(request, 4)
+        assert client.receive().coordinators[0].error_code == 0
+        assert other.receive().coordinators[0].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (2, ErrorCode.INVALID_REQUEST),
+        (9, ErrorCode.INVALID_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_other_types_of_coordinators_are_refused(
+    broker: Broker, client: WireClient, version: int, key_type: int, code: ErrorCode
+) -> None:
+    request = FindCoordinatorRequest(key="x", key_type=key_type)
+    if version >= 4:
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
+    response = client.call(request, version)
+    found = response.coordinators[0] if version >= 4 else response
+    assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
+    assert found.error_message
+    assert offsets_topic(broker) is None

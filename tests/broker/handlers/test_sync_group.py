@@ -1,0 +1,38 @@
+"""SyncGroup over the wire: every version, the assignment's way, what is checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.errors import ErrorCode
+from tests.broker.handlers.group_calls import find, join, stable_member, sync
+from tests.helpers.wire import WireClient
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_every_version_answers_the_assignment(client: WireClient, version: int) -> None:
+    find(client)
+    joined = join(client)
+    answer = sync(client, joined, version)
+    assert (answer.error_code, answer.assignment) == (0, b"mine")
+    expected = ("consumer", "range") if version >= 5 else (None, None)
+    assert (answer.protocol_type, answer.protocol_name) == expected
+
+
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_version_5_needs_the_protocol(client: WireClient, missing: str) -> None:
+    joined = stable_member(client)
+    answer = sync(client, joined, **{missing: None})
+    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_other_generation_is_refused(client: WireClient) -> None:
+    joined = stable_member(client)
+    answer = sync(client, joined, generation_id=9)
+    assert answer.error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_unknown_member_and_group_are_refused(client: WireClient) -> None:
+    joined = stable_member(client)
+    joined.member_id = "nobody"
+    assert sync(client, joined).error_code == ErrorCode.UNKNOWN_MEMBER_ID
