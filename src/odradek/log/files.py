@@ -16,6 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 READ = os.O_RDONLY | os.O_CLOEXEC
 READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+UPDATE = os.O_RDWR | os.O_CLOEXEC
 
 
 class Files(Protocol):
@@ -109,16 +110,17 @@ class PooledFile:
     path), and gives the file a second chance when the pool looks for a victim.
     """
 
-    __slots__ = ("_pool", "handle", "path", "used")
+    __slots__ = ("_pool", "flags", "handle", "path", "used")
 
-    def __init__(self, pool: FilePool, path: str) -> None:
+    def __init__(self, pool: FilePool, path: str, flags: int) -> None:
         self._pool = pool
         self.path = path
+        self.flags = flags
         self.handle: OpenFile | None = None
         self.used = False
 
     def open(self) -> OpenFile:
-        """The open file, opened (and created) if it is not; OSError when that fails."""
+        """The open file, opened with `flags` if it is not; OSError when that fails."""
         self.used = True
         return self.handle or self._pool.open(self)
 
@@ -149,7 +151,7 @@ class FilePool:
             if file.handle is None:
                 while len(self._open) >= self.files_max:
                     self._evict()
-                file.handle = OpenFile(self.files, self.files.open(file.path, READ_WRITE))
+                file.handle = OpenFile(self.files, self.files.open(file.path, file.flags))
                 self._open[file] = None
             return file.handle
 

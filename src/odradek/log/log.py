@@ -11,22 +11,16 @@ import logging
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log import checkpoints
-from odradek.log.files import READ, OpenFile, make_directory, write_file
+from odradek.log import checkpoints, retention, timestamps, truncation
+from odradek.log.files import READ, OpenFile, make_directory
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
-from odradek.log.offset_index import index_path
-from odradek.log.producer_state import (
-    SNAPSHOT_SUFFIX,
-    WINDOW_SUFFIX,
-    ProducerBatch,
-    ProducerState,
-)
+from odradek.log.producer_files import write_producer_files
+from odradek.log.producer_state import ProducerBatch, ProducerState
 from odradek.log.segment import Segment
 from odradek.records.batch import (
     INT32_MAX,
@@ -38,9 +32,6 @@ from odradek.records.batch import (
 )
 from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, validate_batch
-
-if TYPE_CHECKING:
-    from odradek.log.timestamps import TimestampOffset
 
 POSITION_HINTS_MAX = 64
 """How many (offset, position) pairs of consumers at the end are remembered."""
@@ -118,11 +109,11 @@ class UnifiedLog:
         self._written_epoch = epochs.latest
         self.on_disk = on_disk
         self._hints: dict[int, int] = {}
-        self._flush_lock = threading.Lock()
+        self.flush_lock = threading.Lock()
         self._directory_synced = False
         self.active = segments[-1]
         self.update_config(config)
-        self._activate(self.active)
+        self.activate(self.active)
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -153,7 +144,7 @@ class UnifiedLog:
         segment.set_index_limit(self.config.segment_index_bytes)
         segment.set_roll_times(self.config.segment_ms, jitter_ms)
 
-    def _activate(self, segment: Segment) -> None:
+    def activate(self, segment: Segment) -> None:
         segment.make_active()
         self._set_segment_limits(segment)
         self.active = segment
@@ -279,10 +270,10 @@ class UnifiedLog:
             self.on_disk = True
         self.begin_leader_epoch(leader_epoch)
         if self.epochs.dirty:
-            self._write_epochs(sync=False)
+            self.write_epochs(sync=False)
         self._written_epoch = leader_epoch
 
-    def _write_epochs(self, *, sync: bool) -> None:
+    def write_epochs(self, *, sync: bool) -> None:
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
         checkpoints.write_epochs(self.log_dir.files, path, self.epochs.entries(), sync=sync)
         self.epochs.dirty = False
@@ -336,33 +327,30 @@ class UnifiedLog:
 
     def _roll(self, now_ms: int) -> Segment:
         """OSError leaves the log as it was, with an empty new segment's file at most."""
+        segment = self.make_segment(self.log_end_offset, now_ms)
+        self.active.close_indexes()
+        write_producer_files(
+            self.log_dir.files, self.directory, self.log_end_offset, self.producers
+        )
+        self.active.make_inactive()
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self._directory_synced = False
+        self._hints.clear()
+        self.activate(segment)
+        return segment
+
+    def make_segment(self, base_offset: int, now_ms: int) -> Segment:
         segment = Segment(
             self.directory,
-            self.log_end_offset,
+            base_offset,
             self.log_dir.pool,
             self.log_dir.cache,
             size=0,
             created_ms=now_ms,
         )
         segment.create_files()
-        self.active.close_indexes()
-        self.write_producer_snapshot()
-        self.active.make_inactive()
-        self.segments.append(segment)
-        self.bases.append(segment.base_offset)
-        self._directory_synced = False
-        self._hints.clear()
-        self._activate(segment)
         return segment
-
-    def write_producer_snapshot(self) -> None:
-        """Writes the producers' state as of the log's end, as Kafka does and as a whole window."""
-        files, base = self.log_dir.files, self.log_end_offset
-        path = index_path(self.directory, base, SNAPSHOT_SUFFIX)
-        write_file(files, path, self.producers.encode_snapshot(), sync=False)
-        if self.producers.producers:
-            path = index_path(self.directory, base, WINDOW_SUFFIX)
-            write_file(files, path, self.producers.encode_window(), sync=False)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -444,16 +432,12 @@ class UnifiedLog:
             self._hints.clear()
         self._hints[offset] = position
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int) -> timestamps.TimestampOffset | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
-        from odradek.log import timestamps
-
         return timestamps.offset_for_timestamp(self, timestamp)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+    def offset_of_max_timestamp(self) -> timestamps.TimestampOffset | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        from odradek.log import timestamps
-
         return timestamps.offset_of_max_timestamp(self)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -472,10 +456,10 @@ class UnifiedLog:
 
     def flush_to(self, offset: int) -> None:
         """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
-        with self._flush_lock:
+        with self.flush_lock:
             if offset <= self.recovery_point:
                 return
-            if self.log_dir.offline:
+            if self.log_dir.offline or self.closed:
                 raise self.log_dir.error()
             end = offset if offset < self.active.base_offset else self.log_end_offset
             try:
@@ -541,7 +525,7 @@ class UnifiedLog:
     def take_first_segments(self, count: int) -> list[Segment]:
         """Takes segments out of the log's list and moves the log start behind them."""
         assert count < len(self.segments)
-        with self._flush_lock:
+        with self.flush_lock:
             taken = self.segments[:count]
             del self.segments[:count], self.bases[:count]
         self.raise_log_start(self.bases[0])
@@ -549,47 +533,18 @@ class UnifiedLog:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Applies retention by time, by size and by log start offset; how many segments went."""
-        from odradek.log.retention import delete_old_segments
-
-        return delete_old_segments(self, now_ms)
+        return retention.delete_old_segments(self, now_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts every batch that holds `offset` or a later one (KIP-101); producers and epochs
-        too.
-        """
+        """Cuts every batch that holds `offset` or a later one (KIP-101); producers and epochs too."""
         if offset >= self.log_end_offset:
             return
         try:
-            self._truncate_to(offset)
+            self._hints.clear()
+            truncation.truncate_to(self, offset)
+            self._written_epoch = self.epochs.latest
         except OSError as error:
             raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
-
-    def _truncate_to(self, offset: int) -> None:
-        from odradek.log.recovery import delete_producer_files, load_producers
-
-        self._hints.clear()
-        keep = max(bisect_right(self.bases, offset), 1)
-        removed = self.segments[keep:]
-        with self._flush_lock:
-            del self.segments[keep:], self.bases[keep:]
-            segment = self.segments[-1]
-            segment.truncate_to(offset)
-            self._activate(segment)
-            self.log_end_offset = segment.next_offset()
-            if offset <= segment.base_offset:
-                self.log_end_offset = max(offset, segment.base_offset)
-            self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        for old in removed:
-            self.discard(old)
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self._written_epoch = self.epochs.latest
-        self._write_epochs(sync=True)
-        delete_producer_files(self.log_dir.files, self.directory, above=self.log_end_offset)
-        self.producers = load_producers(
-            self.log_dir.files, self.directory, self.segments, self.log_end_offset
-        )
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -605,17 +560,20 @@ class UnifiedLog:
                 self._close_cleanly()
             except OSError as error:
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
-        self.closed = True
-        for segment in self.segments:
-            segment.file.release()
-            self.log_dir.cache.forget(segment)
+        with self.flush_lock:
+            self.closed = True
+            for segment in self.segments:
+                segment.file.release()
+                self.log_dir.cache.forget(segment)
 
     def _close_cleanly(self) -> None:
         self.flush()
         if self.epochs.dirty:
-            self._write_epochs(sync=False)
+            self.write_epochs(sync=False)
         if self.active.size or self.active.base_offset:
             self.active.file.open()
             self.active.cut_torn_write()
             self.active.close_indexes()
-            self.write_producer_snapshot()
+            write_producer_files(
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers
+            )

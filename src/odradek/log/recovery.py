@@ -17,17 +17,16 @@ from crc32c import crc32c
 from odradek.config.log_config import LogConfig
 from odradek.ids import ZERO_UUID, TopicPartition, Uuid
 from odradek.log import checkpoints
-from odradek.log.files import READ, Files, OpenFile, read_file
+from odradek.log.files import READ, Files, OpenFile
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import UnifiedLog
 from odradek.log.log_dir import LogDir
-from odradek.log.offset_index import index_path
-from odradek.log.producer_state import (
-    SNAPSHOT_SUFFIX,
-    WINDOW_SUFFIX,
-    CorruptSnapshot,
-    ProducerState,
+from odradek.log.producer_files import (
+    delete_producer_files,
+    load_producers,
+    producer_files_by_offset,
 )
+from odradek.log.producer_state import ProducerState
 from odradek.log.segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -37,8 +36,6 @@ from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_hea
 
 TEMPORARY_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 RECOVERY_READ_BYTES = 1 << 20
-WINDOW_SCAN_SEGMENTS = 2
-"""How many segments' headers are read for the producers' windows when only a snapshot is there."""
 
 _logger = logging.getLogger(__name__)
 
@@ -63,10 +60,11 @@ def load_log(
 ) -> UnifiedLog:
     """Opens the log in `directory`, recovering it unless the stop was clean; OSError may arise."""
     files = log_dir.files
-    segments = list_segments(directory, log_dir, options)
-    epochs = load_epochs(files, directory, segments)
+    names = files.listdir(directory)
+    segments = list_segments(directory, names, log_dir, options)
+    epochs = load_epochs(files, directory, names, segments)
     if not options.clean:
-        recover(directory, log_dir, segments, epochs, options.recovery_point)
+        recover(log_dir, segments, epochs, options.recovery_point)
     if not segments:
         segments.append(_new_segment(directory, log_dir, options.log_start_offset, 0, options))
     segments[-1].active = True
@@ -75,16 +73,18 @@ def load_log(
     if log_start_offset > log_end_offset:
         # Everything was deleted, and the file that said so did not survive: begin anew behind it.
         for segment in segments:
-            segment.mark_deleted()
+            log_dir.remove_later(segment.mark_deleted(), options.now_ms)
         segments[:] = [_new_segment(directory, log_dir, log_start_offset, 0, options)]
         log_end_offset = log_start_offset
     epochs.truncate_from_end(log_end_offset + 1)
     epochs.truncate_from_start(log_start_offset)
-    delete_producer_files(files, directory, above=log_end_offset)
-    producers = load_producers(files, directory, segments, log_end_offset)
-    topic_id = checkpoints.read_topic_id(
-        files, f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
-    )
+    producer_files = producer_files_by_offset(names)
+    delete_producer_files(files, directory, producer_files, above=log_end_offset)
+    producers = load_producers(files, directory, producer_files, segments, log_end_offset)
+    topic_id = None
+    if checkpoints.PARTITION_METADATA_FILE in names:
+        path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
+        topic_id = checkpoints.read_topic_id(files, path)
     recovery_point = (
         log_end_offset if options.clean else min(options.recovery_point, log_end_offset)
     )
@@ -141,11 +141,13 @@ def _new_segment(
     )
 
 
-def list_segments(directory: str, log_dir: LogDir, options: LoadOptions) -> list[Segment]:
+def list_segments(
+    directory: str, names: list[str], log_dir: LogDir, options: LoadOptions
+) -> list[Segment]:
     """The segments by their names, in order; files that a crash left half done are removed."""
     files = log_dir.files
     segments = []
-    for name in files.listdir(directory):
+    for name in names:
         if name.endswith(TEMPORARY_SUFFIXES):
             files.unlink(f"{directory}/{name}")
         elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit():
@@ -159,8 +161,12 @@ def list_segments(directory: str, log_dir: LogDir, options: LoadOptions) -> list
 # -- leader epochs ---------------------------------------------------------------------------------
 
 
-def load_epochs(files: Files, directory: str, segments: list[Segment]) -> LeaderEpochs:
+def load_epochs(
+    files: Files, directory: str, names: list[str], segments: list[Segment]
+) -> LeaderEpochs:
     """The leader epochs of the checkpoint, or of all batches when that cannot be read."""
+    if checkpoints.LEADER_EPOCH_FILE not in names:
+        return LeaderEpochs()
     path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
     try:
         return LeaderEpochs(checkpoints.read_epochs(files, path))
@@ -174,101 +180,10 @@ def load_epochs(files: Files, directory: str, segments: list[Segment]) -> Leader
     return epochs
 
 
-# -- producers -------------------------------------------------------------------------------------
-
-
-def producer_file_offsets(files: Files, directory: str) -> dict[int, set[str]]:
-    """Offset -> suffixes of the producer files there are."""
-    found: dict[int, set[str]] = {}
-    for name in files.listdir(directory):
-        stem, dot, suffix = name.partition(".")
-        if stem.isdigit() and dot + suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
-            found.setdefault(int(stem), set()).add(dot + suffix)
-    return found
-
-
-def delete_producer_files(files: Files, directory: str, *, above: int) -> None:
-    """Removes the producer files of offsets that the log does not have (any more)."""
-    for offset, suffixes in producer_file_offsets(files, directory).items():
-        if offset > above:
-            for suffix in suffixes:
-                files.unlink(index_path(directory, offset, suffix))
-
-
-def load_producers(
-    files: Files, directory: str, segments: list[Segment], log_end_offset: int
-) -> ProducerState:
-    """The producers as of the log's end, with their whole windows.
-
-    The newest snapshot that can be read, with its window file, and the headers of all batches
-    behind it. A snapshot without a window file (Kafka's own) knows the last batch of each
-    producer only: then the headers of the segments just before it are read too,
-    `WINDOW_SCAN_SEGMENTS` at most.
-    """
-    state = ProducerState()
-    found = producer_file_offsets(files, directory)
-    start = segments[0].base_offset if segments else 0
-    for offset in sorted(found, reverse=True):
-        if offset > log_end_offset or SNAPSHOT_SUFFIX not in found[offset]:
-            continue
-        if _load_producer_files(files, directory, offset, segments, state):
-            start = offset
-            break
-    for header in headers_between(segments, start, log_end_offset):
-        state.replay(header)
-    return state
-
-
-def _load_producer_files(
-    files: Files, directory: str, offset: int, segments: list[Segment], state: ProducerState
-) -> bool:
-    try:
-        state.load_snapshot(read_file(files, index_path(directory, offset, SNAPSHOT_SUFFIX)))
-    except CorruptSnapshot as error:
-        _logger.warning("passing over a producer snapshot at %d: %s", offset, error)
-        return False
-    if not state.producers:
-        return True
-    try:
-        state.load_window(read_file(files, index_path(directory, offset, WINDOW_SUFFIX)))
-    except (FileNotFoundError, CorruptSnapshot):
-        _rebuild_windows(segments, offset, state)
-    return True
-
-
-def _rebuild_windows(segments: list[Segment], end: int, state: ProducerState) -> None:
-    before = [segment for segment in segments if segment.base_offset < end]
-    scan = before[-WINDOW_SCAN_SEGMENTS:]
-    replayed = ProducerState()
-    for header in headers_between(scan, scan[0].base_offset if scan else end, end):
-        replayed.replay(header)
-    for producer_id, entry in replayed.producers.items():
-        known = state.producers.get(producer_id)
-        if known is not None and known.epoch == entry.epoch:
-            known.batches = entry.batches
-
-
-def headers_between(segments: list[Segment], start: int, end: int) -> Iterator[BatchHeader]:
-    """The headers of all batches from offset `start` up to `end` (exclusive)."""
-    for at, segment in enumerate(segments):
-        if at + 1 < len(segments) and segments[at + 1].base_offset <= start:
-            continue
-        if segment.base_offset >= end or not segment.size:
-            continue
-        found = segment.locate(start) if start > segment.base_offset else (0, 0)
-        if found is None:
-            continue
-        for _, header in segment.headers(found[0]):
-            if header.base_offset >= end:
-                return
-            yield header
-
-
 # -- recovery --------------------------------------------------------------------------------------
 
 
 def recover(
-    directory: str,
     log_dir: LogDir,
     segments: list[Segment],
     epochs: LeaderEpochs,

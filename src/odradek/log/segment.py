@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from odradek.log.files import (
     READ,
     READ_WRITE,
+    UPDATE,
     Buffer,
     FilePool,
     OpenFile,
@@ -131,7 +132,8 @@ class Segment:
         self._pwrite = pool.files.pwrite
         self.directory = directory
         self.base_offset = base_offset
-        self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX))
+        flags = UPDATE if size else READ_WRITE  # a file with batches is never made anew
+        self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX), flags)
         self.size = size
         self.created_ms = created_ms
         self.active = False

@@ -1,0 +1,122 @@
+"""The files with a log's producers: found, written, loaded (formats in `producer_state`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from odradek.log.files import Files, read_file, write_file
+from odradek.log.offset_index import index_path
+from odradek.log.producer_state import (
+    SNAPSHOT_SUFFIX,
+    WINDOW_SUFFIX,
+    CorruptSnapshot,
+    ProducerState,
+)
+from odradek.log.segment import Segment
+from odradek.records.batch import BatchHeader
+
+WINDOW_SCAN_SEGMENTS = 2
+"""How many segments' headers are read for the producers' windows when only a snapshot is there."""
+
+_logger = logging.getLogger(__name__)
+
+
+def write_producer_files(files: Files, directory: str, offset: int, state: ProducerState) -> None:
+    """Writes the state as of `offset`, as Kafka does and as a whole window."""
+    path = index_path(directory, offset, SNAPSHOT_SUFFIX)
+    write_file(files, path, state.encode_snapshot(), sync=False)
+    if state.producers:
+        path = index_path(directory, offset, WINDOW_SUFFIX)
+        write_file(files, path, state.encode_window(), sync=False)
+
+
+def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
+    """Offset -> suffixes of the producer files among these names."""
+    found: dict[int, set[str]] = {}
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX) and stem.isdigit():
+            found.setdefault(int(stem), set()).add(dot + suffix)
+    return found
+
+
+def delete_producer_files(
+    files: Files, directory: str, producer_files: dict[int, set[str]], *, above: int
+) -> None:
+    """Removes the producer files of offsets that the log does not have (any more)."""
+    for offset in [offset for offset in producer_files if offset > above]:
+        for suffix in producer_files.pop(offset):
+            files.unlink(index_path(directory, offset, suffix))
+
+
+def load_producers(
+    files: Files,
+    directory: str,
+    producer_files: dict[int, set[str]],
+    segments: list[Segment],
+    log_end_offset: int,
+) -> ProducerState:
+    """The producers as of the log's end, with their whole windows.
+
+    The newest snapshot that can be read, with its window file, and the headers of all batches
+    behind it. A snapshot without a window file (Kafka's own) knows the last batch of each
+    producer only: then the headers of the segments just before it are read too,
+    `WINDOW_SCAN_SEGMENTS` at most.
+    """
+    state = ProducerState()
+    start = segments[0].base_offset
+    for offset in sorted(producer_files, reverse=True):
+        if SNAPSHOT_SUFFIX not in producer_files[offset]:
+            continue
+        if _load_producer_files(files, directory, offset, segments, state):
+            start = offset
+            break
+    for header in headers_between(segments, start, log_end_offset):
+        state.replay(header)
+    return state
+
+
+def _load_producer_files(
+    files: Files, directory: str, offset: int, segments: list[Segment], state: ProducerState
+) -> bool:
+    try:
+        state.load_snapshot(read_file(files, index_path(directory, offset, SNAPSHOT_SUFFIX)))
+    except CorruptSnapshot as error:
+        _logger.warning("passing over a producer snapshot at %d: %s", offset, error)
+        return False
+    if not state.producers:
+        return True
+    try:
+        state.load_window(read_file(files, index_path(directory, offset, WINDOW_SUFFIX)))
+    except (FileNotFoundError, CorruptSnapshot):
+        _rebuild_windows(segments, offset, state)
+    return True
+
+
+def _rebuild_windows(segments: list[Segment], end: int, state: ProducerState) -> None:
+    before = [segment for segment in segments if segment.base_offset < end]
+    scan = before[-WINDOW_SCAN_SEGMENTS:]
+    replayed = ProducerState()
+    for header in headers_between(scan, scan[0].base_offset if scan else end, end):
+        replayed.replay(header)
+    for producer_id, entry in replayed.producers.items():
+        known = state.producers.get(producer_id)
+        if known is not None and known.epoch == entry.epoch:
+            known.batches = entry.batches
+
+
+def headers_between(segments: list[Segment], start: int, end: int) -> Iterator[BatchHeader]:
+    """The headers of all batches from offset `start` up to `end` (exclusive)."""
+    for at, segment in enumerate(segments):
+        if at + 1 < len(segments) and segments[at + 1].base_offset <= start:
+            continue
+        if segment.base_offset >= end or not segment.size:
+            continue
+        found = segment.locate(start) if start > segment.base_offset else (0, 0)
+        if found is None:
+            continue
+        for _, header in segment.headers(found[0]):
+            if header.base_offset >= end:
+                return
+            yield header
