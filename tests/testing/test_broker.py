@@ -92,7 +92,7 @@ def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
         with pytest.raises((OSError, KafkaError), match="in use"):
             Broker(port=taken.getsockname()[1]).start()
     with Broker(data_dir=tmp_path):
-        with pytest.raises(KafkaError):
+        with pytest.raises(OSError, match="in use by another process"):
             Broker(data_dir=tmp_path).start()
     with pytest.raises(KafkaError) as caught:
         Broker({"num.partitions": "many"}).start()

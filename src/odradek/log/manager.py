@@ -44,7 +44,7 @@ _locked_here: set[str] = set()
 _logger = logging.getLogger(__name__)
 
 
-class LogDirectoryError(Exception):
+class LogDirectoryError(OSError):
     """The log directory cannot be used; the message is one clear line for the operator."""
 
 
