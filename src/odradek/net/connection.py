@@ -220,7 +220,12 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(out, error)
             return
         if out:
-            self._write(out)
+            try:  # `_write`, without the call
+                data = b"".join(out)
+            except TypeError:
+                self._send(out)
+            else:
+                self._transport.write(data)
         if pos == end and not receive.own and not self._hold:
             receive.end = 0
             receive.tail = b""
@@ -259,10 +264,7 @@ class Connection(asyncio.BufferedProtocol):
         shared.budget.forget(self)
         if not self._hold & _EXECUTING:
             self._uncharge()
-        for reply in self._queue:
-            if reply.__class__ is list or reply.done():  # type: ignore[union-attr]
-                _discard(reply)
-        self._queue.clear()
+        self._forget_answers()
         shared.connections.pop(self, None)
         for callback in self.on_close:
             try:
@@ -375,7 +377,12 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed:
             _discard(task)
             return
+        self._hold &= ~_EXECUTING
         queue = self._queue
+        if not queue:  # forgotten: an answer before it will never be
+            _discard(task)
+            self._finish()
+            return
         assert queue[-1] is task, "a request started before the one before it was executed"
         if not task.cancelled() and task.exception() is None:
             queue.pop()
@@ -383,13 +390,12 @@ class Connection(asyncio.BufferedProtocol):
             if reply is not None:
                 self._enqueue(reply)
         self._drain()
-        self._release(_EXECUTING)
 
     def _ready(self, future: asyncio.Future[Any]) -> None:
         """A response that was due is there."""
         if self.closed:
             _discard(future)
-        elif self._queue[0] is future:
+        elif self._queue and self._queue[0] is future:
             self._drain()
 
     def _drain(self) -> None:
@@ -401,13 +407,13 @@ class Connection(asyncio.BufferedProtocol):
             reply: Any = queue[0]
             if reply.__class__ is list:
                 self._queued_bytes -= sum(map(len, reply))
-            elif not reply.done():
-                break
+            elif not reply.done() or (self._hold & _EXECUTING and len(queue) == 1):
+                break  # not ready; the result of a coroutine is for `_executed` to take
             else:
                 try:
                     reply = reply.result()
                 except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - logged there
-                    queue.popleft()
+                    self._forget_answers()  # those after it would be taken for its own
                     self._refuse(out, error)
                     return
             queue.popleft()
@@ -427,16 +433,26 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._release(0)
 
+    def _forget_answers(self) -> None:
+        for reply in self._queue:
+            if reply.__class__ is list or reply.done():  # type: ignore[union-attr]
+                _discard(reply)
+        self._queue.clear()
+
     def _write(self, out: Chunks) -> None:
         """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
         try:
             data = b"".join(out)
-        except TypeError:  # a region among them
-            self._sender.send(out)
-            if self._sender.busy:
-                self._hold |= _UNSENT
+        except TypeError:
+            self._send(out)
         else:
             self._transport.write(data)
+
+    def _send(self, out: Chunks) -> None:
+        """As `_write`; there are regions among the chunks."""
+        self._sender.send(out)
+        if self._sender.busy:
+            self._hold |= _UNSENT
 
     def _sent(self) -> None:
         """The peer took all that was written."""

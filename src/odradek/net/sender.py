@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import socket
 from collections import deque
@@ -31,6 +32,8 @@ from odradek.net.limits import (
     READ_PIECE_BYTES,
     SMALL_REGION_BYTES,
 )
+
+logger = logging.getLogger(__name__)
 
 _NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -62,7 +65,7 @@ class ShortRegion(Exception):
 def close_regions(chunks: Any) -> None:
     """Closes the regions among `chunks` (sent or dropped, each is closed once)."""
     for chunk in chunks:
-        if not isinstance(chunk, _BYTES):
+        if hasattr(chunk, "close"):
             chunk.close()
 
 
@@ -167,6 +170,9 @@ class Sender:
             self._on_failure(f"a log file was cut short under a response: {error}")
         except PeerGone as error:
             self._on_failure(str(error))
+        except Exception as error:
+            logger.exception("a response cannot be sent")
+            self._on_failure(f"a response cannot be sent: {error}")
         else:
             self.busy = bool(self._queue)
 

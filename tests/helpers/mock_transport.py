@@ -1,0 +1,135 @@
+"""A transport without a socket, and a connection on it: for tests of what goes in and comes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from odradek.net.budget import MemoryBudget
+from odradek.net.connection import Connection, Shared
+from odradek.net.limits import NetLimits
+from odradek.net.receive import Scratch
+
+
+class MockTransport(asyncio.Transport):
+    """Takes `room` bytes into `written`; the rest waits, and pauses the protocol."""
+
+    def __init__(self, room: float = float("inf")) -> None:
+        super().__init__()
+        self.room = room
+        self.written = bytearray()
+        self.waiting = bytearray()
+        self.writes = 0
+        self.reading = True
+        self.closing = False
+        self.aborted = False
+        self.protocol: Connection | None = None
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"sockname": ("127.0.0.1", 9092), "peername": ("127.0.0.1", 50000)}.get(
+            name, default
+        )
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0
+
+    def write(self, data: Any) -> None:
+        assert not self.closing, "written after the end"
+        self.writes += 1
+        self.waiting += data
+        self._move()
+        if self.waiting and self.protocol is not None:
+            self.protocol.pause_writing()
+
+    def take(self, room: float) -> None:
+        """The peer reads `room` bytes more."""
+        self.room += room
+        had = bool(self.waiting)
+        self._move()
+        if had and not self.waiting and self.protocol is not None:
+            if self.closing:
+                self.lose()
+            else:
+                self.protocol.resume_writing()
+
+    def _move(self) -> None:
+        count = int(min(self.room, len(self.waiting)))
+        self.room -= count
+        self.written += self.waiting[:count]
+        del self.waiting[:count]
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        if not self.closing:
+            self.closing = True
+            self.reading = False
+            if not self.waiting:
+                asyncio.get_running_loop().call_soon(self.lose)
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.waiting.clear()
+        if not self.closing:
+            self.close()
+        else:
+            self.lose()
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        protocol, self.protocol = self.protocol, None
+        if protocol is not None:
+            protocol.connection_lost(None)
+
+
+def open_connection(
+    dispatch: Callable[..., Any],
+    *,
+    limits: NetLimits | None = None,
+    budget: MemoryBudget | None = None,
+    scratch: Scratch | None = None,
+    room: float = float("inf"),
+) -> tuple[Connection, MockTransport]:
+    """A connection served by `dispatch`; needs a running loop."""
+    limits = limits or NetLimits()
+    shared = Shared(
+        loop=asyncio.get_running_loop(),
+        dispatch=dispatch,
+        limits=limits,
+        budget=budget or MemoryBudget(limits.request_bytes_queued_max),
+        scratch=scratch or Scratch(),
+    )
+    connection = Connection(shared, "PLAINTEXT", None)
+    transport = MockTransport(room)
+    transport.protocol = connection
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def feed(connection: Connection, data: bytes | memoryview) -> int:
+    """The peer's bytes arrive, as much of them as the connection makes room for; says how many.
+
+    Stops when the connection stops reading. A real loop does the same: `get_buffer`, receive,
+    `buffer_updated`.
+    """
+    view = memoryview(data)
+    taken = 0
+    transport = connection._transport
+    while taken < len(view) and transport.is_reading():
+        room = connection.get_buffer(-1)
+        count = min(len(room), len(view) - taken)
+        room[:count] = view[taken : taken + count]
+        taken += count
+        connection.buffer_updated(count)
+    return taken

@@ -1,0 +1,182 @@
+"""What the tests of the network layer share: frames, loops, sockets, waiting without sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from odradek.clock import Clock, ManualClock
+from odradek.net.limits import NetLimits
+from odradek.net.listener import Endpoint
+from odradek.net.server import Server
+from odradek.records.region import FileRegion
+
+LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+on_both_loops = pytest.mark.parametrize("loop", list(LOOPS))
+DEADLINE_S = 20
+
+
+def run(main: Coroutine[Any, Any, Any], loop: str = "asyncio") -> Any:
+    """Runs `main` to its end on a loop of that kind; a hang fails the test."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(DEADLINE_S):
+            return await main
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        return runner.run(bounded())
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Turns the loop until `condition` holds; `run` bounds it."""
+    while not condition():  # noqa: ASYNC110 - a turn of the loop: any event may be it
+        await asyncio.sleep(0)
+
+
+async def turns(count: int = 5) -> None:
+    """Lets what is ready on the loop happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def frames_in(data: bytes | bytearray) -> list[bytes]:
+    """The bodies of complete frames; what is left over must be nothing."""
+    bodies = []
+    pos = 0
+    while pos < len(data):
+        (size,) = struct.unpack_from(">i", data, pos)
+        assert pos + 4 + size <= len(data), "a torn frame at the end"
+        bodies.append(bytes(data[pos + 4 : pos + 4 + size]))
+        pos += 4 + size
+    return bodies
+
+
+def body(seed: int, size: int) -> bytes:
+    """`size` bytes in which every piece differs from every other."""
+    return random.Random(seed).randbytes(size)
+
+
+class OpenFile:
+    """A file for regions; `FileRegion` keeps it open by referring to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class CountedRegion(FileRegion):
+    """A region that knows how many are open, and that may claim to be cold."""
+
+    __slots__ = ("cold", "counter", "is_open")
+
+    def __init__(self, counter: list[int], file: OpenFile, position: int, length: int) -> None:
+        super().__init__(file, position, length)
+        self.counter = counter
+        self.cold = False
+        self.is_open = True
+        counter[0] += 1
+
+    def resident(self) -> int:
+        return 0 if self.cold else super().resident()
+
+    def close(self) -> None:
+        super().close()
+        if self.is_open:
+            self.is_open = False
+            self.counter[0] -= 1
+
+
+@asynccontextmanager
+async def serving(
+    dispatch: Any,
+    *,
+    limits: NetLimits | None = None,
+    clock: Clock | None = None,
+    use_sendfile: bool = True,
+    host: str = "127.0.0.1",
+) -> AsyncIterator[Server]:
+    server = Server(
+        dispatch, clock=clock or ManualClock(), limits=limits, use_sendfile=use_sendfile
+    )
+    await server.start([Endpoint("PLAINTEXT", host, 0)])
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+class Peer:
+    """A client's socket under the test's full control."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    @classmethod
+    async def connect(cls, server: Server, receive_buffer: int | None = None) -> Peer:
+        sock = socket.socket()
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.setblocking(False)
+        endpoint = server.endpoints[0]
+        await asyncio.get_running_loop().sock_connect(sock, (endpoint.host, endpoint.port))
+        return cls(sock)
+
+    async def send(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+    async def read(self, count: int) -> bytes:
+        """`count` bytes, or fewer if the connection ends before."""
+        loop = asyncio.get_running_loop()
+        chunks = bytearray()
+        while len(chunks) < count:
+            try:
+                chunk = await loop.sock_recv(self.sock, min(1 << 16, count - len(chunks)))
+            except ConnectionResetError:
+                break
+            if not chunk:
+                break
+            chunks += chunk
+        return bytes(chunks)
+
+    async def read_frame(self) -> bytes | None:
+        """A whole frame's body; None at the end of the connection."""
+        head = await self.read(4)
+        if len(head) < 4:
+            return None
+        (size,) = struct.unpack(">i", head)
+        data = await self.read(size)
+        return data if len(data) == size else None
+
+    async def ended(self) -> bool:
+        """Waits for the end of the connection; what came before it is thrown away."""
+        while await self.read(1 << 16):
+            pass
+        return True
+
+    def reset(self) -> None:
+        """Vanishes without a word that could be waited for: RST."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -1,0 +1,464 @@
+"""Connections without sockets: order of execution and of answers, back pressure, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.net.budget import MemoryBudget
+from odradek.net.connection import CloseConnection, Connection, plain_address
+from odradek.net.limits import BACKLOG_BYTES, NetLimits
+from tests.helpers.call_count import count_calls
+from tests.helpers.mock_transport import MockTransport, feed, open_connection
+from tests.net.support import body, frame, frames_in, run, turns
+
+KINDS = ["list", "none", "future", "ready future", "coroutine", "coroutine future", "none later"]
+
+
+class Script:
+    """A dispatcher whose replies are of the kinds asked for; futures are answered when told to."""
+
+    def __init__(self, kinds: list[str]) -> None:
+        self.kinds = kinds
+        self.executed: list[int] = []
+        self.executing = 0
+        self.open: list[tuple[asyncio.Future[Any], Any]] = []
+        self.gates: list[asyncio.Event] = []
+
+    def dispatch(self, connection: Connection, view: memoryview) -> Any:
+        assert not self.executing, "started while the one before was being executed"
+        number = int(bytes(view))
+        kind = self.kinds[number]
+        answer = [b"answer ", b"%d" % number]
+        if kind.startswith("coroutine"):
+            return self.execute(number, answer if kind == "coroutine" else self.later(answer))
+        self.executed.append(number)
+        if kind == "list":
+            return answer
+        if kind == "none":
+            return None
+        if kind == "ready future":
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(answer)
+            return future
+        return self.later(None if kind == "none later" else answer)
+
+    def later(self, answer: Any) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        self.open.append((future, answer))
+        return future
+
+    async def execute(self, number: int, answer: Any) -> Any:
+        self.executing += 1
+        gate = asyncio.Event()
+        self.gates.append(gate)
+        await gate.wait()
+        self.executing -= 1
+        self.executed.append(number)
+        return answer
+
+    @property
+    def expected(self) -> list[bytes]:
+        silent = ("none", "none later")
+        return [b"answer %d" % n for n, kind in enumerate(self.kinds) if kind not in silent]
+
+
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=30),
+    seed=st.integers(0, 2**32),
+    in_flight=st.integers(1, 8),
+)
+def test_answers_leave_in_the_order_of_the_requests(
+    kinds: list[str], seed: int, in_flight: int
+) -> None:
+    choices = random.Random(seed)
+    script = Script(kinds)
+    stream = b"".join(frame(b"%d" % number) for number in range(len(kinds)))
+
+    async def main() -> None:
+        limits = NetLimits(requests_in_flight_max=in_flight)
+        connection, transport = open_connection(script.dispatch, limits=limits, room=0)
+        pos = 0
+        while len(script.executed) < len(kinds) or script.open or transport.waiting:
+            pos += feed(connection, stream[pos : pos + choices.randint(1, 40)])
+            if script.gates and choices.random() < 0.7:
+                script.gates.pop().set()
+            if script.open and choices.random() < 0.7:
+                future, answer = script.open.pop(choices.randrange(len(script.open)))
+                future.set_result(answer)
+            transport.take(choices.randint(0, 30))
+            await turns(choices.randint(0, 4))
+            assert len(connection._queue) <= in_flight
+        await turns()
+        transport.take(10_000)
+        await turns()
+        assert frames_in(transport.written) == script.expected
+
+    run(main())
+    assert script.executed == list(range(len(kinds)))
+
+
+def test_answers_that_are_ready_together_leave_in_one_write() -> None:
+    async def main() -> None:
+        connection, transport = open_connection(lambda _, view: [b"x", bytes(view)])
+        feed(connection, b"".join(frame(b"%d" % number) for number in range(100)))
+        assert transport.writes == 1
+        assert len(frames_in(transport.written)) == 100
+
+    run(main())
+
+
+def test_calls_a_request_costs_between_socket_and_dispatcher() -> None:
+    """get_buffer, buffer_updated, dispatch, unpack, sum, pack, join, write.
+
+    One more needs a reason written here.
+    """
+
+    class Sink(MockTransport):
+        write = bytearray().extend  # type: ignore[assignment]
+
+    async def main() -> None:
+        answer = [b"header", b"answer"]
+        connection, _ = open_connection(lambda _, view: answer)
+        connection._transport = Sink()
+        request = frame(bytes(300))
+        many = request * 100
+        one_size, many_size = len(request), len(many)
+
+        def one() -> None:
+            connection.get_buffer(-1)
+            connection.buffer_updated(one_size)
+
+        def hundred() -> None:
+            connection.get_buffer(-1)
+            connection.buffer_updated(many_size)
+
+        connection.get_buffer(-1)[: len(many)] = many
+        single = count_calls(one)
+        assert single.total <= 8, str(single)
+        batch = count_calls(hundred)
+        assert batch.total <= 4 * 100 + 4, str(batch)
+
+    run(main())
+
+
+def test_a_slow_reader_stops_its_own_requests_and_what_it_sends_is_bounded() -> None:
+    async def main() -> None:
+        executed: list[int] = []
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            executed.append(len(view))
+            return [bytes(1000)]
+
+        connection, transport = open_connection(dispatch, room=5000)
+        stream = frame(bytes(100)) * 100_000
+        taken = feed(connection, stream)
+        assert taken < 200_000, "read on although nothing can be answered"
+        assert not transport.reading
+        assert len(transport.waiting) <= 70_000
+        assert connection._receive.kept <= 140_000
+        for _ in range(200_000):
+            if taken == len(stream) and len(executed) == 100_000:
+                break
+            transport.take(1_000_000)
+            await turns(2)
+            taken += feed(connection, memoryview(stream)[taken:])
+        assert len(executed) == 100_000
+        transport.take(10_000_000)
+        await turns()
+        assert len(transport.written) == 100_000 * 1004
+
+    run(main())
+
+
+def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
+    async def main() -> None:
+        due: list[asyncio.Future[Any]] = []
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            due.append(asyncio.get_running_loop().create_future())
+            return due[-1]
+
+        connection, transport = open_connection(dispatch)
+        stream = frame(b"x") * 100_000
+        taken = feed(connection, stream)
+        assert len(due) == NetLimits().requests_in_flight_max
+        assert not transport.reading
+        answered = 0
+        while answered < 100_000:
+            for future in due[answered:]:
+                future.set_result([b"y"])
+            answered = len(due)
+            await turns(4)
+            taken += feed(connection, memoryview(stream)[taken:])
+            assert len(connection._queue) <= NetLimits().requests_in_flight_max
+        await turns()
+        assert len(frames_in(transport.written)) == 100_000
+
+    run(main())
+
+
+def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
+    async def main() -> None:
+        first = asyncio.get_running_loop().create_future()
+        executed: list[int] = []
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            executed.append(1)
+            return first if len(executed) == 1 else [bytes(400_000)]
+
+        connection, transport = open_connection(dispatch)
+        feed(connection, frame(b"x") * 20)
+        assert len(executed) == 1 + 3
+        first.set_result([b"first"])
+        await turns(20)
+        assert len(executed) == 20
+        assert [len(answer) for answer in frames_in(transport.written)] == [5] + 19 * [400_000]
+
+    run(main())
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
+def test_an_impossible_size_closes_after_the_answers_before_it(size: int, caplog: Any) -> None:
+    async def main() -> None:
+        connection, transport = open_connection(lambda _, view: [bytes(view)])
+        feed(connection, frame(b"good") + size.to_bytes(4, "big", signed=True) + b"garbage")
+        await turns()
+        assert frames_in(transport.written) == [b"good"]
+        assert connection.closed
+
+    run(main())
+    assert f"invalid frame size {size}" in caplog.text
+    assert "127.0.0.1:50000 (PLAINTEXT)" in caplog.text
+
+
+def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            if view == b"bad":
+                raise CloseConnection("it is bad")
+            return due
+
+        connection, transport = open_connection(dispatch)
+        feed(connection, frame(b"good") + frame(b"bad") + frame(b"never"))
+        await turns()
+        assert not connection.closed
+        assert not transport.reading
+        due.set_result([b"answer"])
+        await turns()
+        assert connection.closed
+        assert frames_in(transport.written) == [b"answer"]
+
+    run(main())
+    assert "it is bad" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["raises", "future", "coroutine", "cancelled", "nonsense"])
+def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog: Any) -> None:
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            if view == b"first":
+                return [b"ok"]
+            if how == "raises":
+                raise ValueError("broken")
+            if how == "nonsense":
+                return ["broken"]
+            return fail() if how == "coroutine" else future
+
+        connection, transport = open_connection(dispatch)
+        feed(connection, frame(b"first"))
+        feed(connection, frame(b"second") + frame(b"never"))
+        if how == "future":
+            future.set_exception(ValueError("broken"))
+        elif how == "cancelled":
+            future.cancel()
+        await turns(8)
+        assert connection.closed
+        assert frames_in(transport.written)[:1] == [b"ok"]
+
+    run(main())
+    said = {"cancelled": "was cancelled", "nonsense": "a response cannot be sent"}
+    assert said.get(how, "ValueError: broken") in caplog.text
+
+
+def test_the_end_of_a_connection_calls_back_and_forgets_answers() -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+        closed: list[str] = []
+        connection, transport = open_connection(lambda _, view: due)
+        connection.on_close.append(lambda: closed.append("first"))
+        connection.on_close.append(lambda: 1 // 0)
+        connection.on_close.append(lambda: closed.append("last"))
+        feed(connection, frame(b"x"))
+        transport.abort()
+        await turns()
+        assert connection.closed
+        assert closed == ["first", "last"]
+        due.set_result([b"too late"])
+        await turns()
+        assert not transport.written
+        assert connection not in connection._shared.connections
+
+    run(main())
+
+
+def test_what_was_received_before_the_end_of_the_stream_is_executed() -> None:
+    executed: list[bytes] = []
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def execute(view: memoryview) -> None:
+            await gate.wait()
+            executed.append(bytes(view))
+
+        connection, _ = open_connection(lambda _, view: execute(view))
+        feed(connection, frame(b"one") + frame(b"two") + frame(b"three"))
+        assert connection.eof_received()
+        gate.set()
+        await turns(20)
+        assert connection.closed
+
+    run(main())
+    assert executed == [b"one", b"two", b"three"]
+
+
+def test_the_end_of_the_stream_closes_when_nothing_is_left_to_execute() -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+        connection, _ = open_connection(lambda _, view: due)
+        feed(connection, frame(b"x") + b"\0\0")
+        assert not connection.eof_received()
+
+    run(main())
+
+
+def test_stop_answers_what_was_received_and_reads_no_more() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def execute(view: memoryview) -> Any:
+            data = bytes(view)
+            await gate.wait()
+            return [data]
+
+        connection, transport = open_connection(lambda _, view: execute(view))
+        feed(connection, frame(b"one") + frame(b"two") + b"\0\0\0")
+        connection.stop()
+        assert not transport.reading
+        gate.set()
+        await turns(20)
+        assert frames_in(transport.written) == [b"one", b"two"]
+        assert connection.closed
+
+    run(main())
+
+
+def test_stop_closes_an_idle_connection_at_once() -> None:
+    async def main() -> None:
+        connection, _ = open_connection(lambda _, view: None)
+        connection.stop()
+        await turns()
+        assert connection.closed
+
+    run(main())
+
+
+def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
+    async def main() -> None:
+        executed: list[int] = []
+        budget = MemoryBudget(1_000_000)
+
+        def dispatch(_: Any, view: memoryview) -> None:
+            executed.append(len(view))
+
+        first, _ = open_connection(dispatch, budget=budget)
+        second, second_transport = open_connection(dispatch, budget=budget)
+        third, _ = open_connection(dispatch, budget=budget)
+        fourth, _ = open_connection(dispatch, budget=budget)
+        stream = frame(bytes(900_000))
+        feed(first, stream[:500_000])
+        taken = feed(second, stream)
+        assert taken <= BACKLOG_BYTES + 131_072
+        assert not second_transport.reading
+        feed(third, frame(bytes(200_000))[:100])
+        feed(fourth, frame(bytes(100)))
+        assert executed == [100]
+        assert list(budget.waiting) == [second, third]
+        feed(first, stream[500_000:])
+        await turns()
+        assert executed == [100, 900_000]
+        assert second_transport.reading
+        feed(second, stream[taken:])
+        await turns()
+        feed(third, frame(bytes(200_000))[100:])
+        assert executed == [100, 900_000, 900_000, 200_000]
+        assert not budget.used
+
+    run(main())
+
+
+def test_who_vanishes_while_waiting_for_memory_is_forgotten() -> None:
+    async def main() -> None:
+        budget = MemoryBudget(1_000_000)
+        first, first_transport = open_connection(lambda _, view: None, budget=budget)
+        second, second_transport = open_connection(lambda _, view: None, budget=budget)
+        feed(first, frame(bytes(900_000))[:500_000])
+        feed(second, frame(bytes(900_000))[:500_000])
+        second_transport.abort()
+        await turns()
+        assert not budget.waiting
+        first_transport.abort()
+        await turns()
+        assert not budget.used
+
+    run(main())
+
+
+def test_addresses_are_plain() -> None:
+    assert plain_address(("::ffff:10.1.2.3", 9092, 0, 0)) == ("10.1.2.3", 9092)
+    assert plain_address(("::1", 9092, 0, 0)) == ("::1", 9092)
+    assert plain_address(("127.0.0.1", 9092)) == ("127.0.0.1", 9092)
+
+
+def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
+    caplog: Any, request: pytest.FixtureRequest
+) -> None:
+    """Bounded; the seed is pytest-randomly's, which pytest prints."""
+    caplog.set_level(logging.CRITICAL)
+    random_source = random.Random(random.random())
+
+    async def main() -> None:
+        def dispatch(_: Any, view: memoryview) -> Any:
+            if len(view) < 8:
+                raise CloseConnection("short")
+            return [bytes(view[:8])]
+
+        for _ in range(300):
+            connection, transport = open_connection(dispatch)
+            stream = bytearray(b"".join(frame(body(n, n * 7)) for n in range(20)))
+            for _ in range(random_source.randint(0, 6)):
+                stream[random_source.randrange(len(stream))] = random_source.randrange(256)
+            pos = 0
+            while pos < len(stream) and transport.reading:
+                count = random_source.randint(1, 500)
+                pos += feed(connection, memoryview(stream)[pos : pos + count])
+                assert connection._receive.kept <= pos
+            transport.abort()
+            await turns(2)
+            assert not connection._shared.budget.used
+
+    run(main())

@@ -1,0 +1,165 @@
+"""The receive buffer: any split of the stream gives the same frames, and views stay intact."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.net.limits import SCRATCH_BYTES, TAIL_BYTES, NetLimits
+from odradek.net.receive import ReceiveBuffer, Scratch, allocate
+from tests.helpers.mock_transport import feed, open_connection
+from tests.net.support import body, frame, run, turns
+
+SIZES = st.one_of(
+    st.integers(0, 40),
+    st.integers(TAIL_BYTES - 8, TAIL_BYTES + 8),
+    st.integers(SCRATCH_BYTES - 8, SCRATCH_BYTES + 8),
+    st.integers(0, 3 * SCRATCH_BYTES),
+)
+SPLITS = st.lists(st.one_of(st.integers(1, 9), st.integers(1, 2 * SCRATCH_BYTES)), min_size=1)
+
+
+def _feed_split(connection: Any, stream: bytes, splits: list[int]) -> None:
+    pos = turn = 0
+    while pos < len(stream):
+        count = splits[turn % len(splits)]
+        if len(stream) > 100_000:
+            count = max(count, 1_000)
+        taken = feed(connection, memoryview(stream)[pos : pos + count])
+        assert taken, "reading stopped although nothing waits"
+        pos += taken
+        turn += 1
+
+
+@settings(max_examples=100)
+@given(sizes=st.lists(SIZES, max_size=12), splits=SPLITS)
+def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], splits: list[int]) -> None:
+    bodies = [body(number, size) for number, size in enumerate(sizes)]
+    stream = b"".join(map(frame, bodies))
+    seen: list[bytes] = []
+
+    async def main() -> None:
+        def dispatch(_: Any, view: memoryview) -> None:
+            seen.append(bytes(view))
+            view[:] = bytes(len(view))  # a handler writes into its frame, never beside it
+
+        connection, transport = open_connection(dispatch)
+        _feed_split(connection, stream, splits)
+        assert not connection._shared.budget.used
+        assert not connection._receive.kept
+        assert not transport.closing
+
+    run(main())
+    assert seen == bodies
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.lists(SIZES, min_size=1, max_size=8),
+    splits=SPLITS,
+    slow=st.lists(st.booleans(), min_size=8, max_size=8),
+)
+def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
+    sizes: list[int], splits: list[int], slow: list[bool]
+) -> None:
+    bodies = [body(number, size) for number, size in enumerate(sizes)]
+    stream = b"".join(map(frame, bodies))
+    seen: list[bytes] = []
+
+    async def main() -> None:
+        gates: list[asyncio.Event] = []
+
+        async def execute(view: memoryview, gate: asyncio.Event) -> None:
+            await gate.wait()
+            seen.append(bytes(view))
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            if slow[len(seen) % len(slow)]:
+                gates.append(asyncio.Event())
+                return execute(view, gates[-1])
+            seen.append(bytes(view))
+            return None
+
+        connection, _ = open_connection(dispatch)
+        pos = turn = 0
+        while pos < len(stream) or gates:
+            count = max(splits[turn % len(splits)], 1_000)
+            pos += feed(connection, memoryview(stream)[pos : pos + count])
+            turn += 1
+            assert len(gates) <= 1, "a request started while another was being executed"
+            if gates and (turn % 3 == 0 or pos == len(stream) or not connection._reading):
+                gates.pop().set()
+                await turns()
+        assert not connection._shared.budget.used
+
+    run(main())
+    assert seen == bodies
+
+
+def test_idle_connections_hold_no_buffer_of_their_own() -> None:
+    scratch = Scratch()
+    receive = ReceiveBuffer(scratch)
+    receive.get_buffer()[:4] = bytes(4)
+    receive.clear()
+    assert receive.view is scratch.view
+    assert not receive.own
+
+
+def test_a_torn_small_frame_leaves_the_shared_buffer() -> None:
+    scratch = Scratch()
+    one, other = ReceiveBuffer(scratch), ReceiveBuffer(scratch)
+    one.get_buffer()[:6] = frame(b"abc")[:6]
+    one.keep_torn(0, 6, one.needed(0, 6))
+    other.get_buffer()[:6] = b"\xff" * 6
+    assert one.kept == 6
+    assert len(one.get_buffer()) == SCRATCH_BYTES - 6
+    assert bytes(one.view[: one.end]) == frame(b"abc")[:6]
+
+
+def test_a_large_frame_is_received_into_a_buffer_of_its_size() -> None:
+    received: list[memoryview] = []
+
+    async def main() -> None:
+        connection, _ = open_connection(lambda _, view: received.append(bytes(view)))
+        stream = frame(body(1, 3_000_000))
+        feed(connection, memoryview(stream)[:1000])
+        place = connection.get_buffer(-1)
+        assert len(place) == len(stream) - 1000
+        assert connection._charged == len(stream)
+        assert connection.claimed_unused == len(stream) - 1000
+        feed(connection, memoryview(stream)[1000:])
+        assert connection._charged == 0
+
+    run(main())
+    assert received == [body(1, 3_000_000)]
+
+
+def test_large_buffers_take_memory_only_as_it_is_used() -> None:
+    with Path("/proc/self/statm").open() as statm:
+        before = int(statm.read().split()[1])
+        view = allocate(100 * 1_048_576)
+        statm.seek(0)
+        grown = int(statm.read().split()[1]) - before
+    assert len(view) == 100 * 1_048_576
+    assert grown * 4096 < 20 * 1_048_576
+
+
+def test_a_frame_of_the_largest_size_passes_and_a_larger_one_does_not(caplog: Any) -> None:
+    async def main() -> None:
+        limits = NetLimits(request_bytes_max=1000)
+        seen: list[int] = []
+        connection, transport = open_connection(
+            lambda _, view: seen.append(len(view)), limits=limits
+        )
+        feed(connection, frame(bytes(1000)))
+        assert not transport.closing
+        feed(connection, frame(bytes(1001)))
+        assert transport.closing
+        assert seen == [1000]
+
+    run(main())
+    assert "invalid frame size 1001, the limit is 1000" in caplog.text
