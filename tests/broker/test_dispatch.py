@@ -33,7 +33,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(client_software=None)
+    return SimpleNamespace(client_software=None, on_close=[])
 
 
 @pytest.fixture
@@ -137,9 +137,12 @@ def test_answer_that_nobody_wants_cancels_the_wait(
     async def main() -> None:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer(lambda *_: future, monkeypatch)
-        dispatch(connection, list_offsets_frame()).cancel()
+        dispatch(connection, list_offsets_frame())
+        (abandon,) = connection.on_close
+        abandon()
         await asyncio.sleep(0)
         assert future.cancelled()
+        assert connection.on_close == []
 
     asyncio.run(main())
 

@@ -137,7 +137,7 @@ def _encoded_future(
 ) -> asyncio.Future[Answer]:
     """A future of the encoded answer; failed, it closes the connection.
 
-    It is cancelled when the client is gone: so is what the handler waits for, then.
+    When the client is gone it is cancelled, and with it what the handler waits for.
     """
     answer: asyncio.Future[Answer] = response.get_loop().create_future()
 
@@ -154,12 +154,18 @@ def _encoded_future(
         except Exception as error:  # noqa: BLE001 - a bug of ours closes this connection only
             answer.set_exception(_bug(context, error))
 
-    def abandon(done: asyncio.Future[Answer]) -> None:
+    on_close = context.connection.on_close
+
+    def ended(done: asyncio.Future[Answer]) -> None:
+        if abandon in on_close:
+            on_close.remove(abandon)
         if done.cancelled():
             response.cancel()
 
+    abandon = answer.cancel
     response.add_done_callback(finish)
-    answer.add_done_callback(abandon)
+    answer.add_done_callback(ended)
+    on_close.append(abandon)
     return answer
 
 

@@ -1,0 +1,76 @@
+"""InitProducerId over the wire: ids that are never given twice, and what has none yet."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.producer_ids import ProducerIdAllocator
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_each_producer_gets_an_id_of_its_own(client: WireClient, version: int) -> None:
+    answers = [client.call(InitProducerIdRequest(None, 1000), version) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in answers] == [(0, 0)] * 3
+    ids = [each.producer_id for each in answers]
+    assert ids == sorted(set(ids))
+
+
+def test_empty_transactional_id_is_invalid(client: WireClient) -> None:
+    got = client.call(InitProducerIdRequest("", 1000), 4)
+    assert (got.error_code, got.producer_id, got.producer_epoch) == (
+        ErrorCode.INVALID_REQUEST,
+        -1,
+        -1,
+    )
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 5)])
+def test_id_without_epoch_is_invalid(client: WireClient, producer_id: int, epoch: int) -> None:
+    got = client.call(InitProducerIdRequest(None, 1000, producer_id, epoch), 4)
+    assert got.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_known_id_of_an_idempotent_producer_is_replaced(client: WireClient) -> None:
+    """KIP-360: only a transactional producer keeps its id."""
+    first = client.call(InitProducerIdRequest(None, 1000), 4)
+    again = client.call(InitProducerIdRequest(None, 1000, first.producer_id, 0), 4)
+    assert again.error_code == 0
+    assert again.producer_id != first.producer_id
+
+
+def test_transactions_are_refused(client: WireClient) -> None:
+    got = client.call(InitProducerIdRequest("tx", 1000), 4)
+    assert got.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_ids_go_on_behind_the_block_after_a_restart(tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+            ids.append(client.call(InitProducerIdRequest(None, 1000), 4).producer_id)
+    assert ids[1] >= ids[0] + 1000
+
+
+def test_requests_at_the_end_of_a_block_share_the_next_one() -> None:
+    async def main() -> None:
+        blocks = iter([range(2), range(1000, 1003)])
+
+        async def allocate() -> range:
+            await asyncio.sleep(0)
+            return next(blocks)
+
+        ids = ProducerIdAllocator(allocate)
+        assert ids.next_or_none() is None
+        assert await ids.next() == 0
+        assert ids.next_or_none() == 1
+        assert ids.next_or_none() is None
+        assert await asyncio.gather(*(ids.next() for _ in range(3))) == [1000, 1001, 1002]
+
+    asyncio.run(main())

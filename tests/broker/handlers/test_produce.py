@@ -1,0 +1,332 @@
+"""Produce over the wire: every version, acks, what is refused and how, flushes, recompression."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.ids import Uuid
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.messages.produce_response import PartitionProduceResponse
+from odradek.records.batch import parse_header
+from odradek.records.record import iter_records
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import ConnectionClosed, WireClient
+
+
+def answer(response: Any) -> PartitionProduceResponse:
+    return response.responses[0].partition_responses[0]  # type: ignore[no-any-return]
+
+
+def topic_id(broker: Broker, topic: str = "t") -> Uuid:
+    async def find(server: Any) -> Uuid:
+        return server.services.image().topics_by_name[topic].topic_id  # type: ignore[no-any-return]
+
+    return broker.call(find)
+
+
+def stored(client: WireClient, topic: str = "t") -> list[bytes]:
+    """The values of the first partition's records."""
+    records = client.call(fetch(topic), 11).responses[0].partitions[0].records
+    values = []
+    while records:
+        header = parse_header(records)
+        values += [bytes(r.value or b"") for r in iter_records(records[: header.size_bytes])]
+        records = records[header.size_bytes :]
+    return values
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_version_appends_and_says_where(
+    broker: Broker, client: WireClient, version: int, acks: int
+) -> None:
+    broker.create_topic("t")
+    for offset in (0, 2):
+        request = produce(records=batch(b"a", b"b"), acks=acks, topic_id=topic_id(broker))
+        response = client.call(request, version)
+        assert response.throttle_time_ms == 0
+        got = answer(response)
+        assert (got.error_code, got.base_offset, got.log_append_time_ms) == (0, offset, -1)
+    topic = response.responses[0]
+    assert (topic.name, topic.topic_id) == (
+        ("", topic_id(broker)) if version >= 13 else ("t", bytes(16))
+    )
+    assert stored(client) == [b"a", b"b"] * 2
+
+
+def test_acks_zero_is_never_answered(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    client.send(produce(acks=0), 9)
+    assert answer(client.call(produce(), 9)).base_offset == 1
+
+
+def test_error_with_acks_zero_closes_the_connection(broker: Broker, client: WireClient) -> None:
+    client.send(produce("missing", acks=0), 9)
+    with pytest.raises(ConnectionClosed):
+        client.receive()
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+def test_unknown_acks_are_refused(broker: Broker, client: WireClient, acks: int) -> None:
+    broker.create_topic("t")
+    got = answer(client.call(produce(acks=acks), 9))
+    assert (got.error_code, got.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+    assert stored(client) == []
+
+
+def test_unknown_topic_partition_and_topic_id(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer(client.call(produce("missing"), 9)).error_code == unknown
+    assert answer(client.call(produce(partition=1), 9)).error_code == unknown
+    assert answer(client.call(produce(partition=-1), 9)).error_code == unknown
+    got = answer(client.call(produce(topic_id=Uuid(b"x" * 16)), 13))
+    assert got.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_internal_topic_is_for_the_broker_and_admin_tools(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("__consumer_offsets", 1)
+    request = produce("__consumer_offsets")
+    assert answer(client.call(request, 9)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    got = answer(client.call(request, 9, client_id="__admin_client"))
+    assert got.error_code == ErrorCode.NONE
+
+
+def test_one_bad_partition_does_not_hurt_the_others(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t", 3)
+    corrupt = batch()
+    corrupt[-1] ^= 1
+    data = [PartitionProduceData(0, batch()), PartitionProduceData(1, corrupt)]
+    data.append(PartitionProduceData(2, batch()))
+    request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)])
+    got = client.call(request, 9).responses[0].partition_responses
+    assert [each.error_code for each in got] == [0, ErrorCode.CORRUPT_MESSAGE, 0]
+    assert got[1].error_message
+    assert (got[1].base_offset, got[1].log_start_offset) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (bytes(batch() + batch()), ErrorCode.INVALID_RECORD),
+        (bytes(batch()[:40]), ErrorCode.INVALID_RECORD),
+        (bytes(batch(b"x" * 2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
+        (bytes(batch(timestamp_ms=2**50)), ErrorCode.INVALID_TIMESTAMP),
+        (bytes(batch(base_offset=5)), ErrorCode.INVALID_RECORD),
+        (bytes(batch(control=True)), ErrorCode.INVALID_RECORD),
+    ],
+    ids=["none", "two", "torn", "large", "future", "offset", "control"],
+)
+def test_bad_records_get_kafkas_error(
+    broker: Broker, client: WireClient, records: bytes, code: ErrorCode
+) -> None:
+    broker.create_topic("t")
+    assert answer(client.call(produce(records=records), 9)).error_code == code
+    assert stored(client) == []
+
+
+def test_null_records_are_invalid(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    data = TopicProduceData("t", partition_data=[PartitionProduceData(0, None)])
+    got = answer(client.call(ProduceRequest(None, 1, 1000, [data]), 9))
+    assert got.error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(("version", "accepted"), [(6, False), (7, True)])
+def test_zstd_needs_version_seven(
+    broker: Broker, client: WireClient, version: int, accepted: bool
+) -> None:
+    broker.create_topic("t")
+    got = answer(client.call(produce(records=batch(compression="zstd")), version))
+    expected = ErrorCode.NONE if accepted else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert got.error_code == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+def test_batch_of_no_known_transaction_is_refused(
+    broker: Broker, client: WireClient, version: int, code: ErrorCode
+) -> None:
+    broker.create_topic("t")
+    records = batch(transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    request = produce(records=records)
+    request.transactional_id = "x"
+    assert answer(client.call(request, version)).error_code == code
+
+
+def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+
+    def send(sequence: int) -> tuple[int, int]:
+        records = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=sequence)
+        got = answer(client.call(produce(records=records), 9))
+        return got.error_code, got.base_offset
+
+    assert [send(0), send(1), send(0), send(2)] == [(0, 0), (0, 1), (0, 0), (0, 2)]
+    assert send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert stored(client) == [b"a"] * 3
+
+
+def test_log_append_time_is_told(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
+    got = answer(client.call(produce(records=batch(timestamp_ms=1)), 9))
+    assert got.log_append_time_ms > 1_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("configured", "bits"),
+    [("zstd", 4), ("gzip", 1), ("lz4", 3), ("snappy", 2), ("uncompressed", 0)],
+)
+@pytest.mark.parametrize("sent", ["none", "gzip"])
+def test_topic_with_a_compression_of_its_own_recompresses(
+    broker: Broker, client: WireClient, configured: str, bits: int, sent: str
+) -> None:
+    broker.create_topic("t", config={"compression.type": configured})
+    records = batch(b"a" * 1000, b"b", compression=sent)
+    client.send(produce(records=records), 9)
+    client.send(produce(records=batch(b"c", compression=sent)), 9)
+    assert [answer(client.receive()).base_offset for _ in range(2)] == [0, 2]
+    region = client.call(fetch(), 11).responses[0].partitions[0].records
+    assert parse_header(region).compression == bits
+    assert stored(client) == [b"a" * 1000, b"b", b"c"]
+
+
+def test_body_that_does_not_unpack_is_corrupt_where_it_must_be(
+    broker: Broker, client: WireClient
+) -> None:
+    from odradek.records.batch import write_crc
+
+    broker.create_topic("t", config={"compression.type": "zstd"})
+    records = batch(b"a" * 1000, compression="gzip")
+    records[70:80] = b"\0" * 10
+    write_crc(records)
+    got = answer(client.call(produce(records=records), 9))
+    assert got.error_code == ErrorCode.CORRUPT_MESSAGE
+
+
+class TestFlush:
+    """flush.messages=1: nothing is acknowledged, and nothing is read, before fsync returned."""
+
+    @pytest.fixture
+    def config(self) -> dict[str, Any]:
+        return {"log.flush.interval.messages": 1}
+
+    @pytest.mark.parametrize("acks", [1, -1])
+    def test_answer_waits_for_fsync_and_one_fsync_covers_many(
+        self, broker: Broker, client: WireClient, acks: int
+    ) -> None:
+        broker.create_topic("t")
+        gate, started, counted = threading.Event(), threading.Event(), []
+        log = self.hold_flushes(broker, gate, started, counted)
+        client.send(produce(acks=acks), 9)
+        assert started.wait(10)
+        for _ in range(20):
+            client.send(produce(acks=acks), 9)
+        with WireClient(broker.bootstrap_servers) as reader:
+            response = reader.call(fetch(), 11)
+            assert response.responses[0].partitions[0].high_watermark == 0
+            assert not response.responses[0].partitions[0].records
+        gate.set()
+        offsets = [answer(client.receive()).base_offset for _ in range(21)]
+        assert offsets == list(range(21))
+        assert 2 <= len(counted) <= 3
+        assert log.recovery_point == 21
+
+    def hold_flushes(
+        self, broker: Broker, gate: threading.Event, started: threading.Event, counted: list[int]
+    ) -> Any:
+        async def install(server: Any) -> Any:
+            log = server.services.replica_manager.partitions["t", 0].log
+            files = log.log_dir.files
+            original = files.fsync
+
+            def fsync(fd: int) -> None:
+                started.set()
+                assert gate.wait(10)
+                original(fd)
+
+            flush = log.flush
+
+            def flush_counted() -> None:
+                counted.append(1)
+                flush()
+
+            log.flush = flush_counted
+            log.log_dir.pool.files = _Files(files, fsync)
+            return log
+
+        return broker.call(install)
+
+    def test_failed_fsync_is_a_storage_error_and_never_tried_again(
+        self, broker: Broker, client: WireClient
+    ) -> None:
+        broker.create_topic("t")
+
+        async def install(server: Any) -> Any:
+            log = server.services.replica_manager.partitions["t", 0].log
+
+            def fsync(fd: int) -> None:
+                raise OSError(5, "Input/output error")
+
+            log.log_dir.pool.files = _Files(log.log_dir.files, fsync)
+
+        broker.call(install)
+        for _ in range(2):
+            got = answer(client.call(produce(), 9))
+            assert (got.error_code, got.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        response = client.call(fetch(), 11)
+        assert response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    def test_waiting_produce_times_out(self, broker: Broker, client: WireClient) -> None:
+        broker.create_topic("t")
+        gate, started = threading.Event(), threading.Event()
+        self.hold_flushes(broker, gate, started, [])
+        try:
+            got = answer(client.call(produce(acks=-1, timeout_ms=1), 9))
+            assert got.error_code == ErrorCode.REQUEST_TIMED_OUT
+        finally:
+            gate.set()
+        assert answer(client.call(produce(acks=-1), 9)).base_offset == 1
+
+
+class _Files:
+    """The real files with another fsync."""
+
+    def __init__(self, files: Any, fsync: Any) -> None:
+        self._files = files
+        self.fsync = fsync
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+def test_topic_deleted_while_a_produce_waits_is_unknown(client: WireClient, broker: Broker) -> None:
+    broker.create_topic("t", config={"flush.messages": 1})
+    gate, started = threading.Event(), threading.Event()
+    TestFlush().hold_flushes(broker, gate, started, [])
+    client.send(produce(acks=-1), 9)
+    assert started.wait(10)
+
+    async def delete(server: Any) -> None:
+        asyncio.get_running_loop().call_later(0.05, gate.set)
+        await server.reset()
+
+    broker.call(delete)
+    assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
