@@ -167,9 +167,9 @@ def _start_offset(consumer: Any, tp: Any, offset: str) -> int:
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
     if offset == "beginning":
-        return OFFSET_BEGINNING
+        return int(OFFSET_BEGINNING)
     if offset == "end":
-        return OFFSET_END
+        return int(OFFSET_END)
     try:
         number = int(offset)
     except ValueError:

@@ -168,6 +168,8 @@ class _progress:
         self._total = sum(path.stat().st_size for path in files)
         self._shown = bool(files) and sys.stderr.isatty()
         self._progress: Any = None
+        self._pending_bytes = 0
+        self._pending_lines = 0
 
     def __enter__(self) -> Callable[[int], None]:
         if not self._shown:
@@ -179,20 +181,21 @@ class _progress:
             BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
         )
         self._progress.start()
-        task = self._progress.add_task("produce", total=self._total)
-        pending = [0, 0]
+        self._progress.add_task("produce", total=self._total)
 
         def advance(size: int) -> None:
-            pending[0] += size
-            pending[1] += 1
-            if pending[1] >= PROGRESS_EVERY:
-                self._progress.advance(task, pending[0])
-                pending[:] = [0, 0]
+            self._pending_bytes += size
+            self._pending_lines += 1
+            if self._pending_lines >= PROGRESS_EVERY:
+                self._show()
 
-        self._flush = lambda: self._progress.advance(task, pending[0])
         return advance
+
+    def _show(self) -> None:
+        self._progress.advance(self._progress.task_ids[0], self._pending_bytes)
+        self._pending_bytes = self._pending_lines = 0
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
-            self._flush()
+            self._show()
             self._progress.stop()

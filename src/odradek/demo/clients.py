@@ -27,8 +27,8 @@ POLL_TIMEOUT_S = 0.2
 QUEUE_FULL_WAIT_S = 0.1
 TICK_EVENTS = 500
 _QUIET = {"log_level": 2}  # what matters comes as an exception; the terminal is for the demo
-_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()
+_LATEST: OffsetSpec = OffsetSpec.latest()
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
