@@ -35,6 +35,8 @@ from odradek.records.region import FileRegion
 logger = logging.getLogger(__name__)
 
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
+# So many kinds of unreadable records are named in the log of one start; the rest are not news.
+SKIPPED_KINDS_MAX = 100
 
 
 class CoordinatorRecord(NamedTuple):
@@ -161,15 +163,18 @@ class CoordinatorRuntime(Generic[S]):
     async def _load(self, partition: int, shard: S, log: UnifiedLog) -> None:
         try:
             await self._replay_log(shard, log)
-        except asyncio.CancelledError:
-            raise
-        except Exception:
-            # Nothing that a disk can hold may stop the broker: this shard alone is not served.
+        except KafkaError as error:
+            # The disk may be read again later: the next request tries it.
+            logger.error("cannot load %s-%d: %s", self._topic, partition, error)
+            return
+        except (ValueError, OSError):
+            # Batches that cannot be unpacked take no other shard away, and are not read again.
             logger.exception("cannot load %s-%d", self._topic, partition)
             self._failed[partition] = ErrorCode.NOT_COORDINATOR
             return
         finally:
-            self._loading.pop(partition, None)
+            if self._loading.get(partition) is asyncio.current_task():
+                del self._loading[partition]
         self._serve(partition, shard)
 
     async def _replay_log(self, shard: S, log: UnifiedLog) -> None:
@@ -181,7 +186,7 @@ class CoordinatorRuntime(Generic[S]):
             if region is None:
                 break
             offset = await loop.run_in_executor(
-                self._executor, _replay_piece, self._decode, shard, region
+                self._executor, _replay_piece, self._decode, shard, region, offset
             )
 
     def _serve(self, partition: int, shard: S) -> None:
@@ -232,9 +237,11 @@ class CoordinatorRuntime(Generic[S]):
             shard.replay(offset + number, record.key, record.value)
         if not asyncio.isfuture(appended):
             return None
-        return self._committed(partition, appended)
+        return self._committed(partition, shard, appended)
 
-    def _committed(self, partition: int, appended: asyncio.Future[Any]) -> asyncio.Future[None]:
+    def _committed(
+        self, partition: int, shard: S, appended: asyncio.Future[Any]
+    ) -> asyncio.Future[None]:
         """Ends with `appended`; its failure takes the shard out of service."""
         committed: asyncio.Future[None] = appended.get_loop().create_future()
 
@@ -247,7 +254,8 @@ class CoordinatorRuntime(Generic[S]):
                 if not isinstance(error, KafkaError):
                     error = KafkaError(ErrorCode.NOT_COORDINATOR)
                 committed.set_exception(error)
-                self._fail(partition)
+                if self._shards.get(partition) is shard:
+                    self._fail(partition)
             else:
                 committed.set_result(None)
 
@@ -285,13 +293,14 @@ class _Decoder:
             return None
 
     def _skip(self, what: str, offset: int) -> None:
-        if what not in self._skipped:
+        if what not in self._skipped and len(self._skipped) < SKIPPED_KINDS_MAX:
             self._skipped.add(what)
             logger.warning("%s: skipped, first at offset %d", what, offset)
 
 
-def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion) -> int:
-    """Replays the batches of one region and returns the offset after them. Runs off the loop."""
+def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion, first: int) -> int:
+    """Replays the records from offset `first` on, and returns the offset after the last batch of
+    the region. Runs off the loop."""
     try:
         data = region.read()
     finally:
@@ -304,7 +313,7 @@ def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion) -> int:
             # Offsets of transactions count from their commit marker on; none are written here yet.
             continue
         for record in iter_records(batch):
-            decoded = decode(record)
+            decoded = decode(record) if record.offset >= first else None
             if decoded is not None:
                 shard.replay(record.offset, *decoded)
     if not next_offset:
