@@ -1,0 +1,96 @@
+"""Altering configs: what is refused, and what the overrides come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.cluster.config_changes import (
+    ConfigChange,
+    ConfigOp,
+    OpType,
+    ResourceType,
+    plan_config_change,
+)
+from odradek.cluster.image import BrokerRegistration, MetadataImage, TopicImage
+from odradek.config.broker import BrokerConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = OpType
+T = TopicName("t")
+IMAGE = MetadataImage(
+    controller_id=BrokerId(1), brokers={BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}
+).with_topics({T: TopicImage(T, Uuid(bytes(16)), ())}, {T: {"retention.ms": "5"}})
+
+
+def change(kind: ResourceType, name: str, *ops: tuple[str, OpType, str | None]) -> ConfigChange:
+    return ConfigChange(kind, name, [ConfigOp(*op) for op in ops])
+
+
+@pytest.mark.parametrize(
+    ("refused", "code"),
+    [
+        (change(TOPIC, "nope", ("retention.ms", SET, "1")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (change(TOPIC, "", ("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (change(TOPIC, "a b", ("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (change(TOPIC, "t", ("nope", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "t", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "t", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST),
+        (change(TOPIC, "t", ("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "t", ("nope", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG),
+        (change(TOPIC, "t", ("cleanup.policy", APPEND, "x")), ErrorCode.INVALID_CONFIG),
+        (change(BROKER, "2", ("message.max.bytes", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "x", ("message.max.bytes", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "1", ("message.max.bytes", SET, "x")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "1", ("num.partitions", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "1", ("num.io.threads", SET, "2")), ErrorCode.INVALID_CONFIG),
+        (change(BROKER, "1", ("nope", SET, "2")), ErrorCode.INVALID_CONFIG),
+        (change(ResourceType.GROUP, "g", ("a", SET, "2")), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_refused_change_says_why(refused: ConfigChange, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as caught:
+        plan_config_change(IMAGE, BrokerConfig({}), refused)
+    assert caught.value.code is code
+    assert caught.value.message
+
+
+def test_append_begins_with_the_value_in_force_and_adds_nothing_twice() -> None:
+    config = BrokerConfig({"log.cleanup.policy": "compact"})
+    made = plan_config_change(
+        IMAGE, config, change(TOPIC, "t", ("cleanup.policy", APPEND, "delete,compact"))
+    )
+    assert made.topic_configs[T]["cleanup.policy"] == "compact,delete"
+
+
+def test_subtracting_everything_leaves_an_empty_list() -> None:
+    made = plan_config_change(
+        IMAGE, BrokerConfig({}), change(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"))
+    )
+    assert made.topic_configs[T]["cleanup.policy"] == ""
+
+
+def test_delete_of_what_is_not_set_is_no_error() -> None:
+    made = plan_config_change(
+        IMAGE, BrokerConfig({}), change(TOPIC, "t", ("segment.ms", DELETE, None))
+    )
+    assert made.topic_configs[T] == {"retention.ms": "5"}
+
+
+def test_broker_lists_begin_with_the_broker_s_own_value() -> None:
+    config = BrokerConfig({"log.cleanup.policy": "compact"})
+    made = plan_config_change(
+        IMAGE, config, change(BROKER, "", ("log.cleanup.policy", APPEND, "delete"))
+    )
+    assert made.broker_configs[""] == {"log.cleanup.policy": "compact,delete"}
+
+
+def test_resource_without_overrides_is_not_in_the_image() -> None:
+    config = BrokerConfig({})
+    made = plan_config_change(IMAGE, config, change(BROKER, "1", ("message.max.bytes", SET, "9")))
+    assert made.broker_configs == {"1": {"message.max.bytes": "9"}}
+    gone = plan_config_change(
+        made, config, change(BROKER, "1", ("message.max.bytes", DELETE, None))
+    )
+    assert gone.broker_configs == {}
