@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,24 +11,9 @@ from odradek.protocol import interpret
 from odradek.protocol.codec import Message, decoder, encode
 from odradek.protocol.spec import NEW_STRUCT, FieldSpec, StructSpec, load
 from tests.protocol.building import Builder, all_classes, plain, versions
+from tests.protocol.golden import golden_messages
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "messages-kafka-4.1.0.txt"
-CLASSES = {cls.__name__: cls for cls in all_classes()}
-
-
-def read_golden() -> dict[str, list[tuple[int, bool, bytes]]]:
-    """Message name to (version, is full, bytes). Kafka's class of a request is ...RequestData."""
-    found: dict[str, list[tuple[int, bool, bytes]]] = {}
-    for line in GOLDEN.read_text().splitlines():
-        name, version, instance, data = (line + " ").split(" ")[:4]
-        if name not in CLASSES:
-            name = name.removesuffix("Data")
-        entry = (int(version), instance == "full", base64.b64decode(data))
-        found.setdefault(name, []).append(entry)
-    return found
-
-
-GOLDEN_MESSAGES = read_golden()
+CLASSES = all_classes()
 
 
 class GoldenBuilder(Builder):
@@ -69,10 +52,9 @@ class GoldenBuilder(Builder):
         return values[field.kind]
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES))
-def test_kafkas_bytes_are_read_and_written_alike(name: str) -> None:
-    cls = CLASSES[name]
-    for version, full, data in GOLDEN_MESSAGES[name]:
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_kafkas_bytes_are_read_and_written_alike(cls: type[Message]) -> None:
+    for version, full, data in golden_messages()[cls]:
         expected = GoldenBuilder(cls, version, full).struct(load(cls.SPEC).body)
         decoded, end = decoder(cls, version)(memoryview(data), 0)
         assert end == len(data)
@@ -83,17 +65,16 @@ def test_kafkas_bytes_are_read_and_written_alike(name: str) -> None:
 
 
 def test_there_is_a_golden_instance_of_each_message_and_version() -> None:
-    for name, cls in CLASSES.items():
-        entries = [(version, full) for version, full, _ in GOLDEN_MESSAGES[name]]
+    for cls in CLASSES:
+        entries = [(version, full) for version, full, _ in golden_messages()[cls]]
         assert entries == [(version, full) for version in versions(cls) for full in (True, False)]
-    assert GOLDEN_MESSAGES.keys() == CLASSES.keys()
+    assert golden_messages().keys() == set(CLASSES)
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES))
-def test_in_full_instances_no_field_has_its_default(name: str) -> None:
-    cls = CLASSES[name]
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_in_full_instances_no_field_has_its_default(cls: type[Message]) -> None:
     spec = load(cls.SPEC)
-    for version, full, data in GOLDEN_MESSAGES[name]:
+    for version, full, data in golden_messages()[cls]:
         if full:
             assert_nothing_default(
                 decoder(cls, version)(memoryview(data), 0)[0], spec.body, version
@@ -103,7 +84,7 @@ def test_in_full_instances_no_field_has_its_default(name: str) -> None:
 def assert_nothing_default(value: Any, spec: StructSpec, version: int) -> None:
     for field in [*spec.present(version), *spec.tagged(version)]:
         content = getattr(value, field.attribute)
-        # Every bool is true in a full instance: of the four whose default that is, see the bare one.
+        # Every bool is true in a full instance; the four with that default are false in the bare.
         is_true_by_default = field.kind == "bool" and field.default is True
         if field.default is not NEW_STRUCT and not is_true_by_default:
             assert content != field.default, field.name

@@ -223,15 +223,21 @@ class _Writer(_Codec):
             self.number(field.kind, value)
         elif field.kind == "uuid":
             if len(value) != 16:
-                raise UnencodableMessage(f"{value!r} is no uuid")
+                raise UnencodableMessage(f"{field.name} is no uuid: {value!r}")
             self.out += value
         elif field.kind == "string":
-            data = value if value is None else value.encode()
+            data = value if value is None else self.utf_8(field, value)
             self.length(field, "int16", data, nullable)
             self.out += data or b""
         else:
             self.length(field, "int32", value, nullable)
             self.out += value or b""
+
+    def utf_8(self, field: FieldSpec, value: str) -> bytes:
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise UnencodableMessage(f"{field.name} is no text") from error
 
     def marked_struct(self, field: FieldSpec, value: Any, nullable: bool) -> None:
         """A nullable struct has a byte before it: 1, or for null -1, behind a tag 0."""

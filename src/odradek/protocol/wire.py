@@ -52,19 +52,21 @@ def uvarint_at(view: memoryview, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """`value` (0 .. 2^31 - 1) as unsigned varint."""
-    if value < 0x80:
+    """`value` (0 .. 2^31 - 1) as unsigned varint; as many calls for a large one as for a small."""
+    if value < 1 << 7:
         return bytes((value,))
-    if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value > UVARINT_MAX:
-        raise UnencodableMessage(f"length of {value} is above 2^31 - 1")
-    groups = bytearray()
-    while value >= 0x80:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
+    low = value & 0x7F | 0x80
+    if value < 1 << 14:
+        return bytes((low, value >> 7))
+    second = value >> 7 & 0x7F | 0x80
+    if value < 1 << 21:
+        return bytes((low, second, value >> 14))
+    third = value >> 14 & 0x7F | 0x80
+    if value < 1 << 28:
+        return bytes((low, second, third, value >> 21))
+    if value <= UVARINT_MAX:
+        return bytes((low, second, third, value >> 21 & 0x7F | 0x80, value >> 28))
+    raise UnencodableMessage(f"length of {value} is above 2^31 - 1")
 
 
 def string_uvarint(value: int) -> bytes:
