@@ -1,0 +1,154 @@
+"""Metadata over the wire: every version, what is asked for, auto-creation, addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.errors import ErrorCode
+from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+ALL_VERSIONS = range(14)
+
+
+def asked(*names: str, create: bool = True) -> MetadataRequest:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return MetadataRequest(topics, allow_auto_topic_creation=create)
+
+
+def summary(response: Any) -> dict[str | None, tuple[int, int]]:
+    """Error code and number of partitions by name."""
+    return {topic.name: (topic.error_code, len(topic.partitions)) for topic in response.topics}
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_every_version_names_broker_and_leader(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t", 2)
+    response = client.call(asked("t"), version)
+    (node,) = response.brokers
+    assert f"{node.host}:{node.port}" == broker.bootstrap_servers
+    (topic,) = response.topics
+    assert (topic.error_code, topic.name, topic.is_internal) == (ErrorCode.NONE, "t", False)
+    for index, partition in enumerate(topic.partitions):
+        assert (partition.partition_index, partition.error_code) == (index, ErrorCode.NONE)
+        assert partition.leader_id == node.node_id == 1
+        assert (partition.replica_nodes, partition.isr_nodes) == ([1], [1])
+        assert partition.leader_epoch == (0 if version >= 7 else -1)
+    assert response.controller_id == (1 if version >= 1 else -1)
+    assert bool(response.cluster_id) == (version >= 2)
+    assert (topic.topic_id != ZERO_UUID) == (version >= 10)
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_all_topics_are_null_and_in_version_0_the_empty_list(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("a")
+    broker.create_topic("b", 3)
+    everything = {"a": (ErrorCode.NONE, 1), "b": (ErrorCode.NONE, 3)}
+    assert summary(client.call(asked(), version)) == (everything if version == 0 else {})
+    if version > 0:
+        assert summary(client.call(MetadataRequest(None), version)) == everything
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_missing_topic_is_created_and_led_in_the_very_answer(
+    client: WireClient, version: int
+) -> None:
+    response = client.call(asked("new"), version)
+    assert summary(response) == {"new": (ErrorCode.NONE, 1)}
+    assert response.topics[0].partitions[0].leader_id == 1
+
+
+def test_missing_topic_is_unknown_where_the_client_does_not_want_it(client: WireClient) -> None:
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    for _ in range(2):
+        assert summary(client.call(asked("new", create=False), 4)) == {"new": unknown}
+
+
+@pytest.mark.parametrize("config", [{"auto.create.topics.enable": "false"}])
+def test_missing_topic_is_unknown_where_the_broker_does_not_want_it(client: WireClient) -> None:
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    assert summary(client.call(asked("new"), 12)) == {"new": unknown}
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_illegal_name_is_an_invalid_topic(client: WireClient, create: bool) -> None:
+    response = client.call(asked("a b", "x" * 250, "", create=create), 12)
+    assert {code for code, _ in summary(response).values()} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+def test_colliding_name_is_not_created(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("a.b")
+    response = client.call(asked("a_b"), 12)
+    assert summary(response) == {"a_b": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)}
+
+
+@pytest.mark.parametrize("config", [{"default.replication.factor": "2"}])
+def test_topic_that_cannot_be_replicated_is_not_created(client: WireClient) -> None:
+    response = client.call(asked("new"), 12)
+    assert summary(response) == {"new": (ErrorCode.INVALID_REPLICATION_FACTOR, 0)}
+
+
+@pytest.mark.parametrize("config", [{"num.partitions": "3", "offsets.topic.num.partitions": "7"}])
+def test_created_topics_have_the_brokers_partitions(client: WireClient) -> None:
+    response = client.call(asked("new", "__consumer_offsets"), 12)
+    assert summary(response) == {
+        "new": (ErrorCode.NONE, 3),
+        "__consumer_offsets": (ErrorCode.NONE, 7),
+    }
+    assert [topic.is_internal for topic in response.topics] == [False, True]
+
+
+def test_topic_named_twice_is_answered_once(client: WireClient) -> None:
+    assert len(client.call(asked("t", "t"), 12).topics) == 1
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_topics_are_found_by_id(broker: Broker, client: WireClient, version: int) -> None:
+    broker.create_topic("t")
+    topic_id = client.call(asked("t"), version).topics[0].topic_id
+    other = Uuid(b"x" * 16)
+    request = MetadataRequest(
+        [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(other, None)]
+    )
+    found, unknown = client.call(request, version).topics
+    assert (found.name, found.topic_id, found.error_code) == ("t", topic_id, ErrorCode.NONE)
+    assert (unknown.name, unknown.topic_id) == (None, other)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_before_version_12_are_an_invalid_request(client: WireClient, version: int) -> None:
+    for topic in (MetadataRequestTopic(name=None), MetadataRequestTopic(Uuid(b"x" * 16), "t")):
+        (answer,) = client.call(MetadataRequest([topic]), version).topics
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(8, 14))
+def test_authorized_operations_are_told_when_asked_for(client: WireClient, version: int) -> None:
+    request = asked("t")
+    response = client.call(request, version)
+    assert response.topics[0].topic_authorized_operations == NOT_ASKED
+    assert response.cluster_authorized_operations == NOT_ASKED
+    request.include_topic_authorized_operations = True
+    request.include_cluster_authorized_operations = version <= 10
+    response = client.call(request, version)
+    assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
+    expected = CLUSTER_OPERATIONS if version <= 10 else NOT_ASKED
+    assert response.cluster_authorized_operations == expected
+
+
+@pytest.mark.parametrize(
+    "config", [{"advertised.listeners": "PLAINTEXT://broker.example:19092", "broker.rack": "r1"}]
+)
+def test_advertised_listener_and_rack_are_told(client: WireClient) -> None:
+    (node,) = client.call(asked(), 12).brokers
+    assert (node.host, node.port, node.rack) == ("broker.example", 19092, "r1")

@@ -1,0 +1,128 @@
+"""What a request costs in Python calls, from the bytes received to the bytes handed to the socket.
+
+The number does not depend on the machine, and must not depend on the number of records: the broker
+touches batches, never records. It is pinned. Whoever raises it writes the reason beside it; whoever
+lowers it lowers the number here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from odradek.broker.broker import BrokerServer
+from odradek.broker.dispatch import Dispatcher
+from odradek.cluster.store.memory import MemoryStore
+from odradek.config.broker import BrokerConfig
+from odradek.net.connection import Connection
+from tests.helpers.call_count import CallCount, count_calls
+from tests.helpers.mock_transport import MockTransport, open_connection
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import request_bytes
+
+# Every batch has about this many bytes, however many records they make: the same way to the
+# disk and to the socket (one receive, one write; a region that leaves by sendfile).
+BATCH_BYTES = 100_000
+RECORD_OVERHEAD_BYTES = 8
+RECORD_COUNTS = (1, 50, 5000)
+WARM_UP = 3
+
+# Produce, acks=1: 10 for connection, dispatcher and headers; 12 to decode; 11 for the handler and
+# its call object; 13 for partition, log, header check, CRC, leader fields, and the one write; 20
+# to encode the response, most of it `append` of chunks that are joined once; 4 are the mock
+# transport's own.
+PRODUCE_CALLS_MAX = 70
+# Fetch: as above, and the reading (limits, session, lookup in the index: 40), the region (opened,
+# probed for residency, header sent with MSG_MORE, sendfile, closed: 60).
+FETCH_CALLS_MAX = 178
+
+
+def framed(request: Any, version: int) -> bytes:
+    data = request_bytes(request, version, client_id="count")
+    return struct.pack(">i", len(data)) + data
+
+
+@contextmanager
+def running_broker(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServer]]:
+    properties = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    server = BrokerServer(BrokerConfig.from_properties(properties), store=MemoryStore())
+    with asyncio.Runner() as runner:
+        runner.run(server.start())
+        try:
+            runner.run(server.create_topic("t", len(RECORD_COUNTS)))
+            yield runner, server
+        finally:
+            runner.run(server.stop())
+
+
+def received(connection: Connection, data: bytes) -> Callable[[], None]:
+    """The bytes lie in the receive buffer; the result executes them as the loop would."""
+    connection.get_buffer(-1)[: len(data)] = data
+
+    def execute() -> None:
+        connection.get_buffer(-1)
+        connection.buffer_updated(len(data))
+
+    return execute
+
+
+def records_of(count: int) -> bytes:
+    return bytes(batch(*[bytes(BATCH_BYTES // count - RECORD_OVERHEAD_BYTES)] * count))
+
+
+def counted(connection: Connection, data: bytes) -> CallCount:
+    for _ in range(WARM_UP):
+        received(connection, data)()
+    return count_calls(received(connection, data))
+
+
+def check(counts: dict[int, CallCount], calls_max: int) -> None:
+    totals = {records: count.total for records, count in counts.items()}
+    assert len(set(totals.values())) == 1, f"depends on the number of records: {totals}"
+    for count in counts.values():
+        assert count.total <= calls_max, str(count)
+
+
+def test_produce_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (runner, server):
+
+        async def count(records: bytes) -> CallCount:
+            connection, transport = open_connection(Dispatcher(server.services).dispatch)
+            result = counted(connection, framed(produce(records=records), 9))
+            assert transport.writes == WARM_UP + 1
+            return result
+
+        counts = {each: runner.run(count(records_of(each))) for each in RECORD_COUNTS}
+    check(counts, PRODUCE_CALLS_MAX)
+
+
+def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (runner, server):
+
+        async def count(records: bytes, partition: int) -> CallCount:
+            connection, _ = open_connection(Dispatcher(server.services).dispatch)
+            received(connection, framed(produce(records=records, partition=partition), 9))()
+            ours, peer = socket.socketpair()
+            with ours, peer:
+                ours.setblocking(False)
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+                reader = Connection(connection._shared, "PLAINTEXT", ours)
+                transport = MockTransport()
+                transport.protocol = reader
+                reader.connection_made(transport)
+                request = fetch(min_bytes=1, max_wait_ms=500, partitions=(partition,))
+                result = counted(reader, framed(request, 11))
+                assert not transport.written, "the region did not leave by sendfile"
+                assert peer.recv(1 << 20).count(records[61:200]) == WARM_UP + 1
+            return result
+
+        counts = {
+            each: runner.run(count(records_of(each), partition))
+            for partition, each in enumerate(RECORD_COUNTS)
+        }
+    check(counts, FETCH_CALLS_MAX)
