@@ -28,7 +28,7 @@ from odradek.ids import TopicPartition
 from odradek.log.log import UnifiedLog
 from odradek.protocol import record_codec
 from odradek.protocol.errors import MalformedMessage
-from odradek.records.batch import parse_header
+from odradek.records.batch import Compression, parse_header
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.records.region import FileRegion
 
@@ -102,7 +102,7 @@ class CoordinatorRuntime(Generic[S]):
         append: Append,
         clock: Clock,
         executor: Executor,
-        compression: str = "none",
+        compression: Compression = Compression.NONE,
         load_piece_bytes: int = LOAD_PIECE_BYTES,
     ) -> None:
         self._topic = topic
@@ -155,10 +155,10 @@ class CoordinatorRuntime(Generic[S]):
         self._loading[partition] = task
         return None
 
-    async def loads_done(self) -> None:
-        """Waits until nothing is loading."""
-        while self._loading:
-            await asyncio.wait(list(self._loading.values()))
+    async def loads_done(self, timeout_s: float | None = None) -> None:
+        """Waits until nothing that is loading now is any more, or for `timeout_s`."""
+        if self._loading:
+            await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
     async def _load(self, partition: int, shard: S, log: UnifiedLog) -> None:
         try:

@@ -110,7 +110,7 @@ class GroupCoordinator:
             append=append,
             clock=clock,
             executor=executor,
-            compression=Compression(config.get_int("offsets.topic.compression.codec")).name.lower(),
+            compression=Compression(config.get_int("offsets.topic.compression.codec")),
         )
 
     # -- life --------------------------------------------------------------------------------------
