@@ -1,0 +1,256 @@
+"""A broker's life: starting, what keeps it from starting, restarting, stopping, upkeep."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.broker import STORE_FILE, BrokerServer
+from odradek.broker.periodic import PeriodicTasks
+from odradek.clock import ManualClock
+from odradek.cluster.store.memory import MemoryStore
+from odradek.config.broker import BrokerConfig
+from odradek.errors import KafkaError
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+
+
+def config_of(directory: Path, **properties: Any) -> BrokerConfig:
+    given = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    given |= {name.replace("_", "."): str(value) for name, value in properties.items()}
+    return BrokerConfig.from_properties(given)
+
+
+def with_server(
+    config: BrokerConfig, work: Callable[[BrokerServer], Coroutine[Any, Any, None]], **options: Any
+) -> None:
+    """Runs `work` on a started broker in a loop of its own."""
+
+    async def main() -> None:
+        server = BrokerServer(config, **options)
+        await server.start()
+        try:
+            await work(server)
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+
+
+def read_all(client: WireClient, topic: str = "t") -> tuple[int, int, int]:
+    """(high watermark, log start offset, bytes of records)"""
+    got = client.call(fetch(topic), 11).responses[0].partitions[0]
+    assert got.error_code == 0
+    return got.high_watermark, got.log_start_offset, len(got.records)
+
+
+def test_restart_keeps_topics_records_and_committed_state(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t", 2, {"retention.ms": 12345})
+        for _ in range(5):
+            client.call(produce(), 9)
+        before = read_all(client)
+    assert before[0] == 5
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        assert read_all(client) == before
+        got = client.call(produce(), 9).responses[0].partition_responses[0]
+        assert got.base_offset == 5
+
+        async def look(server: BrokerServer) -> tuple[int, int]:
+            partition = server.services.replica_manager.partitions["t", 0]
+            return partition.log.config.retention_ms, partition.leader_epoch
+
+        assert broker.call(look) == (12345, 1)
+
+
+def test_topic_made_again_while_the_broker_was_down_has_no_stale_data(tmp_path: Path) -> None:
+    """The store was lost, the logs were not: they belong to a topic id that nobody knows."""
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        client.call(produce(), 9)
+    for path in tmp_path.glob(f"{STORE_FILE}*"):
+        path.unlink()
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        assert read_all(client) == (0, 0, 0)
+
+
+def test_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path):
+        with pytest.raises((KafkaError, OSError), match="in use") as caught:
+            Broker(data_dir=tmp_path).start()
+        assert "\n" not in str(caught.value)
+
+
+def test_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    threads = threading.active_count()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="in use") as caught:
+            Broker(data_dir=tmp_path, port=taken.getsockname()[1]).start()
+        assert "\n" not in str(caught.value)
+    assert threading.active_count() == threads
+    with Broker(data_dir=tmp_path):
+        pass
+
+
+def test_one_line_says_what_will_be_advertised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def nothing(server: BrokerServer) -> None:
+        return
+
+    caplog.set_level(logging.INFO)
+    with_server(config_of(tmp_path), nothing, store=MemoryStore())
+    assert len([r for r in caplog.records if "clients are told the address" in r.message]) == 1
+    caplog.clear()
+    advertised = config_of(tmp_path, advertised_listeners="PLAINTEXT://kafka.example:1234")
+    with_server(advertised, nothing, store=MemoryStore())
+    assert "clients are told PLAINTEXT://kafka.example:1234" in caplog.text
+
+
+def test_configs_that_do_nothing_here_are_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def nothing(server: BrokerServer) -> None:
+        return
+
+    config = config_of(tmp_path, num_network_threads=3, no_such_thing=1)
+    with_server(config, nothing, store=MemoryStore())
+    assert "configs without effect here: num.network.threads" in caplog.text
+    assert "unknown configs: no.such.thing" in caplog.text
+
+
+def test_reset_forgets_everything_and_clients_may_stay(broker: Broker, client: WireClient) -> None:
+    for _ in range(3):
+        broker.create_topic("t", 3)
+        assert client.call(produce(), 9).responses[0].partition_responses[0].base_offset == 0
+        broker.reset()
+    assert client.call(produce(), 9).responses[0].partition_responses[0].error_code == 3
+
+
+def test_upkeep_follows_the_injected_clock(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def work(server: BrokerServer) -> None:
+        await server.create_topic("t", 1, {"retention.ms": "1000", "flush.ms": "5000"})
+        partition = server.services.replica_manager.partitions["t", 0]
+        stamped = batch(b"x", timestamp_ms=clock.time_ms())
+        partition.append(memoryview(stamped), 1, clock.time_ms())
+        upkeep = PeriodicTasks(server.services)
+        await upkeep.maintain()
+        await upkeep.delete_old_segments()
+        assert (partition.log.log_start_offset, partition.log.recovery_point) == (0, 0)
+        clock.advance(5001)
+        await upkeep.maintain()
+        assert partition.log.recovery_point == 1
+        await upkeep.delete_old_segments()
+        assert partition.log.log_start_offset == 1
+
+    with_server(config_of(tmp_path), work, clock=clock, store=MemoryStore())
+
+
+def test_upkeep_that_fails_is_logged_and_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(server: BrokerServer) -> None:
+        done = asyncio.Event()
+        calls = []
+
+        async def broken() -> None:
+            calls.append(1)
+            if len(calls) == 2:
+                done.set()
+            raise ZeroDivisionError
+
+        upkeep = PeriodicTasks(server.services)
+        upkeep._every(1, broken)
+        await asyncio.wait_for(done.wait(), 10)
+        await upkeep.stop()
+
+    with_server(config_of(tmp_path), work, store=MemoryStore())
+    assert "ZeroDivisionError" in caplog.text
+
+
+class Process:
+    """A broker in a process of its own, to be killed."""
+
+    def __init__(self, directory: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        command = [sys.executable, "-m", "odradek", "serve", "--listen", self.address]
+        self.process = subprocess.Popen([*command, "--data", str(directory)])
+        self.client = self.connect()
+
+    def connect(self) -> WireClient:
+        for _ in range(400):
+            try:
+                return WireClient(self.address)
+            except ConnectionRefusedError:
+                assert self.process.poll() is None
+                time.sleep(0.025)
+        raise AssertionError("it does not answer")
+
+    def end(self, number: int) -> int:
+        """Sends the signal and waits; the exit code."""
+        self.process.send_signal(number)
+        self.client.socket.close()
+        return self.process.wait(20)
+
+
+def make_topic(client: WireClient) -> None:
+    """Produces until the topic, auto-created by a metadata request, is there."""
+    from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+    request = MetadataRequest([MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
+    for _ in range(100):
+        client.call(request, 9)
+        if not client.call(produce(), 9).responses[0].partition_responses[0].error_code:
+            return
+    raise AssertionError("the topic was not made")
+
+
+def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
+    broker = Process(tmp_path)
+    try:
+        make_topic(broker.client)
+        for _ in range(50):
+            last = broker.client.call(produce(), 9).responses[0].partition_responses[0].base_offset
+    finally:
+        broker.end(signal.SIGKILL)
+    broker = Process(tmp_path)
+    try:
+        assert read_all(broker.client)[0] == last + 1
+        got = broker.client.call(produce(), 9).responses[0].partition_responses[0]
+        assert got.base_offset == last + 1
+    finally:
+        broker.end(signal.SIGKILL)
+
+
+def test_sigterm_answers_what_waits_and_ends_cleanly(tmp_path: Path) -> None:
+    broker = Process(tmp_path)
+    make_topic(broker.client)
+    broker.client.send(fetch(offset=1, max_wait_ms=60_000), 11)
+    # The broker has executed the fetch when it has answered a request sent behind it elsewhere.
+    with WireClient(broker.address) as other:
+        read_all(other)
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.client.receive().responses[0].partitions[0].error_code == 0
+    assert broker.end(signal.SIGTERM) == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
