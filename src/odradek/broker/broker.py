@@ -49,8 +49,8 @@ THREADS_MAX = 8
 # What is pending when the broker stops has this long to be answered; SIGTERM ends within two
 # seconds.
 STOP_GRACE_S = 1.0
-# A short history of groups is read before the first client is let in; who has a long one is answered
-# COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
+# A short history of groups is read before the first client is let in; with a long one clients are
+# answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
 GROUPS_WAIT_S = 0.25
 STORE_FILE = "odradek-metadata.sqlite"
 
