@@ -1,0 +1,92 @@
+"""DeleteRecords over the wire: every version, the high watermark, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+
+NOTHING = -1
+
+
+def delete(topic: str, offset: int, partition: int = 0) -> DeleteRecordsRequest:
+    return DeleteRecordsRequest(
+        [DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])]
+    )
+
+
+def answer(client: WireClient, request: DeleteRecordsRequest, version: int = 2) -> tuple[int, int]:
+    (topic,) = client.call(request, version).topics
+    (partition,) = topic.partitions
+    return partition.error_code, partition.low_watermark
+
+
+def fetched(client: WireClient, offset: int) -> Any:
+    return client.call(fetch("t", offset), 11).responses[0].partitions[0]
+
+
+@pytest.fixture
+def records(broker: Broker, client: WireClient) -> None:
+    """Ten records in ten batches in partition 0 of t."""
+    broker.create_topic("t", 2)
+    for _ in range(10):
+        client.call(produce("t", batch(b"v")), 8)
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.usefixtures("records")
+def test_every_version_deletes_what_is_below(client: WireClient, version: int) -> None:
+    assert answer(client, delete("t", 4), version) == (ErrorCode.NONE, 4)
+    assert fetched(client, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(client, 4).error_code == ErrorCode.NONE
+    assert fetched(client, 4).log_start_offset == 4
+
+
+@pytest.mark.usefixtures("records")
+def test_deleting_less_than_is_deleted_changes_nothing(client: WireClient) -> None:
+    assert answer(client, delete("t", 4)) == (ErrorCode.NONE, 4)
+    assert answer(client, delete("t", 2)) == (ErrorCode.NONE, 4)
+
+
+@pytest.mark.usefixtures("records")
+def test_minus_one_deletes_all_there_is(client: WireClient) -> None:
+    assert answer(client, delete("t", -1)) == (ErrorCode.NONE, 10)
+    (sent,) = client.call(produce("t"), 8).responses
+    assert sent.partition_responses[0].base_offset == 10
+
+
+@pytest.mark.usefixtures("records")
+@pytest.mark.parametrize("offset", [11, 2**63 - 1, -2, -(2**63)])
+def test_offset_outside_the_log_is_out_of_range(client: WireClient, offset: int) -> None:
+    assert answer(client, delete("t", offset)) == (ErrorCode.OFFSET_OUT_OF_RANGE, NOTHING)
+    assert fetched(client, 0).error_code == ErrorCode.NONE
+
+
+@pytest.mark.usefixtures("records")
+@pytest.mark.parametrize(("topic", "partition"), [("t", 2), ("t", -1), ("nope", 0)])
+def test_partition_that_is_not_there_is_unknown(
+    client: WireClient, topic: str, partition: int
+) -> None:
+    request = delete(topic, 0, partition)
+    assert answer(client, request) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING)
+
+
+def test_records_of_compacted_topics_are_not_deleted(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+    assert answer(client, delete("t", -1)) == (ErrorCode.POLICY_VIOLATION, NOTHING)
+
+
+def test_records_of_internal_topics_are_not_deleted(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("__consumer_offsets", 1)
+    request = delete("__consumer_offsets", -1)
+    assert answer(client, request) == (ErrorCode.INVALID_TOPIC_EXCEPTION, NOTHING)

@@ -1,0 +1,43 @@
+"""DescribeCluster over the wire: every version, endpoint types, authorized operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_names_cluster_controller_and_brokers(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    response = client.call(DescribeClusterRequest(), version)
+    assert (response.error_code, response.controller_id) == (ErrorCode.NONE, 1)
+    assert response.cluster_id == client.call(MetadataRequest(), 12).cluster_id
+    assert response.cluster_authorized_operations == NOT_ASKED
+    (node,) = response.brokers
+    assert (node.broker_id, f"{node.host}:{node.port}") == (1, broker.bootstrap_servers)
+    assert (node.rack, node.is_fenced) == (None, False)
+
+
+def test_authorized_operations_are_told_when_asked_for(client: WireClient) -> None:
+    response = client.call(DescribeClusterRequest(True), 0)
+    assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"),
+    [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
+)
+def test_other_endpoints_are_not_served(
+    client: WireClient, endpoint_type: int, code: ErrorCode
+) -> None:
+    response = client.call(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
+    assert response.error_code == code
+    assert response.error_message
+    assert response.brokers == []

@@ -1,0 +1,155 @@
+"""DescribeConfigs over the wire: topics, brokers, loggers; synonyms, types, documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.cluster.config_changes import ResourceType
+from odradek.config.broker import BROKER_CONFIGS, ConfigSource
+from odradek.config.definition import ConfigType
+from odradek.config.topic import TOPIC_CONFIGS
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+ALL_VERSIONS = range(1, 5)
+
+
+def describe(
+    client: WireClient,
+    kind: int,
+    name: str,
+    *keys: str,
+    version: int = 4,
+    **options: bool,
+) -> Any:
+    resource = DescribeConfigsResource(kind, name, list(keys) if keys else None)
+    (result,) = client.call(DescribeConfigsRequest([resource], **options), version).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def by_name(result: Any) -> dict[str, Any]:
+    return {config.name: config for config in result.configs}
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_every_version_has_all_topic_configs(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t", 1, {"retention.ms": "5"})
+    result = describe(client, ResourceType.TOPIC, "t", version=version)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+    configs = by_name(result)
+    assert set(configs) == set(TOPIC_CONFIGS)
+    retention = configs["retention.ms"]
+    assert (retention.value, retention.read_only, retention.is_sensitive) == ("5", False, False)
+    assert retention.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert retention.config_type == (ConfigType.LONG if version >= 3 else 0)
+    assert retention.synonyms == []
+    assert configs["cleanup.policy"].value == "delete"
+    assert configs["cleanup.policy"].config_source == ConfigSource.DEFAULT_CONFIG
+    assert configs["min.cleanable.dirty.ratio"].value == "0.5"
+    assert configs["preallocate"].value == "false"
+
+
+@pytest.mark.parametrize("config", [{"log.retention.hours": "2"}])
+def test_synonyms_say_where_a_topics_value_could_come_from(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t", 1, {"retention.ms": "5"})
+    broker.create_topic("u")
+    options = {"include_synonyms": True}
+    (own,) = describe(client, ResourceType.TOPIC, "t", "retention.ms", **options).configs
+    assert [(it.name, it.value, it.source) for it in own.synonyms] == [
+        ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    ]
+    (inherited,) = describe(client, ResourceType.TOPIC, "u", "retention.ms", **options).configs
+    assert inherited.value == "7200000"
+    assert inherited.config_source == ConfigSource.STATIC_BROKER_CONFIG
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_documentation_is_there_when_asked_for(client: WireClient, version: int) -> None:
+    for wanted in (True, False):
+        result = describe(
+            client, ResourceType.BROKER, "1", version=version, include_documentation=wanted
+        )
+        assert all(bool(config.documentation) is wanted for config in result.configs)
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_every_version_has_all_broker_configs(client: WireClient, version: int) -> None:
+    configs = by_name(describe(client, ResourceType.BROKER, "1", version=version))
+    assert set(configs) == {name for name, key in BROKER_CONFIGS.items() if not key.internal}
+    assert configs["num.partitions"].read_only
+    assert configs["num.partitions"].value == "1"
+    assert not configs["message.max.bytes"].read_only
+    assert configs["listeners"].config_source == ConfigSource.STATIC_BROKER_CONFIG
+    assert configs["broker.rack"].value is None
+
+
+def test_keys_narrow_it_down(client: WireClient) -> None:
+    result = describe(client, ResourceType.BROKER, "1", "num.partitions", "nope")
+    assert [config.name for config in result.configs] == ["num.partitions"]
+
+
+def test_broker_without_a_name_has_what_was_altered_for_all(
+    broker: Broker, client: WireClient
+) -> None:
+    assert describe(client, ResourceType.BROKER, "").configs == []
+
+    async def alter(server: Any) -> None:
+        server.config.set_dynamic({"log.segment.bytes": "9999999"}, {"message.max.bytes": "7777"})
+
+    broker.call(alter)
+    (config,) = describe(client, ResourceType.BROKER, "").configs
+    assert (config.name, config.value) == ("message.max.bytes", "7777")
+    assert config.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    own = by_name(describe(client, ResourceType.BROKER, "1"))["log.segment.bytes"]
+    assert own.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+def test_loggers_are_told_with_log4j_levels(client: WireClient) -> None:
+    configs = by_name(describe(client, ResourceType.BROKER_LOGGER, "1"))
+    assert configs["root"].config_source == ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    levels = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"}
+    assert {config.value for config in configs.values()} <= levels
+    assert "odradek.broker.broker" in configs
+
+
+@pytest.mark.parametrize("kind", [ResourceType.CLIENT_METRICS, ResourceType.GROUP])
+def test_client_metrics_and_groups_have_no_configs(client: WireClient, kind: int) -> None:
+    result = describe(client, kind, "any")
+    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+    assert describe(client, kind, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (ResourceType.TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (ResourceType.TOPIC, "b d", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ResourceType.TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ResourceType.BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (0, "x", ErrorCode.INVALID_REQUEST),
+        (3, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_resource_that_is_not_there_says_why(
+    client: WireClient, kind: int, name: str, code: ErrorCode
+) -> None:
+    result = describe(client, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message

@@ -1,0 +1,164 @@
+"""IncrementalAlterConfigs over the wire: every version, every operation, in force at once."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from odradek.cluster.config_changes import OpType, ResourceType
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.testing import Broker
+from tests.helpers.requests import batch, produce
+from tests.helpers.wire import WireClient
+
+SET, DELETE, APPEND, SUBTRACT = OpType
+
+
+def alter(
+    client: WireClient,
+    kind: int,
+    name: str,
+    *ops: tuple[str, int, str | None],
+    version: int = 1,
+    validate_only: bool = False,
+) -> Any:
+    resource = AlterConfigsResource(kind, name, [AlterableConfig(*op) for op in ops])
+    request = IncrementalAlterConfigsRequest([resource], validate_only)
+    (answer,) = client.call(request, version).responses
+    assert (answer.resource_type, answer.resource_name) == (kind, name)
+    return answer
+
+
+def overrides(broker: Broker, topic: str) -> dict[str, str]:
+    async def read(server: Any) -> dict[str, str]:
+        return dict(server.services.image().topic_configs.get(topic, {}))
+
+    return broker.call(read)
+
+
+def produced(client: WireClient, size: int) -> int:
+    (sent,) = client.call(produce("t", batch(bytes(size))), 8).responses
+    return int(sent.partition_responses[0].error_code)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_every_version_sets_deletes_appends_and_subtracts(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t", 1, {"retention.ms": "5"})
+    answer = alter(
+        client,
+        ResourceType.TOPIC,
+        "t",
+        ("segment.ms", SET, "7"),
+        ("retention.ms", DELETE, None),
+        ("cleanup.policy", APPEND, "compact"),
+        version=version,
+    )
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    assert overrides(broker, "t") == {"segment.ms": "7", "cleanup.policy": "delete,compact"}
+    alter(client, ResourceType.TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"), version=version)
+    assert overrides(broker, "t") == {"segment.ms": "7", "cleanup.policy": "compact"}
+
+
+def test_topic_config_is_in_force_for_the_next_produce(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    assert produced(client, 1000) == ErrorCode.NONE
+    alter(client, ResourceType.TOPIC, "t", ("max.message.bytes", SET, "500"))
+    assert produced(client, 1000) == ErrorCode.MESSAGE_TOO_LARGE
+    alter(client, ResourceType.TOPIC, "t", ("max.message.bytes", DELETE, None))
+    assert produced(client, 1000) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_broker_config_is_in_force_for_the_next_produce(
+    broker: Broker, client: WireClient, name: str
+) -> None:
+    broker.create_topic("t")
+    alter(client, ResourceType.BROKER, name, ("message.max.bytes", SET, "500"))
+    assert produced(client, 1000) == ErrorCode.MESSAGE_TOO_LARGE
+    alter(client, ResourceType.BROKER, name, ("message.max.bytes", DELETE, None))
+    assert produced(client, 1000) == ErrorCode.NONE
+
+
+def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    answer = alter(client, ResourceType.TOPIC, "t", ("segment.ms", SET, "7"), validate_only=True)
+    assert answer.error_code == ErrorCode.NONE
+    assert overrides(broker, "t") == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "op", "code"),
+    [
+        (
+            ResourceType.TOPIC,
+            "nope",
+            ("segment.ms", SET, "7"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (ResourceType.TOPIC, "t", ("segment.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.TOPIC, "t", ("nope", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.TOPIC, "t", ("segment.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (ResourceType.TOPIC, "t", ("segment.ms", APPEND, "7"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.TOPIC, "t", ("segment.ms", 4, "7"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "1", ("num.partitions", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "2", ("message.max.bytes", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER, "1", ("message.max.bytes", SET, "x"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", ("nope", SET, "INFO"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.BROKER_LOGGER, "1", ("root", SET, "LOUD"), ErrorCode.INVALID_CONFIG),
+        (ResourceType.BROKER_LOGGER, "1", ("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", ("root", APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "m", ("interval.ms", SET, "7"), ErrorCode.INVALID_REQUEST),
+        (1, "m", ("a", SET, "7"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused_says_why(
+    broker: Broker,
+    client: WireClient,
+    kind: int,
+    name: str,
+    op: tuple[str, int, str | None],
+    code: ErrorCode,
+) -> None:
+    broker.create_topic("t")
+    answer = alter(client, kind, name, op)
+    assert answer.error_code == code
+    assert answer.error_message
+    assert overrides(broker, "t") == {}
+
+
+def test_one_wrong_config_refuses_the_whole_resource(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    good, wrong = ("segment.ms", SET, "7"), ("retention.ms", SET, "x")
+    assert alter(client, ResourceType.TOPIC, "t", good, wrong).error_code
+    assert overrides(broker, "t") == {}
+
+
+def test_a_config_named_twice_is_an_invalid_request(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    ops = [("segment.ms", SET, "7"), ("segment.ms", DELETE, None)]
+    assert alter(client, ResourceType.TOPIC, "t", *ops).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
+    logger = logging.getLogger("odradek.broker.broker")
+    before = logger.level
+    try:
+        kind = ResourceType.BROKER_LOGGER
+        options: dict[str, Any] = {"validate_only": True}
+        assert alter(client, kind, "1", (logger.name, SET, "ERROR"), **options).error_code == 0
+        assert logger.level == before
+        assert alter(client, kind, "1", (logger.name, SET, "error")).error_code == ErrorCode.NONE
+        assert logger.level == logging.ERROR
+        assert alter(client, kind, "1", (logger.name, DELETE, None)).error_code == ErrorCode.NONE
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(before)
