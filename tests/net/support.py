@@ -134,8 +134,9 @@ class Peer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.setblocking(False)
         endpoint = server.endpoints[0]
+        peer = cls(sock)
         await asyncio.get_running_loop().sock_connect(sock, (endpoint.host, endpoint.port))
-        return cls(sock)
+        return peer
 
     async def send(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self.sock, data)
@@ -176,6 +177,14 @@ class Peer:
 
     def close(self) -> None:
         self.sock.close()
+
+    def __del__(self) -> None:
+        self.sock.close()
+
+
+async def until_descriptors_at_most(count: int) -> None:
+    """uvloop closes descriptors a turn or two after it says that the connection is lost."""
+    await until(lambda: open_descriptors() <= count)
 
 
 def open_descriptors() -> int:

@@ -158,6 +158,7 @@ def test_a_frame_of_the_largest_size_passes_and_a_larger_one_does_not(caplog: An
         feed(connection, frame(bytes(1000)))
         assert not transport.closing
         feed(connection, frame(bytes(1001)))
+        await turns()
         assert transport.closing
         assert seen == [1000]
 

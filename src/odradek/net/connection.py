@@ -24,7 +24,6 @@ import asyncio
 import ipaddress
 import logging
 import socket
-import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
@@ -36,11 +35,10 @@ from odradek.net.budget import MemoryBudget
 from odradek.net.limits import FLUSH_BYTES, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import Sender, close_regions
+from odradek.protocol.framing import pack_size, unpack_size
 
 logger = logging.getLogger(__name__)
 
-_unpack_size = struct.Struct(">i").unpack_from
-_pack_size = struct.Struct(">i").pack
 
 Chunks = list[Any]
 Answer = Chunks | None
@@ -197,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         out_bytes = 0
         try:
             while not self._hold and end - pos >= 4:
-                (size,) = _unpack_size(view, pos)
+                (size,) = unpack_size(view, pos)
                 if not 0 <= size <= size_max:
                     raise CloseConnection(f"invalid frame size {size}, the limit is {size_max}")
                 next_pos = pos + 4 + size
@@ -207,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
                 pos = next_pos
                 if reply.__class__ is list and not queue:
                     size = sum(map(len, reply))
-                    out += (_pack_size(size), *reply)
+                    out += (pack_size(size), *reply)
                     out_bytes += size
                     if out_bytes < FLUSH_BYTES:
                         continue
@@ -420,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
             if reply is None:
                 continue
             size = sum(map(len, reply))
-            out += (_pack_size(size), *reply)
+            out += (pack_size(size), *reply)
             out_bytes += size
             if out_bytes >= FLUSH_BYTES:
                 self._write(out)
@@ -511,7 +509,8 @@ class Connection(asyncio.BufferedProtocol):
         self._hold |= _CLOSING
         self._stopping = True
         self._sender.drop()
-        self._transport.abort()
+        # asyncio's transport does not bear its end while it calls `resume_writing`.
+        self._shared.loop.call_soon(self._transport.abort)
 
     @property
     def closing(self) -> bool:
@@ -545,7 +544,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._queue or self._sender.busy or self._hold & ~_CLOSING or self._resuming:
             return  # comes back here when that is done
         self._hold |= _CLOSING
-        self._transport.close()
+        self._shared.loop.call_soon(self._transport.close)  # as in `abort`
 
 
 def _discard(reply: Any) -> None:

@@ -1,0 +1,391 @@
+"""Regions on real sockets: the right bytes in the right order, or the end of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.net import sender as sender_module
+from odradek.net.limits import PUMP_BYTES_MAX, SMALL_REGION_BYTES
+from odradek.net.sender import Sender
+from tests.helpers.mock_transport import MockTransport
+from tests.net.support import (
+    CountedRegion,
+    OpenFile,
+    Peer,
+    body,
+    frame,
+    on_both_loops,
+    open_descriptors,
+    run,
+    serving,
+    turns,
+    until,
+    until_descriptors_at_most,
+)
+
+ways = pytest.mark.parametrize("use_sendfile", [True, False], ids=["sendfile", "reads"])
+SIZE = 12_000_000
+
+
+class FileServer:
+    """Answers a request of (position, length) pairs with a header and a region for each pair."""
+
+    def __init__(self, path: Path, size: int = SIZE) -> None:
+        self.path = path / "log"
+        self.content = body(7, size)
+        self.path.write_bytes(self.content)
+        self.file = OpenFile(self.path)
+        self.open_regions = [0]
+        self.cold = False
+
+    def dispatch(self, _: Any, view: memoryview) -> list[Any]:
+        chunks: list[Any] = []
+        for position, length in struct.iter_unpack(">qi", view):
+            region = CountedRegion(self.open_regions, self.file, position, length)
+            region.cold = self.cold
+            chunks += [b"header", region]
+        return [*chunks, b"end"]
+
+    def expected(self, *pairs: tuple[int, int]) -> bytes:
+        parts = [b"header" + self.content[p : p + length] for p, length in pairs]
+        return b"".join(parts) + b"end"
+
+
+def ask(*pairs: tuple[int, int]) -> bytes:
+    return frame(b"".join(struct.pack(">qi", *pair) for pair in pairs))
+
+
+@on_both_loops
+@ways
+def test_regions_and_bytes_arrive_in_order(tmp_path: Path, loop: str, use_sendfile: bool) -> None:
+    files = FileServer(tmp_path)
+    questions = [
+        [(0, 1)],
+        [(5, SMALL_REGION_BYTES), (9, SMALL_REGION_BYTES + 1)],
+        [],
+        [(0, SIZE)],
+        [(number * 1000, 1000 + number) for number in range(40)],
+        [(1_000_000, 3_000_000), (10, 0), (2_000_000, 5_000_000), (1, 10)],
+        [(SIZE - 1, 1)],
+    ]
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server)
+            await peer.send(b"".join(ask(*pairs) for pairs in questions))
+            for pairs in questions:
+                assert await peer.read_frame() == files.expected(*pairs)
+            peer.close()
+
+    run(main(), loop)
+    assert files.open_regions == [0]
+
+
+@on_both_loops
+@ways
+def test_a_peer_that_does_not_read_blocks_only_itself(
+    tmp_path: Path, loop: str, use_sendfile: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileServer(tmp_path)
+    pumps = _count_pumps(monkeypatch)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            blocked = await Peer.connect(server, receive_buffer=8192)
+            await blocked.send(ask((0, SIZE)) + ask((3, 5)) + ask((1, SIZE - 1)))
+            await until(lambda: files.open_regions[0])
+            other = await Peer.connect(server)
+            await _until_quiet(other, files, pumps)
+            assert await blocked.read_frame() == files.expected((0, SIZE))
+            assert await blocked.read_frame() == files.expected((3, 5))
+            assert await blocked.read_frame() == files.expected((1, SIZE - 1))
+            blocked.close()
+            other.close()
+
+    run(main(), loop)
+    assert files.open_regions == [0]
+
+
+@on_both_loops
+@ways
+@pytest.mark.parametrize("how", ["reset", "close"])
+def test_a_peer_that_vanishes_in_mid_response_leaves_nothing_behind(
+    tmp_path: Path, loop: str, use_sendfile: bool, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileServer(tmp_path)
+    pumps = _count_pumps(monkeypatch)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            other = await Peer.connect(server)
+            await other.send(ask((0, 1)))
+            await other.read_frame()
+            base = open_descriptors()
+            for _ in range(3):
+                peer = await Peer.connect(server, receive_buffer=8192)
+                await peer.send(ask((0, SIZE)) + ask((0, SIZE)))
+                assert await peer.read(100)
+                getattr(peer, how)()
+                await until(lambda: len(server.connections) == 1)
+            assert files.open_regions == [0]
+            await until_descriptors_at_most(base)
+            await _until_quiet(other, files, pumps)
+            other.close()
+
+    run(main(), loop)
+
+
+@on_both_loops
+@ways
+def test_a_file_cut_short_under_a_blocked_response_ends_the_connection(
+    tmp_path: Path, loop: str, use_sendfile: bool, caplog: Any
+) -> None:
+    files = FileServer(tmp_path)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server, receive_buffer=8192)
+            await peer.send(ask((0, SIZE)) + ask((0, 10)))
+            start = await peer.read(100)
+            cut_at = 9_000_001  # well past what the sockets hold
+            os.truncate(files.path, cut_at)
+            received = start + await peer.read(SIZE)
+            expected = struct.pack(">i", SIZE + 9) + files.expected((0, SIZE))
+            assert len(received) <= 10 + cut_at
+            assert received == expected[: len(received)], "another byte was sent"
+            other = await Peer.connect(server)
+            await other.send(ask((0, 50)))
+            assert await other.read_frame() == files.expected((0, 50))
+            peer.close()
+            other.close()
+
+    run(main(), loop)
+    assert files.open_regions == [0]
+    assert "cut short" in caplog.text
+
+
+@ways
+def test_a_file_cut_short_behind_what_was_sent_ends_the_connection(
+    tmp_path: Path, use_sendfile: bool, caplog: Any
+) -> None:
+    """sendfile hands pages to the socket, not bytes: what is cut from a page on its way is zero.
+
+    Zeros of the cut range, then, and never bytes of anything else; read bytes stay as they were.
+    """
+    files = FileServer(tmp_path)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server, receive_buffer=8192)
+            await peer.send(ask((0, SIZE)) + ask((0, 10)))
+            start = await peer.read(100)
+            os.truncate(files.path, 50_000)
+            received = start + await peer.read(SIZE)
+            expected = struct.pack(">i", SIZE + 9) + files.expected((0, SIZE))
+            assert len(received) < SIZE
+            differing = {got for got, want in zip(received, expected, strict=False) if got != want}
+            assert differing <= ({0} if use_sendfile else set())
+            peer.close()
+
+    run(main())
+    assert files.open_regions == [0]
+    assert "cut short" in caplog.text
+
+
+@ways
+@pytest.mark.parametrize("length", [100, 1_000_000])
+def test_a_region_beyond_the_end_of_its_file_ends_the_connection(
+    tmp_path: Path, use_sendfile: bool, length: int, caplog: Any
+) -> None:
+    files = FileServer(tmp_path, 1000)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server)
+            await peer.send(ask((950, length)))
+            received = await peer.read(10_000)
+            assert received in (struct.pack(">i", length + 9) + b"header" + files.content[950:])
+            assert len(received) in (0, 10, 60)
+            peer.close()
+
+    run(main())
+    assert files.open_regions == [0]
+    assert "cut short" in caplog.text
+
+
+@on_both_loops
+@ways
+@pytest.mark.parametrize("length", [1000, 5_000_000])
+def test_cold_regions_are_read_by_a_thread(
+    tmp_path: Path, loop: str, use_sendfile: bool, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileServer(tmp_path)
+    files.cold = True
+    threads: list[str] = []
+    touch = sender_module._touch
+
+    def recorded(fd: int, position: int, count: int) -> None:
+        threads.append(threading.current_thread().name)
+        touch(fd, position, count)
+
+    monkeypatch.setattr(sender_module, "_touch", recorded)
+
+    async def main() -> None:
+        async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server)
+            await peer.send(ask((10, length)) + ask((0, 3)))
+            assert await peer.read_frame() == files.expected((10, length))
+            assert await peer.read_frame() == files.expected((0, 3))
+            peer.close()
+
+    run(main(), loop)
+    assert threads
+    assert threading.current_thread().name not in threads
+    assert files.open_regions == [0]
+
+
+@on_both_loops
+def test_a_region_stays_open_while_a_thread_reads_it_although_the_peer_is_gone(
+    tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileServer(tmp_path)
+    files.cold = True
+    started, gate = threading.Event(), threading.Event()
+
+    def held(fd: int, position: int, count: int) -> None:
+        started.set()
+        gate.wait(10)
+        os.pread(fd, 1, position)
+
+    monkeypatch.setattr(sender_module, "_touch", held)
+
+    async def main() -> None:
+        async with serving(files.dispatch) as server:
+            peer = await Peer.connect(server)
+            await peer.send(ask((10, 2_000_000), (20, 30)))
+            await until(started.is_set)
+            peer.reset()
+            await until(lambda: not server.connections)
+            assert files.open_regions == [2]
+            gate.set()
+            await until(lambda: files.open_regions == [0])
+
+    run(main(), loop)
+
+
+def test_a_read_error_ends_the_connection_and_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    files = FileServer(tmp_path)
+
+    def broken(_: Any) -> int:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(CountedRegion, "resident", broken)
+
+    async def main() -> None:
+        async with serving(files.dispatch) as server:
+            peer = await Peer.connect(server)
+            await peer.send(ask((10, 2_000_000)))
+            assert await peer.ended()
+            peer.close()
+
+    run(main())
+    assert files.open_regions == [0]
+    assert "the disk is broken" in caplog.text
+
+
+def test_a_file_system_without_sendfile_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileServer(tmp_path)
+
+    def unsupported(*_: Any) -> int:
+        raise OSError(errno.EINVAL, "not here")
+
+    monkeypatch.setattr(os, "sendfile", unsupported)
+
+    async def main() -> None:
+        async with serving(files.dispatch) as server:
+            peer = await Peer.connect(server)
+            await peer.send(ask((10, 2_000_000)))
+            assert await peer.read_frame() == files.expected((10, 2_000_000))
+            peer.close()
+
+    run(main())
+
+
+def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None:
+    files = FileServer(tmp_path)
+
+    async def main() -> None:
+        transport = MockTransport()
+        idle: list[bool] = []
+        sender = Sender(
+            asyncio.get_running_loop(),
+            transport,
+            None,
+            executor=None,
+            on_idle=lambda: idle.append(True),
+            on_failure=lambda reason: pytest.fail(reason),
+        )
+        sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
+        assert sender.busy
+        assert len(transport.written) <= 2 * PUMP_BYTES_MAX
+        await until(lambda: idle)
+        assert transport.written == files.expected((0, SIZE))
+
+    run(main())
+
+
+def test_what_comes_after_the_end_is_closed(tmp_path: Path) -> None:
+    files = FileServer(tmp_path)
+
+    async def main() -> None:
+        sender = Sender(
+            asyncio.get_running_loop(),
+            MockTransport(),
+            None,
+            executor=ThreadPoolExecutor(1),
+            on_idle=lambda: None,
+            on_failure=lambda reason: None,
+        )
+        sender.drop()
+        sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
+        await turns()
+
+    run(main())
+    assert files.open_regions == [0]
+
+
+def _count_pumps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    pumps = [0]
+    pump: Callable[[Sender], None] = Sender._pump
+
+    def counted(self: Sender) -> None:
+        pumps[0] += 1
+        pump(self)
+
+    monkeypatch.setattr(Sender, "_pump", counted)
+    return pumps
+
+
+async def _until_quiet(other: Peer, files: FileServer, pumps: list[int]) -> None:
+    """Waits until only `other`'s own requests make the senders run: nobody spins."""
+    while True:
+        before = pumps[0]
+        for _ in range(20):
+            await other.send(ask((0, 1)))
+            assert await other.read_frame() == files.expected((0, 1))
+        if pumps[0] - before == 20:
+            return

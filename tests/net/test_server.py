@@ -1,0 +1,421 @@
+"""Listening, accepting, limits on connections, idleness, and a graceful end, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+from typing import Any
+
+import pytest
+
+from odradek.clock import ManualClock
+from odradek.net.limits import NetLimits
+from odradek.net.listener import BindError, Endpoint
+from odradek.net.server import Server
+from tests.net.support import (
+    Peer,
+    frame,
+    on_both_loops,
+    open_descriptors,
+    run,
+    serving,
+    turns,
+    until,
+    until_descriptors_at_most,
+)
+
+
+def echo(_: Any, view: memoryview) -> list[bytes]:
+    return [bytes(view)]
+
+
+async def answered(peer: Peer) -> bool:
+    await peer.send(frame(b"question"))
+    return await peer.read_frame() == b"question"
+
+
+async def one_connection(server: Server) -> None:
+    """uvloop opens a descriptor of its own for the first one."""
+    peer = await Peer.connect(server)
+    assert await answered(peer)
+    peer.close()
+    await until(lambda: not server.connections)
+    await turns(20)
+
+
+@on_both_loops
+def test_several_listeners_serve_and_name_themselves(loop: str) -> None:
+    seen: list[tuple[str, tuple[str, int]]] = []
+
+    def dispatch(connection: Any, view: memoryview) -> list[bytes]:
+        seen.append((connection.listener_name, connection.local_address))
+        return [bytes(view)]
+
+    async def main() -> None:
+        server = Server(dispatch, clock=ManualClock())
+        await server.start(
+            [Endpoint("INSIDE", "127.0.0.1", 0), Endpoint("OUTSIDE", "127.0.0.1", 0)]
+        )
+        for endpoint in server.endpoints:
+            peer = Peer(socket.create_connection((endpoint.host, endpoint.port)))
+            peer.sock.setblocking(False)
+            assert await answered(peer)
+            peer.close()
+        inside, outside = server.endpoints
+        assert seen == [
+            ("INSIDE", ("127.0.0.1", inside.port)),
+            ("OUTSIDE", ("127.0.0.1", outside.port)),
+        ]
+        await server.stop(0)
+
+    run(main(), loop)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_all_addresses_is_both_families_and_ipv4_is_shown_as_such() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def dispatch(connection: Any, view: memoryview) -> list[bytes]:
+        seen.append((connection.local_address[0], connection.peer_address[0]))
+        return [bytes(view)]
+
+    async def main() -> None:
+        async with serving(dispatch, host="") as server:
+            for host in ("127.0.0.1", "::1"):
+                peer = Peer(socket.create_connection((host, server.endpoints[0].port)))
+                peer.sock.setblocking(False)
+                assert await answered(peer)
+                peer.close()
+
+    run(main())
+    assert seen == [("127.0.0.1", "127.0.0.1"), ("::1", "::1")]
+
+
+def test_a_name_is_bound_to_all_its_addresses_on_one_port() -> None:
+    async def main() -> None:
+        async with serving(echo, host="localhost") as server:
+            assert len({endpoint.port for endpoint in server.endpoints}) == 1
+            assert server.endpoints[0].host == "127.0.0.1"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("127.0.0.1", "the port is in use by another program"),
+        ("203.0.113.77", "this machine does not have the address"),
+        ("no.such.host.invalid", "the host is unknown"),
+    ],
+)
+def test_what_cannot_be_bound_is_one_clear_line(host: str, reason: str) -> None:
+    async def main() -> None:
+        base = open_descriptors()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            server = Server(echo, clock=ManualClock())
+            with pytest.raises(BindError) as caught:
+                await server.start(
+                    [Endpoint("PLAINTEXT", "127.0.0.1", 0), Endpoint("OUTSIDE", host, port)]
+                )
+            assert reason in str(caught.value)
+            assert f"OUTSIDE://{host}:{port}" in str(caught.value)
+            assert "\n" not in str(caught.value)
+            await server.stop()
+        await until_descriptors_at_most(base)
+
+    run(main())
+
+
+@on_both_loops
+def test_at_max_connections_new_ones_wait_for_their_turn(loop: str) -> None:
+    async def main() -> None:
+        limits = NetLimits(connections_max=2)
+        async with serving(echo, limits=limits) as server:
+            first, second, third = [await Peer.connect(server) for _ in range(3)]
+            assert await answered(first)
+            assert await answered(second)
+            await third.send(frame(b"patient"))
+            assert await answered(first)
+            assert len(server.connections) == 2
+            first.close()
+            assert await third.read_frame() == b"patient"
+            second.close()
+            third.close()
+
+    run(main(), loop)
+
+
+@on_both_loops
+def test_an_address_with_too_many_connections_is_rejected(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        limits = NetLimits(connections_max_per_ip=1)
+        async with serving(echo, limits=limits) as server:
+            first = await Peer.connect(server)
+            assert await answered(first)
+            second = await Peer.connect(server)
+            assert await second.ended()
+            assert await answered(first)
+            first.close()
+            await until(lambda: not server.connections)
+            third = await Peer.connect(server)
+            assert await answered(third)
+            second.close()
+            third.close()
+
+    run(main(), loop)
+    assert "rejected a connection from 127.0.0.1" in caplog.text
+
+
+def test_an_address_may_have_a_limit_of_its_own() -> None:
+    async def main() -> None:
+        limits = NetLimits(
+            connections_max_per_ip=0, connections_max_per_ip_overrides={"127.0.0.1": 1}
+        )
+        async with serving(echo, limits=limits) as server:
+            peer = await Peer.connect(server)
+            assert await answered(peer)
+            peer.close()
+
+    run(main())
+
+
+@on_both_loops
+def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        async with serving(echo) as server:
+            peers = [socket.socket() for _ in range(3)]
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            lowest_free = os.dup(0)
+            os.close(lowest_free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+            try:
+                endpoint = server.endpoints[0]
+                for sock in peers:
+                    sock.connect((endpoint.host, endpoint.port))
+                    sock.setblocking(False)
+                await until(lambda: "no connection can be accepted" in caplog.text)
+                await turns(50)
+                assert caplog.text.count("no connection can be accepted") == 1, "it spins"
+                assert not server.connections
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for sock in peers:
+                assert await answered(Peer(sock))
+                sock.close()
+
+    run(main(), loop)
+
+
+@on_both_loops
+def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            return due if view == b"wait" else [bytes(view)]
+
+        clock = ManualClock()
+        limits = NetLimits(connections_max_idle_ms=60_000)
+        async with serving(dispatch, limits=limits, clock=clock) as server:
+            busy, idle, slow, waiting = [await Peer.connect(server) for _ in range(4)]
+            await waiting.send(frame(b"wait"))
+            assert await answered(idle)
+            await slow.send(b"\0\0\0\x10ab")  # slowloris: a frame that never ends
+            await until(lambda: len(server.connections) == 4)
+            for _ in range(3):
+                assert await answered(busy)
+                server.tick()
+                clock.advance(29_000)
+            server.tick()
+            assert await idle.ended()
+            assert await slow.ended()
+            assert await answered(busy)
+            due.set_result([b"at last"])
+            assert await waiting.read_frame() == b"at last"
+            for peer in (busy, idle, slow, waiting):
+                peer.close()
+
+    run(main(), loop)
+    assert caplog.text.count("idle for 60000 ms") == 2
+
+
+@on_both_loops
+def test_a_peer_that_takes_no_answers_is_idle(loop: str) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        limits = NetLimits(connections_max_idle_ms=60_000)
+        answer = [bytes(20_000_000)]
+        async with serving(lambda _, view: answer, limits=limits, clock=clock) as server:
+            stuck = await Peer.connect(server, receive_buffer=8192)
+            await stuck.send(frame(b"x") * 3)
+            assert await stuck.read(1)
+            connection = next(iter(server.connections))
+            await turns(50)
+            while not connection.closed:
+                server.tick()
+                clock.advance(30_000)
+                await turns()
+            stuck.close()
+
+    run(main(), loop)
+
+
+@on_both_loops
+def test_a_connection_that_will_not_close_is_cut(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        answer = [bytes(20_000_000)]
+        async with serving(lambda _, view: answer, clock=clock) as server:
+            stuck = await Peer.connect(server, receive_buffer=8192)
+            await stuck.send(frame(b"x"))
+            assert await stuck.read(1)
+            connection = next(iter(server.connections))
+            connection.close("for a test")
+            server.tick()
+            assert not connection.closed
+            clock.advance(5_000)
+            server.tick()
+            await until(lambda: connection.closed)
+            stuck.close()
+
+    run(main(), loop)
+    assert "does not take its last answers" in caplog.text
+
+
+@on_both_loops
+def test_stop_answers_what_is_pending(loop: str) -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+        arrived = asyncio.Event()
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            arrived.set()
+            return due
+
+        server = Server(dispatch, clock=ManualClock())
+        await server.start([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+        peer, idle = await Peer.connect(server), await Peer.connect(server)
+        await peer.send(frame(b"question"))
+        await arrived.wait()
+        await until(lambda: len(server.connections) == 2)
+        stopping = asyncio.ensure_future(server.stop(20))
+        assert await idle.ended()
+        assert not stopping.done()
+        due.set_result([b"answer"])
+        assert await peer.read_frame() == b"answer"
+        assert await peer.ended()
+        await stopping
+        with pytest.raises(ConnectionRefusedError):
+            await Peer.connect(server)
+        peer.close()
+        idle.close()
+
+    run(main(), loop)
+
+
+@on_both_loops
+def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        async with serving(echo) as warm:
+            await one_connection(warm)
+        base = open_descriptors()
+        never = asyncio.get_running_loop().create_future()
+        gone: list[str] = []
+        arrived = asyncio.Event()
+
+        async def forever() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                gone.append("cancelled")
+
+        def dispatch(connection: Any, view: memoryview) -> Any:
+            arrived.set()
+            connection.on_close.append(lambda: gone.append("closed"))
+            return forever() if view == b"coroutine" else never
+
+        server = Server(dispatch, clock=ManualClock())
+        await server.start([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+        peers = [await Peer.connect(server) for _ in range(2)]
+        await peers[0].send(frame(b"future"))
+        await peers[1].send(frame(b"coroutine"))
+        await arrived.wait()
+        await turns(20)
+        await server.stop(0.01)
+        assert not server.connections
+        assert gone == ["closed", "closed", "cancelled"]
+        for peer in peers:
+            assert await peer.ended()
+            peer.close()
+        await until_descriptors_at_most(base)
+
+    run(main(), loop)
+    assert "2 connections cut off" in caplog.text
+
+
+@on_both_loops
+def test_who_claims_memory_and_does_not_fill_it_gives_way(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        limits = NetLimits(request_bytes_queued_max=1_000_000)
+        async with serving(echo, limits=limits, clock=clock) as server:
+            hoarder, honest, small = [await Peer.connect(server) for _ in range(3)]
+            await hoarder.send(frame(bytes(900_000))[:200_000])
+            await until(lambda: server.budget.used)
+            request = frame(bytes(800_000))
+            sending = asyncio.ensure_future(honest.send(request))
+            await until(lambda: server.budget.waiting)
+            assert await answered(small)
+            server.tick()
+            assert len(server.connections) == 3
+            clock.advance(5_000)
+            server.tick()
+            assert await honest.read_frame() == bytes(800_000)
+            await sending
+            assert await hoarder.ended()
+            for peer in (hoarder, honest, small):
+                peer.close()
+
+    run(main(), loop)
+    assert "others wait for request memory" in caplog.text
+
+
+@on_both_loops
+def test_a_thousand_short_connections_leave_nothing_behind(loop: str) -> None:
+    async def main() -> None:
+        async with serving(echo) as server:
+            await one_connection(server)
+            base = open_descriptors()
+            for number in range(200):
+                peers = [await Peer.connect(server) for _ in range(5)]
+                for peer in peers:
+                    assert await answered(peer)
+                for peer in peers:
+                    if number % 2:
+                        peer.reset()
+                    else:
+                        peer.close()
+            await until(lambda: not server.connections)
+            await until_descriptors_at_most(base)
+
+    run(main(), loop)
+
+
+@on_both_loops
+def test_requests_without_an_answer_keep_the_order_of_the_others(loop: str) -> None:
+    async def main() -> None:
+        def dispatch(_: Any, view: memoryview) -> Any:
+            return None if view[0] % 3 == 0 else [bytes(view)]
+
+        async with serving(dispatch) as server:
+            peer = await Peer.connect(server)
+            await peer.send(b"".join(frame(bytes([number])) for number in range(100)))
+            for number in range(100):
+                if number % 3:
+                    assert await peer.read_frame() == bytes([number])
+            peer.close()
+
+    run(main(), loop)
