@@ -1,0 +1,265 @@
+"""Groups of real clients on a live broker: joining, leaving, both kinds of rebalance, resuming."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from odradek.testing import Broker
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
+
+DEADLINE_S = 30.0
+PARTITIONS = 4
+RECORDS = 40
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("t", PARTITIONS)
+        produce(running.bootstrap_servers)
+        yield running
+
+
+def produce(bootstrap_servers: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for number in range(RECORDS):
+        producer.produce("t", value=str(number), partition=number % PARTITIONS)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def until(done: Callable[[], bool], step: Callable[[], object]) -> None:
+    """Repeats `step` until `done`, or fails after the deadline."""
+    end = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < end, "the clients did not get there"
+        step()
+
+
+class Member:
+    """A consumer of librdkafka that remembers what it was assigned and has read."""
+
+    def __init__(self, bootstrap_servers: str, **config: Any) -> None:
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 100,
+                **config,
+            }
+        )
+        self.owned: set[int] = set()
+        self.values: list[int] = []
+        self.revoked: list[set[int]] = []
+        self.cooperative = config.get("partition.assignment.strategy") == "cooperative-sticky"
+        self.consumer.subscribe(["t"], on_assign=self._assigned, on_revoke=self._revoked)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        added = {each.partition for each in partitions}
+        self.owned = self.owned | added if self.cooperative else added
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {each.partition for each in partitions}
+        self.revoked.append(gone)
+        self.owned = self.owned - gone
+
+    def poll(self) -> None:
+        message = self.consumer.poll(0.02)
+        if message is not None and message.error() is None:
+            self.values.append(int(message.value() or b""))
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_second_member_takes_its_share_and_gives_it_back(broker: Broker, strategy: str) -> None:
+    config = {"partition.assignment.strategy": strategy}
+    first = Member(broker.bootstrap_servers, **config)
+    until(lambda: len(first.values) == RECORDS, first.poll)
+    assert sorted(first.values) == list(range(RECORDS))
+    first.consumer.commit(asynchronous=False)
+    second = Member(broker.bootstrap_servers, **config)
+
+    def both() -> None:
+        first.poll()
+        second.poll()
+
+    until(lambda: len(first.owned) == len(second.owned) == PARTITIONS // 2, both)
+    assert not first.owned & second.owned
+    kept = set(first.owned)
+    if strategy == "cooperative-sticky":
+        assert all(not gone & kept for gone in first.revoked), "what it keeps is never revoked"
+    second.consumer.close()
+    until(lambda: len(first.owned) == PARTITIONS, first.poll)
+    first.consumer.close()
+    assert second.values == [], "committed offsets are where the second began"
+
+
+def test_static_member_comes_back_to_its_partitions_without_a_rebalance(broker: Broker) -> None:
+    config = {"group.instance.id": "one"}
+    member = Member(broker.bootstrap_servers, **config)
+    until(lambda: len(member.values) == RECORDS, member.poll)
+    member.consumer.commit(asynchronous=False)
+    member.consumer.close()
+    again = Member(broker.bootstrap_servers, **config)
+    until(lambda: len(again.owned) == PARTITIONS, again.poll)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    described = admin.describe_consumer_groups(["g"])["g"].result()
+    assert [member.group_instance_id for member in described.members] == ["one"]
+    again.consumer.close()
+
+
+def test_kafka_python_group_resumes_where_it_committed(broker: Broker) -> None:
+    def consumer() -> KafkaConsumer:
+        return KafkaConsumer(
+            "t",
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_poll_records=RECORDS // 2,
+        )
+
+    values: list[int] = []
+
+    def poll() -> None:
+        for records in running.poll(100).values():
+            values.extend(int(record.value) for record in records)
+
+    running = consumer()
+    until(lambda: len(values) >= RECORDS // 2, poll)
+    running.commit()
+    running.close()
+    running = consumer()
+    until(lambda: len(values) >= RECORDS, poll)
+    running.close()
+    assert sorted(values) == list(range(RECORDS))
+    with warnings.catch_warnings():
+        # This client leaves sockets to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        del running
+        gc.collect()
+
+
+def test_aiokafka_members_share_and_resume(broker: Broker) -> None:
+    def consumer() -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+        )
+
+    async def read(running: AIOKafkaConsumer, values: list[int], count: int) -> None:
+        while len(values) < count:
+            for records in (await running.getmany(timeout_ms=100)).values():
+                values.extend(int(record.value) for record in records)
+
+    async def run() -> None:
+        values: list[int] = []
+        first, second = consumer(), consumer()
+        await first.start()
+        await read(first, values, RECORDS)
+        await first.commit()
+        await second.start()
+        while not len(first.assignment()) == len(second.assignment()) == PARTITIONS // 2:
+            await first.getmany(timeout_ms=20)
+        assert not first.assignment() & second.assignment()
+        await first.stop()
+        while len(second.assignment()) < PARTITIONS:
+            assert await second.getmany(timeout_ms=20) == {}
+        await second.stop()
+        assert sorted(values) == list(range(RECORDS))
+
+    asyncio.run(asyncio.wait_for(run(), DEADLINE_S))
+
+
+def test_transactional_producer_is_told_at_once_that_there_are_no_transactions(
+    broker: Broker,
+) -> None:
+    from confluent_kafka import KafkaException
+
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "log_level": 0}
+    )
+    with pytest.raises(KafkaException) as error:
+        producer.init_transactions(DEADLINE_S)
+    assert error.value.args[0].fatal()
+    assert "no transaction coordinator" in error.value.args[0].str()
+
+
+# -- a broker that is killed -----------------------------------------------------------------------
+
+
+class Process:
+    """A broker process of its own, on the same data and the same port each time it starts."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        """Ready to be asked when it returns."""
+        where = ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "odradek", "serve", *where], stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+)", line):
+                self.port = int(found[1])
+                return
+        raise AssertionError("the broker did not start")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    running = Process(tmp_path)
+    yield running
+    running.kill()
+
+
+def test_group_and_its_offsets_survive_sigkill(process: Process) -> None:
+    address = f"127.0.0.1:{process.port}"
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(RECORDS):
+        producer.produce("t", value=str(number), partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+    member = Member(address)
+    for wanted in (10, 20, 30):
+        until(lambda wanted=wanted: len(member.values) >= wanted, member.poll)  # type: ignore[misc]
+        offset = TopicPartition("t", 0, member.values[-1] + 1)
+        member.consumer.commit(offsets=[offset], asynchronous=False)
+        process.kill()
+        process.start()
+    found = member.consumer.committed([TopicPartition("t", 0)], DEADLINE_S)
+    assert found[0].offset == offset.offset
+    until(lambda: len(member.values) >= RECORDS, member.poll)
+    assert member.values == list(range(RECORDS))
+    assert member.revoked == [], "the generation went on: nobody had to join again"
+    member.consumer.close()
