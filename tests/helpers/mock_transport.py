@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from odradek.net.budget import MemoryBudget
+from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
 from odradek.net.receive import Scratch
@@ -65,6 +65,9 @@ class MockTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.reading = True
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.waiting)
+
     def is_reading(self) -> bool:
         return self.reading
 
@@ -98,6 +101,7 @@ def open_connection(
     *,
     limits: NetLimits | None = None,
     budget: MemoryBudget | None = None,
+    unsent: UnsentAnswers | None = None,
     scratch: Scratch | None = None,
     room: float = float("inf"),
 ) -> tuple[Connection, MockTransport]:
@@ -108,6 +112,7 @@ def open_connection(
         dispatch=dispatch,
         limits=limits,
         budget=budget or MemoryBudget(limits.request_bytes_queued_max),
+        unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
         scratch=scratch or Scratch(),
     )
     connection = Connection(shared, "PLAINTEXT", None)

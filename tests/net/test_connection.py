@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.net.budget import MemoryBudget
+from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.connection import CloseConnection, Connection, plain_address
-from odradek.net.limits import BACKLOG_BYTES, NetLimits
+from odradek.net.limits import BACKLOG_BYTES, TURN_REQUESTS_MAX, NetLimits
 from tests.helpers.call_count import count_calls
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
 from tests.net.support import body, frame, frames_in, run, turns
@@ -424,6 +424,47 @@ def test_who_vanishes_while_waiting_for_memory_is_forgotten() -> None:
         first_transport.abort()
         await turns()
         assert not budget.used
+
+    run(main())
+
+
+def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
+    caplog: Any,
+) -> None:
+    async def main() -> None:
+        unsent = UnsentAnswers(1_000_000)
+        opened = [
+            open_connection(lambda _, view: [bytes(400_000)], unsent=unsent, room=0)
+            for _ in range(3)
+        ]
+        (first, taking), (second, _), (third, _) = opened
+        feed(first, frame(b"x"))
+        feed(second, frame(b"x"))
+        taking.take(400_004)
+        feed(first, frame(b"x"))
+        feed(third, frame(b"x"))
+        await turns()
+        assert [first.closed, second.closed, third.closed] == [False, True, False]
+        assert unsent.used == 800_008
+        taking.abort()
+        await turns()
+        assert unsent.used == 400_004
+
+    run(main())
+    assert "does not take its answers" in caplog.text
+
+
+def test_a_flood_of_small_requests_leaves_the_others_their_turn() -> None:
+    async def main() -> None:
+        order: list[str] = []
+        first, first_transport = open_connection(lambda _, view: order.append("flood"))
+        second, _ = open_connection(lambda _, view: order.append("other"))
+        feed(first, frame(b"x") * 10_000)
+        feed(second, frame(b"x"))
+        assert order.index("other") == TURN_REQUESTS_MAX
+        await turns(100)
+        assert len(order) == 10_001
+        assert first_transport.reading
 
     run(main())
 

@@ -1,8 +1,12 @@
-"""Memory for requests, over all connections: charged before it is allocated, granted in order.
+"""Memory over all connections: for requests in `MemoryBudget`, for answers in `UnsentAnswers`.
+
+Memory for requests is charged before it is allocated, and granted in order.
 
 A frame that does not fit waits; who came first is served first, and nobody overtakes, so a large
 frame is not starved by small ones. One frame may always be held, however large: a limit below the
-largest frame slows, it does not block.
+largest frame slows, it does not block. Memory for answers cannot be refused: the request is
+executed. When peers let too much of it lie, the one that took nothing for longest loses its
+connection.
 """
 
 from __future__ import annotations
@@ -57,3 +61,34 @@ class MemoryBudget:
             del self.waiting[owner]
             self.used += size
             owner.memory_granted(size)
+
+
+class SlowReader(Protocol):
+    """A connection whose peer does not take its answers."""
+
+    def abort(self, reason: str) -> None:
+        """Closes at once, and drops what was not sent."""
+
+
+class UnsentAnswers:
+    """Bytes that wait in transports, by connection, the one that waits for longest first."""
+
+    __slots__ = ("_waiting", "bytes_max", "used")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._waiting: dict[SlowReader, int] = {}
+
+    def add(self, reader: SlowReader, size: int) -> None:
+        """`size` bytes for `reader` wait from now on, and none waited before."""
+        self._waiting[reader] = size
+        self.used += size
+        while self.used > self.bytes_max:
+            slowest = next(iter(self._waiting))
+            self.remove(slowest)
+            slowest.abort("it does not take its answers, and the memory for them is used up")
+
+    def remove(self, reader: SlowReader) -> None:
+        """All of it was taken, or dropped."""
+        self.used -= self._waiting.pop(reader, 0)

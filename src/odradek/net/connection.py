@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any
 
-from odradek.net.budget import MemoryBudget
-from odradek.net.limits import FLUSH_BYTES, NetLimits
+from odradek.net.budget import MemoryBudget, UnsentAnswers
+from odradek.net.limits import FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import Sender, close_regions
 from odradek.protocol.framing import pack_size, unpack_size
@@ -51,6 +51,9 @@ _UNSENT = 2  # answers wait for the peer to take them
 _IN_FLIGHT = 4  # too many answers are due, or too many bytes of them wait
 _MEMORY = 8  # a frame waits for its share of the memory for requests
 _CLOSING = 16  # no further request will start
+_TURN = 32  # it is the turn of the others
+
+_TURN_REQUESTS = range(TURN_REQUESTS_MAX)
 
 
 class CloseConnection(Exception):
@@ -69,6 +72,7 @@ class Shared:
     dispatch: Dispatch
     limits: NetLimits
     budget: MemoryBudget
+    unsent: UnsentAnswers
     scratch: Scratch
     executor: Executor | None = None
     use_sendfile: bool = True
@@ -194,7 +198,9 @@ class Connection(asyncio.BufferedProtocol):
         out: Chunks = []
         out_bytes = 0
         try:
-            while not self._hold and end - pos >= 4:
+            for _ in _TURN_REQUESTS:
+                if self._hold or end - pos < 4:
+                    break
                 (size,) = unpack_size(view, pos)
                 if not 0 <= size <= size_max:
                     raise CloseConnection(f"invalid frame size {size}, the limit is {size_max}")
@@ -214,6 +220,8 @@ class Connection(asyncio.BufferedProtocol):
                     out, out_bytes = [], 0
                 if reply is not None and (queue or reply.__class__ is not list):
                     self._enqueue(reply)
+            else:
+                self._hold |= _TURN
         except Exception as error:  # noqa: BLE001 - logged; closes this connection only
             self._refuse(out, error)
             return
@@ -242,9 +250,11 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._hold |= _UNSENT
         self._sender.paused = True
+        self._shared.unsent.add(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self.active = True
+        self._shared.unsent.remove(self)
         if self._sender.busy:
             self._sender.resume()
         else:
@@ -260,6 +270,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receive.clear()
         self._sender.drop()
         shared.budget.forget(self)
+        shared.unsent.remove(self)
         if not self._hold & _EXECUTING:
             self._uncharge()
         self._forget_answers()
@@ -286,6 +297,8 @@ class Connection(asyncio.BufferedProtocol):
             receive.clear()
         elif self._hold or not self._keep_torn(pos, end):
             receive.keep_waiting(pos, end)
+        if self._hold & _TURN:
+            self._release(_TURN)
         if receive.full and self._hold and self._reading:
             self._reading = False
             self._transport.pause_reading()
@@ -436,6 +449,7 @@ class Connection(asyncio.BufferedProtocol):
             if reply.__class__ is list or reply.done():  # type: ignore[union-attr]
                 _discard(reply)
         self._queue.clear()
+        self._queued_bytes = 0
 
     def _write(self, out: Chunks) -> None:
         """Hands chunks, sizes among them, to the socket; only while nothing waits there."""

@@ -3,7 +3,8 @@
 Per connection: one receive buffer (`BACKLOG_BYTES` while its requests wait, else at most
 `TAIL_BYTES`), one frame of at most `request_bytes_max`, `requests_in_flight_max` requests whose
 answers are due, `response_bytes_queued_max` bytes of answers that wait for an earlier one.
-In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold.
+In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold, and
+`response_bytes_unsent_max` bytes of answers that were handed to a socket that is full.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ BACKLOG_BYTES = 65_536
 
 FLUSH_BYTES = 65_536
 """Answers that are ready together leave in one write of about this size at most."""
+
+TURN_REQUESTS_MAX = 256
+"""Requests of one connection started in a turn of the loop, before the others have theirs."""
 
 PUMP_BYTES_MAX = 4 * 1_048_576
 """Bytes of one connection sent in a turn of the loop, before the others have theirs."""
@@ -53,6 +57,8 @@ class NetLimits:
     """Requests of one connection that were started and not answered."""
     response_bytes_queued_max: int = 1_048_576
     """Bytes of one connection's answers that wait behind an earlier answer."""
+    response_bytes_unsent_max: int = 256 * 1_048_576
+    """Bytes of answers that peers do not take, over all connections: who took none longest goes."""
     connections_max: int = 2_147_483_647
     """max.connections: at the limit new ones wait in the accept queue of the system."""
     connections_max_per_ip: int = 2_147_483_647

@@ -10,7 +10,7 @@ from collections.abc import Iterable, KeysView, Sequence
 from concurrent.futures import Executor
 
 from odradek.clock import Clock
-from odradek.net.budget import MemoryBudget
+from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
@@ -61,6 +61,7 @@ class Server:
             dispatch=self._dispatch,
             limits=self.limits,
             budget=self.budget,
+            unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
             scratch=Scratch(),
             executor=self._executor,
             use_sendfile=self._use_sendfile,
