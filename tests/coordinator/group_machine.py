@@ -190,6 +190,7 @@ class Machine:
             other.shard.replay(offset, *through_bytes(record))
         other.shard.groups.setdefault("g", ClassicGroup("g"))
         other.log = list(self.log)
+        other.ids = self.ids
         other.perform(classic.loaded(other.group, other.limits, other.now))
         return other
 

@@ -138,19 +138,19 @@ def test_kafka_python_group_resumes_where_it_committed(broker: Broker) -> None:
             max_poll_records=RECORDS // 2,
         )
 
+    def read(running: KafkaConsumer, count: int) -> None:
+        def poll() -> None:
+            for records in running.poll(100).values():
+                values.extend(int(record.value) for record in records)
+
+        until(lambda: len(values) >= count, poll)
+
     values: list[int] = []
-
-    def poll() -> None:
-        for records in running.poll(100).values():
-            values.extend(int(record.value) for record in records)
-
-    running = consumer()
-    until(lambda: len(values) >= RECORDS // 2, poll)
-    running.commit()
-    running.close()
-    running = consumer()
-    until(lambda: len(values) >= RECORDS, poll)
-    running.close()
+    for count in (RECORDS // 2, RECORDS):
+        running = consumer()
+        read(running, count)
+        running.commit()
+        running.close()
     assert sorted(values) == list(range(RECORDS))
     with warnings.catch_warnings():
         # This client leaves sockets to the garbage collector.
