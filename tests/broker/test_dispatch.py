@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.apis import APIS
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import list_offsets
 from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import decode, encode
-from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
-from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
+from odradek.protocol.codec import encode
 from odradek.protocol.messages.list_offsets_request import ListOffsetsRequest
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 
@@ -46,43 +43,9 @@ def answer(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_offsets, "handle", result)
 
 
-@pytest.mark.parametrize("version", range(5))
-def test_api_versions_come_from_the_table(dispatch: Any, connection: Any, version: int) -> None:
-    body = encode(ApiVersionsRequest("me", "1.0"), version)
-    chunks = dispatch(connection, frame(ApiKey.API_VERSIONS, version, body, flexible=version >= 3))
-    data = b"".join(chunks)
-    assert data[:4] == (7).to_bytes(4, "big")
-    response = decode(ApiVersionsResponse, version, data, 4)
-    assert response.error_code == 0
-    found = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-    assert found == {
-        int(api.key): (api.min_version if api.advertised_min is None else 0, api.max_version)
-        for api in APIS
-    }
-    assert found[ApiKey.PRODUCE] == (0, 13)
-
-
 def test_unknown_version_of_api_versions_gets_kafkas_answer(dispatch: Any, connection: Any) -> None:
     chunks = dispatch(connection, frame(ApiKey.API_VERSIONS, 99, flexible=True))
     assert b"".join(chunks).hex() == "00000007002300000001001200000004"
-
-
-@pytest.mark.parametrize(
-    "body",
-    [ApiVersionsRequest("", "1"), ApiVersionsRequest("me", "-1"), ApiVersionsRequest("m e", "1")],
-)
-def test_client_software_must_be_well_formed(
-    dispatch: Any, connection: Any, body: ApiVersionsRequest
-) -> None:
-    chunks = dispatch(connection, frame(ApiKey.API_VERSIONS, 3, encode(body, 3), flexible=True))
-    assert decode(ApiVersionsResponse, 3, b"".join(chunks), 4).error_code == 42
-    assert connection.client_software is None
-
-
-def test_client_software_is_remembered(dispatch: Any, connection: Any) -> None:
-    body = encode(ApiVersionsRequest("me", "1.0"), 3)
-    dispatch(connection, frame(ApiKey.API_VERSIONS, 3, body, flexible=True))
-    assert connection.client_software == "me 1.0"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,10 @@ from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
 
 if TYPE_CHECKING:
+    from odradek.cluster.image import MetadataImage
     from odradek.cluster.store.interface import MetadataStore
     from odradek.log.log_dir import LogDir
+    from odradek.net.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -180,9 +182,19 @@ class BrokerServer:
             loop.call_soon_threadsafe(replica_manager.log_dir_failed, log_dir)
 
         log_manager.on_dir_failure(dir_failed)
+        controller.subscribe(self._apply_broker_configs)
         controller.subscribe(replica_manager.apply)
         controller.subscribe(groups.on_metadata)
         return controller
+
+    def _apply_broker_configs(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
+        """Passes dynamic broker configs on to those that have taken a copy of them."""
+        if old_image.broker_configs == new_image.broker_configs:
+            return
+        expiration_ms = self.config.get_int("producer.id.expiration.ms")
+        self.services.log_manager.producer_expiration_ms = expiration_ms
+        if self._server is not None:
+            self._server.limits = _net_limits(self.config)
 
     def _open_store(self) -> MetadataStore:
         if self._store is not None:
@@ -235,6 +247,11 @@ class BrokerServer:
         )
         return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
 
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The clients' open connections."""
+        return self._server.connections if self._server is not None else ()
+
     async def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
@@ -278,7 +295,6 @@ class BrokerServer:
 def _net_limits(config: BrokerConfig) -> NetLimits:
     """The limits of the network layer by Kafka's names; unset ones keep their own defaults."""
     queued = config.get_int("queued.max.request.bytes")
-    overrides = config.get_list("max.connections.per.ip.overrides")
     limits = {
         "request_bytes_max": config.get_int("socket.request.max.bytes"),
         "connections_max": config.get_int("max.connections"),
@@ -288,7 +304,6 @@ def _net_limits(config: BrokerConfig) -> NetLimits:
     }
     if queued > 0:
         limits["request_bytes_queued_max"] = queued
-    per_ip = {host: int(limit) for host, _, limit in (text.rpartition(":") for text in overrides)}
     # Kafka's default for the socket buffers, 100 KiB, would take the system's own tuning away.
     for name, field in (
         ("socket.send.buffer.bytes", "send_buffer_bytes"),
@@ -296,4 +311,4 @@ def _net_limits(config: BrokerConfig) -> NetLimits:
     ):
         if config.explicit(name):
             limits[field] = config.get_int(name)
-    return NetLimits(connections_max_per_ip_overrides=per_ip, **limits)
+    return NetLimits(connections_max_per_ip_overrides=config.connections_per_ip(), **limits)

@@ -162,7 +162,9 @@ def _encoded_future(
         if done.cancelled():
             response.cancel()
 
-    abandon = answer.cancel
+    def abandon() -> None:
+        answer.cancel()
+
     response.add_done_callback(finish)
     answer.add_done_callback(ended)
     on_close.append(abandon)

@@ -113,10 +113,13 @@ def test_fenced_reader_is_told_the_leader(broker: Broker, client: WireClient) ->
         server.services.replica_manager.partitions["t", 0].leader_epoch = 3
 
     broker.call(bump)
-    got = answer(client.call(fetch(topic_id=topic_id(broker), leader_epoch=2), 16))
+    response = client.call(fetch(topic_id=topic_id(broker), leader_epoch=2), 16)
+    got = answer(response)
     assert got.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert got.current_leader is not None
-    assert got.current_leader.leader_epoch == 3
+    assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == (1, 3)
+    (hint,) = response.node_endpoints
+    assert (hint.node_id, f"{hint.host}:{hint.port}") == (1, broker.bootstrap_servers)
 
 
 def test_diverging_reader_is_answered_at_once(broker: Broker, client: WireClient) -> None:

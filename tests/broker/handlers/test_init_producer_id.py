@@ -47,7 +47,7 @@ def test_known_id_of_an_idempotent_producer_is_replaced(client: WireClient) -> N
 
 def test_transactions_are_refused(client: WireClient) -> None:
     got = client.call(InitProducerIdRequest("tx", 1000), 4)
-    assert got.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert got.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_ids_go_on_behind_the_block_after_a_restart(tmp_path: Path) -> None:

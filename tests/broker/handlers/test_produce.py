@@ -330,3 +330,25 @@ def test_topic_deleted_while_a_produce_waits_is_unknown(client: WireClient, brok
 
     broker.call(delete)
     assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_producer_at_the_wrong_broker_is_told_the_leader(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t")
+
+    async def step_down(server: Any) -> None:
+        partition = server.services.replica_manager.partitions["t", 0]
+        partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    broker.call(step_down)
+    response = client.call(produce(), version)
+    got = answer(response)
+    assert got.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version < 10:
+        assert (got.current_leader, response.node_endpoints) == (None, [])
+    else:
+        assert got.current_leader is not None
+        assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == (1, 0)
+        assert [each.node_id for each in response.node_endpoints] == [1]

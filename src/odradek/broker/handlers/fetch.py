@@ -18,6 +18,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
+from odradek.broker.leader_hints import leader_endpoints
 from odradek.cluster.partition import UNDEFINED_EPOCH, Partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch_response import (
@@ -25,6 +26,7 @@ from odradek.protocol.messages.fetch_response import (
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -96,6 +98,7 @@ class _Reading:
         "_delayed",
         "_fetch",
         "_future",
+        "_leaders",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
@@ -126,6 +129,7 @@ class _Reading:
         self._answer_now = False
         self._size_bytes = 0
         self._partitions: list[Partition] = []
+        self._leaders: set[int] = set()
         self._future: asyncio.Future[FetchResponse] | None = None
         self._delayed: DelayedFetch | None = None
 
@@ -251,6 +255,7 @@ class _Reading:
         )
         if code in _LEADER_ERRORS and version >= CURRENT_LEADER_VERSION:
             answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+            self._leaders.add(partition.leader)
         return answer
 
     def _respond(self, answers: list[PartitionData]) -> FetchResponse:
@@ -274,7 +279,11 @@ class _Reading:
             changed = list(zip(partitions, answers, strict=True))
             if fetch.create_session:
                 session_id = self._create_session(changed)
-        return FetchResponse(0, 0, session_id, self._by_topic(changed))
+        response = FetchResponse(0, 0, session_id, self._by_topic(changed))
+        if self._leaders:
+            hints = leader_endpoints(self._services, self._context, self._leaders)
+            response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
+        return response
 
     def _create_session(self, answered: list[tuple[FetchPartition, PartitionData]]) -> int:
         for wanted, answer in answered:

@@ -2,7 +2,8 @@
 
 Without a transactional id every request gets a fresh producer id with epoch 0; an empty one is
 INVALID_REQUEST. There is no transaction coordinator yet: a transactional id is answered with
-UNSUPPORTED_VERSION, which clients take as final (docs/deviations.md).
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as FindCoordinator does: the one error on which every client
+gives up at once (docs/deviations.md).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def handle(
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        unknown = ErrorCode.UNSUPPORTED_VERSION
-        return _error(unknown if request.transactional_id else ErrorCode.INVALID_REQUEST)
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _error(refused if request.transactional_id else ErrorCode.INVALID_REQUEST)
     producer_id = services.producer_ids.next_or_none()
     if producer_id is None:
         return _allocate(services)

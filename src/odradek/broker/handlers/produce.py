@@ -16,11 +16,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.leader_hints import leader_endpoints
 from odradek.cluster.partition import ACKS_ALL, Partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.net.connection import CloseConnection
 from odradek.protocol.messages.produce_response import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -50,6 +52,7 @@ class _Call:
         "context",
         "failures",
         "later",
+        "leaders",
         "now_ms",
         "services",
         "timeout_ms",
@@ -65,6 +68,7 @@ class _Call:
         self.timeout_ms = request.timeout_ms
         self.now_ms = now_ms
         self.failures: list[str] = []
+        self.leaders: set[int] = set()
         # Appended, but not to be acknowledged before the high watermark has reached the offset.
         self.waiting: dict[Partition, int] = {}
         # To be appended after its records were recompressed off the loop; its answer takes the
@@ -201,6 +205,7 @@ def _refused(
         and version >= CURRENT_LEADER_VERSION
     ):
         answer.current_leader = LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
+        call.leaders.add(partition.leader)
     return answer
 
 
@@ -211,6 +216,9 @@ def _answer(call: _Call, response: ProduceResponse) -> ProduceResponse | asyncio
     if call.acks == 0:
         _close_if_failed(call)
         return None
+    if call.leaders:
+        hints = leader_endpoints(call.services, call.context, call.leaders)
+        response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
     return response
 
 
