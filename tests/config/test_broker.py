@@ -61,6 +61,25 @@ def test_internal_topics_of_a_single_node_have_one_replica_unless_set() -> None:
     assert BrokerConfig({}).get_int("group.initial.rebalance.delay.ms") == 0
 
 
+def test_limits_by_address_are_read() -> None:
+    config = BrokerConfig({"max.connections.per.ip.overrides": "10.0.0.1:5, ::1:6"})
+    assert config.connections_per_ip() == {"10.0.0.1": 5, "::1": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max.connections.per.ip.overrides", "10.0.0.1"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:many"),
+        ("offsets.topic.compression.codec", "5"),
+    ],
+)
+def test_values_with_a_form_of_their_own_are_checked(name: str, value: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        BrokerConfig({name: value})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
 def test_a_wrong_value_is_invalid_config() -> None:
     with pytest.raises(KafkaError) as caught:
         BrokerConfig({"num.partitions": "0"})

@@ -109,17 +109,14 @@ def _plan_broker_change(
         key: origins[0].value or "" for key in BROKER_CONFIGS if (origins := config.origins(key))
     }
     configs = _applied(BROKER_CONFIGS, change, change.configs(image), inherited)
-    _check_broker_values(configs)
-    return image.with_broker_configs({change.name: configs})
-
-
-def _check_broker_values(configs: Mapping[str, str]) -> None:
-    """An invalid value is INVALID_REQUEST here, and INVALID_CONFIG for topics (KAFKA-13609)."""
-    for name, value in configs.items():
-        try:
-            BROKER_CONFIGS[name].parse(value)
-        except KafkaError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
+    changed = image.with_broker_configs({change.name: configs})
+    own = changed.broker_configs.get(str(image.controller_id), {})
+    try:
+        config.check_dynamic(own, changed.broker_configs.get("", {}))
+    except KafkaError as error:
+        # Kafka's code for brokers; it is INVALID_CONFIG for topics (KAFKA-13609).
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
+    return changed
 
 
 def check_own_broker_name(image: MetadataImage, name: str) -> None:

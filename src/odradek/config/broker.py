@@ -71,6 +71,9 @@ _SYNONYM_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+_CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
+
+
 class BrokerConfig:
     """Typed access to the configs of one broker.
 
@@ -111,6 +114,13 @@ class BrokerConfig:
             for name, key in BROKER_CONFIGS.items()
         }
         self._topic_defaults = {name: self._topic_default(name) for name in TOPIC_CONFIGS}
+        self.connections_per_ip()
+        self._check_codec("offsets.topic.compression.codec")
+
+    def _check_codec(self, name: str) -> None:
+        number = self.get_int(name)
+        if not 0 <= number <= _CODEC_MAX:
+            raise invalid_value(name, number, f"Unknown compression type id: {number}")
 
     def set_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
         """Replaces what was altered at run time, for this broker and for all; INVALID_CONFIG if
@@ -124,6 +134,10 @@ class BrokerConfig:
             self._broker, self._cluster = previous
             self._resolve()
             raise
+
+    def check_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
+        """INVALID_CONFIG if `set_dynamic` would refuse this; changes nothing."""
+        BrokerConfig(self._given).set_dynamic(broker, cluster)
 
     def get(self, name: str) -> ConfigValue | None:
         """The value in force; None where the default is "unset"."""
@@ -174,6 +188,17 @@ class BrokerConfig:
 
     def log_dirs(self) -> list[str]:
         return self.get_list("log.dirs") or self.get_list("log.dir")
+
+    def connections_per_ip(self) -> dict[str, int]:
+        """The exceptions of ``max.connections.per.ip.overrides``, by address."""
+        name = "max.connections.per.ip.overrides"
+        limits: dict[str, int] = {}
+        for text in self.get_list(name):
+            host, _, count = text.rpartition(":")
+            if not host or not count.isascii() or not count.isdigit():
+                raise invalid_value(name, self.get_str(name), f"{text} is not ADDRESS:COUNT")
+            limits[host] = int(count)
+        return limits
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
         """Every topic config in force for a topic with these overrides, by name.

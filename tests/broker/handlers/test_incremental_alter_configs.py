@@ -14,9 +14,10 @@ from odradek.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
 from tests.helpers.requests import batch, produce
-from tests.helpers.wire import WireClient
+from tests.helpers.wire import ConnectionClosed, WireClient
 
 SET, DELETE, APPEND, SUBTRACT = OpType
 
@@ -86,6 +87,20 @@ def test_broker_config_is_in_force_for_the_next_produce(
     assert produced(client, 1000) == ErrorCode.MESSAGE_TOO_LARGE
     alter(client, ResourceType.BROKER, name, ("message.max.bytes", DELETE, None))
     assert produced(client, 1000) == ErrorCode.NONE
+
+
+def test_connection_limit_is_in_force_for_the_next_connection(
+    broker: Broker, client: WireClient
+) -> None:
+    kind = ResourceType.BROKER
+    assert not alter(client, kind, "1", ("max.connections.per.ip", SET, "1")).error_code
+    with WireClient(broker.bootstrap_servers) as refused, pytest.raises(ConnectionClosed):
+        refused.call(MetadataRequest(), 12)
+    wrong = alter(client, kind, "1", ("max.connections.per.ip.overrides", SET, "x"))
+    assert wrong.error_code == ErrorCode.INVALID_REQUEST
+    assert not alter(client, kind, "1", ("max.connections.per.ip", DELETE, None)).error_code
+    with WireClient(broker.bootstrap_servers) as welcome:
+        assert welcome.call(MetadataRequest(), 12).brokers
 
 
 def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> None:
