@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
-import re
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -211,12 +213,21 @@ def test_transactional_producer_is_told_at_once_that_there_are_no_transactions(
 # -- a broker that is killed -----------------------------------------------------------------------
 
 
+def free_port() -> int:
+    """A port that no outgoing connection gets meanwhile: below the range of those."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class Process:
     """A broker process of its own, on the same data and the same port each time it starts."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        self.port = 0
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:
@@ -226,11 +237,12 @@ class Process:
             [sys.executable, "-m", "odradek", "serve", *where], stderr=subprocess.PIPE, text=True
         )
         assert self.process.stderr is not None
+        lines = []
         for line in self.process.stderr:
-            if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+)", line):
-                self.port = int(found[1])
+            lines.append(line)
+            if "listens on" in line:
                 return
-        raise AssertionError("the broker did not start")
+        raise AssertionError("the broker did not start:\n" + "".join(lines))
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
