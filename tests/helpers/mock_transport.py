@@ -133,6 +133,7 @@ def feed(connection: Connection, data: bytes | memoryview) -> int:
     transport = connection._transport
     while taken < len(view) and transport.is_reading():
         room = connection.get_buffer(-1)
+        assert len(room), "reading without room"
         count = min(len(room), len(view) - taken)
         room[:count] = view[taken : taken + count]
         taken += count

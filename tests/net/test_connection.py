@@ -454,16 +454,48 @@ def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
     assert "does not take its answers" in caplog.text
 
 
+def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> None:
+    async def main() -> None:
+        due = asyncio.get_running_loop().create_future()
+        executed: list[int] = []
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            executed.append(len(view))
+            return due if len(executed) == 1 else None
+
+        connection, transport = open_connection(dispatch, room=0)
+        large = frame(bytes(2_000_000))
+        feed(connection, frame(b"x") + large[:500_000])
+        place = connection._receive.view
+        due.set_result([b"answer"])
+        await turns()
+        assert feed(connection, large[500_000:]) == 1_500_004
+        assert connection._receive.view is place
+        assert not transport.reading
+        assert executed == [1]
+        transport.take(100)
+        await turns()
+        assert executed == [1, 2_000_000]
+        assert transport.reading
+        assert not connection._shared.budget.used
+
+    run(main())
+
+
 def test_a_flood_of_small_requests_leaves_the_others_their_turn() -> None:
     async def main() -> None:
         order: list[str] = []
         first, first_transport = open_connection(lambda _, view: order.append("flood"))
         second, _ = open_connection(lambda _, view: order.append("other"))
-        feed(first, frame(b"x") * 10_000)
+        stream = frame(b"x") * 40_000
+        taken = feed(first, stream)
         feed(second, frame(b"x"))
         assert order.index("other") == TURN_REQUESTS_MAX
-        await turns(100)
-        assert len(order) == 10_001
+        while taken < len(stream):
+            await turns()
+            taken += feed(first, stream[taken:])
+        await turns(200)
+        assert len(order) == 40_001
         assert first_transport.reading
 
     run(main())

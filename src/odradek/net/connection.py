@@ -297,11 +297,11 @@ class Connection(asyncio.BufferedProtocol):
             receive.clear()
         elif self._hold or not self._keep_torn(pos, end):
             receive.keep_waiting(pos, end)
-        if self._hold & _TURN:
-            self._release(_TURN)
-        if receive.full and self._hold and self._reading:
+        if receive.full and self._reading:
             self._reading = False
             self._transport.pause_reading()
+        if self._hold & _TURN:
+            self._release(_TURN)
 
     def _keep_torn(self, pos: int, end: int) -> bool:
         """Keeps the first bytes of a frame; False when its memory has to be waited for."""

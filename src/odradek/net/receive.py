@@ -122,7 +122,7 @@ class ReceiveBuffer:
 
     def keep_waiting(self, start: int, end: int) -> None:
         """Keeps bytes that may not be taken as frames yet, with room for some more."""
-        if self.own and end < len(self.view):
+        if self.own and (start == 0 or end < len(self.view)):
             self._hold(self.view, start, end)
             return
         size = end - start
