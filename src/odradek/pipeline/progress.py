@@ -47,8 +47,11 @@ def total_lag(sources: Iterable[Any]) -> int | None:
 
 
 def _offsets(value: Any) -> Offsets | None:
-    found = json.loads(value) if isinstance(value, str) else value
-    return found if isinstance(found, dict) else None
+    # A batch that failed has the text "None" for what it did not reach.
+    if not isinstance(value, str) or not value.startswith("{"):
+        return None
+    found: Offsets = json.loads(value)
+    return found
 
 
 def _source_lag(end: Offsets | None, latest: Offsets | None) -> int | None:

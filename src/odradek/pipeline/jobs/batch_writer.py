@@ -98,7 +98,7 @@ class BatchWriter:
         with self._lock:
             self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
 
-    def take_counts(self, batch_id: int) -> BatchCounts:
-        """The counts of a finished batch, handed out once; zeros for a batch without rows."""
+    def take_counts(self, batch_id: int) -> BatchCounts | None:
+        """The counts of a finished batch, handed out once; None for one without rows."""
         with self._lock:
-            return self._counts.pop(batch_id, BatchCounts(batch_id, 0, 0))
+            return self._counts.pop(batch_id, None)

@@ -149,7 +149,6 @@ class IngestJob:
             self._query_id,
             at_step,
         )
-        self._last_batch_seen = -1
 
     def start(self) -> StreamingQuery:
         """Checks tables and checkpoint, creates the tables if need be, and starts the query.
@@ -187,16 +186,14 @@ class IngestJob:
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
         """Tells `on_progress` of the batches that finished since the last call."""
         for one in query.recentProgress:
-            if one.batchId <= self._last_batch_seen or "addBatch" not in one.durationMs:
-                continue
-            self._last_batch_seen = one.batchId
             counts = self._writer.take_counts(one.batchId)
-            duration_ms = one.durationMs.get("triggerExecution", 0)
+            if counts is None:
+                continue
             progress = Progress(
                 counts.batch_id,
                 counts.accepted,
                 counts.rejected,
-                duration_ms,
+                one.durationMs.get("triggerExecution", 0),
                 total_lag(one.sources),
             )
             summary.add(progress)

@@ -1,0 +1,164 @@
+"""Compares tables with their topic, offset by offset, by what an independent client reads there.
+
+`differences` is empty when every record of the topic is in exactly one of table and quarantine,
+exactly once, in the right one and unaltered, and nothing else is in either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from odradek.pipeline.tables import TableDir
+
+REQUEST_TIMEOUT_S = 30
+SCHEMA = "n BIGINT NOT NULL, pad STRING"
+"""Of the values that `produce` sends, for the JSON parser."""
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is compared of a record: everything that a table's row keeps. `value` is the number of
+    a record that parses, and the raw bytes of one that does not."""
+
+    timestamp_ms: int
+    key: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    value: int | bytes
+
+
+def value_of(n: int, bad_one_in: int = 7) -> bytes:
+    """The value of record `n`: JSON, but for one in `bad_one_in`, which is cut off."""
+    text = json.dumps({"n": n, "pad": "x" * (n % 50)}).encode()
+    return text[:-1] if n % bad_one_in == 0 else text
+
+
+def produce(bootstrap_servers: str, topic: str, numbers: Iterable[int], partitions: int) -> None:
+    """Sends the records `numbers`, spread over the partitions, and waits for them."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 2})
+    for n in numbers:
+        producer.produce(
+            topic,
+            value=value_of(n),
+            key=f"k{n}".encode() if n % 5 else None,
+            partition=n % partitions,
+            headers=[("n", str(n).encode())] if n % 3 else [],
+        )
+    assert producer.flush(REQUEST_TIMEOUT_S) == 0
+
+
+def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(REQUEST_TIMEOUT_S)
+
+
+def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(REQUEST_TIMEOUT_S)
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> dict[Place, Entry]:
+    """Every record of the topic, by a client of its own."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "ledger",
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
+    )
+    try:
+        metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+        ends = {}
+        for partition in metadata.partitions:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S
+            )
+            if high > low:
+                ends[partition] = high
+        return _read_to(consumer, topic, ends)
+    finally:
+        consumer.close()
+
+
+def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[Place, Entry]:
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    found: dict[Place, Entry] = {}
+    left = dict(ends)
+    while left:
+        messages = consumer.consume(1000, timeout=REQUEST_TIMEOUT_S)
+        assert messages, f"no more records, but {left} were promised"
+        for message in messages:
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            place = Place(topic, message.partition(), message.offset())
+            found[place] = _entry(message)
+            if place.offset + 1 >= left.get(place.partition, 0):
+                left.pop(place.partition, None)
+    return found
+
+
+def _entry(message: object) -> Entry:
+    raw = message.value()  # type: ignore[attr-defined]
+    headers = message.headers() or []  # type: ignore[attr-defined]
+    try:
+        value: int | bytes = int(json.loads(raw)["n"])
+    except ValueError:
+        value = raw
+    timestamp_ms = message.timestamp()[1]  # type: ignore[attr-defined]
+    key = message.key()  # type: ignore[attr-defined]
+    return Entry(timestamp_ms, key, tuple((name, bytes(data)) for name, data in headers), value)
+
+
+Rows = list[tuple[Place, Entry]]
+
+
+def read_tables(spark: SparkSession, tables: TableDir) -> tuple[Rows, Rows]:
+    """The rows of table and quarantine; every row is there, doubled ones too."""
+    table = tables.table(spark).read().collect()
+    quarantine = tables.quarantine(spark).read().collect()
+    return (
+        [(_place(row), _row_entry(row, row.value.n)) for row in table],
+        [(_place(row), _row_entry(row, bytes(row.value))) for row in quarantine],
+    )
+
+
+def _place(row: Row) -> Place:
+    return Place(row.topic, row.partition, row.offset)
+
+
+def _row_entry(row: Row, value: int | bytes) -> Entry:
+    return Entry(
+        round(row.timestamp.timestamp() * 1000),
+        None if row.key is None else bytes(row.key),
+        tuple((header.key, bytes(header.value)) for header in row.headers or []),
+        value,
+    )
+
+
+def differences(topic: dict[Place, Entry], table: Rows, quarantine: Rows) -> list[str]:
+    """One line for each difference; the order is of no meaning."""
+    rows = [*table, *quarantine]
+    times = Counter(place for place, _ in rows)
+    found = [f"{place} is missing" for place in topic if place not in times]
+    found += [f"{place} is there {count} times" for place, count in times.items() if count > 1]
+    found += [f"{place} is not in the topic" for place in times if place not in topic]
+    found += [f"{place} is altered" for place, entry in rows if topic.get(place, entry) != entry]
+    return found

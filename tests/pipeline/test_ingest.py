@@ -1,0 +1,183 @@
+"""Ingests end to end, from a broker into Delta and Parquet tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs.batch_writer import Step
+from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions
+from odradek.pipeline.progress import Progress
+from odradek.pipeline.tables import TableDir, TableFormat
+from tests.pipeline import ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTableDir = Callable[[TableFormat], TableDir]
+FORMATS = list(TableFormat)
+
+
+def options_for(bootstrap_servers: str, topic: str, tables: TableDir) -> IngestOptions:
+    return IngestOptions(
+        bootstrap_servers=bootstrap_servers,
+        topics=(topic,),
+        tables=tables,
+        parser="json",
+        schema=ledger.SCHEMA,
+        once=True,
+        offsets_per_trigger_max=60,
+    )
+
+
+def check(spark: SparkSession, options: IngestOptions) -> int:
+    """Compares tables and topic; how many records there are."""
+    in_topic = ledger.read_topic(options.bootstrap_servers, options.topics[0])
+    assert ledger.differences(in_topic, *ledger.read_tables(spark, options.tables)) == []
+    return len(in_topic)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_every_record_arrives_once_also_over_restarts_and_new_partitions(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(100), 2)
+    seen: list[Progress] = []
+    summary = IngestJob(spark, options, on_progress=seen.append).run()
+    assert check(spark, options) == 100
+    assert (summary.batches, summary.accepted, summary.rejected) == (2, 85, 15)
+    assert [(one.batch_id, one.rows) for one in seen] == [(0, 60), (1, 40)]
+    assert [one.lag for one in seen] == [40, 0]
+
+    ledger.add_partitions(bootstrap_servers, topic, 3)
+    ledger.produce(bootstrap_servers, topic, range(100, 160), 3)
+    summary = IngestJob(spark, options).run()
+    assert check(spark, options) == 160
+    assert summary.accepted + summary.rejected == 60
+
+    assert IngestJob(spark, options).run().accepted == 0
+    assert check(spark, options) == 160
+    _check_commits(spark, options.tables)
+
+
+def _check_commits(spark: SparkSession, tables: TableDir) -> None:
+    """The commits' offset ranges follow each other without gap, and count what is there."""
+    commits = tables.table(spark).commits()
+    assert [one.batch_id for one in commits] == list(range(len(commits)))
+    assert len({one.query_id for one in commits}) == 1
+    next_offset: dict[int, int] = {}
+    for one in (covered for commit in commits for covered in commit.ranges):
+        assert one.first_offset == next_offset.get(one.partition, 0)
+        assert one.rows == one.last_offset - one.first_offset + 1
+        next_offset[one.partition] = one.last_offset + 1
+    rejected = tables.quarantine(spark).commits()
+    assert sum(one.rows for one in commits) == tables.table(spark).read().count()
+    assert sum(one.rows for one in rejected) == tables.quarantine(spark).read().count()
+    assert sum(one.rows for one in [*commits, *rejected]) == sum(next_offset.values())
+
+
+class Crash(Exception):
+    """What a crash is to a test within one process."""
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("step", list(Step))
+def test_batch_that_failed_at_any_step_is_there_once_after_the_restart(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+    step: Step,
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(30), 1)
+
+    def crash_at(reached: Step, batch_id: int) -> None:
+        if reached is step:
+            raise Crash(reached)
+
+    with pytest.raises(StreamingQueryException, match="Crash"):
+        IngestJob(spark, options, at_step=crash_at).run()
+    IngestJob(spark, options).run()
+    assert check(spark, options) == 30
+
+
+def test_bad_records_never_stop_the_job(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    """Not even when all of them are bad, or have no value at all."""
+    from confluent_kafka import Producer
+
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.DELTA))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for value in (b"\xff\xfe", b"[" * 10_000, b"", None):
+        producer.produce(topic, value=value)
+    assert producer.flush(30) == 0
+    summary = IngestJob(spark, options).run()
+    assert (summary.accepted, summary.rejected) == (0, 4)
+    rows = options.tables.quarantine(spark).read().orderBy("offset").collect()
+    values = [None if row.value is None else bytes(row.value) for row in rows]
+    assert values == [b"\xff\xfe", b"[" * 10_000, b"", None]
+    assert options.tables.table(spark).read().count() == 0
+    assert IngestJob(spark, options).run().batches == 0
+
+
+def test_several_topics_fill_one_table(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    names = (f"{topic}-a", f"{topic}-b")
+    for name in names:
+        ledger.create_topic(bootstrap_servers, name, 1)
+        ledger.produce(bootstrap_servers, name, range(1, 6), 1)
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.DELTA))
+    IngestJob(spark, replace(options, topics=names)).run()
+    counted = options.tables.table(spark).read().groupBy("topic").count().collect()
+    assert {row["topic"]: row["count"] for row in counted} == dict.fromkeys(names, 5)
+
+
+@pytest.mark.parametrize("lost", ["checkpoint", "table", "quarantine"])
+def test_lost_checkpoint_or_table_is_refused(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    lost: str,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    IngestJob(spark, options).run()
+    shutil.rmtree(Path(options.tables.path(lost)))
+    with pytest.raises(PipelineError, match=lost):
+        IngestJob(spark, options).run()
+
+
+def test_exchanged_checkpoint_is_refused(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    dirs = [TableDir(str(tmp_path / name), TableFormat.DELTA) for name in ("one", "other")]
+    for tables in dirs:
+        IngestJob(spark, options_for(bootstrap_servers, topic, tables)).run()
+    shutil.rmtree(dirs[0].checkpoint)
+    shutil.move(dirs[1].checkpoint, dirs[0].checkpoint)
+    with pytest.raises(PipelineError, match="not the checkpoint of"):
+        IngestJob(spark, options_for(bootstrap_servers, topic, dirs[0])).run()

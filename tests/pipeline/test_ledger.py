@@ -1,0 +1,53 @@
+"""The ledger that the kill tests trust: it finds every way in which a table can be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.pipeline.ledger import Entry, Place, Rows, differences
+
+TOPIC = {Place("t", 0, offset): Entry(1000 + offset, b"k", (), offset) for offset in range(4)}
+BAD = Place("t", 1, 0)
+TOPIC[BAD] = Entry(2000, None, (("h", b"1"),), b'{"n":')
+
+
+def right() -> tuple[Rows, Rows]:
+    table = [(place, entry) for place, entry in TOPIC.items() if place != BAD]
+    return table, [(BAD, TOPIC[BAD])]
+
+
+def test_right_tables_have_no_differences() -> None:
+    assert differences(TOPIC, *right()) == []
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["table", "quarantine"])
+def test_missing_doubled_and_altered_rows_are_found(side: int) -> None:
+    sides = right()
+    place, entry = sides[side].pop()
+    assert differences(TOPIC, *sides) == [f"{place} is missing"]
+    sides[side].extend([(place, entry), (place, entry)])
+    assert differences(TOPIC, *sides) == [f"{place} is there 2 times"]
+    sides[side][-2:] = [(place, replace(entry, timestamp_ms=7))]
+    assert differences(TOPIC, *sides) == [f"{place} is altered"]
+
+
+def test_row_in_both_tables_is_found() -> None:
+    table, quarantine = right()
+    quarantine.append(table[0])
+    assert differences(TOPIC, table, quarantine) == [f"{table[0][0]} is there 2 times"]
+
+
+def test_row_in_the_wrong_table_is_found() -> None:
+    table, quarantine = right()
+    place, entry = table.pop()
+    quarantine.append((place, replace(entry, value=b"raw")))
+    assert differences(TOPIC, table, quarantine) == [f"{place} is altered"]
+
+
+def test_row_from_nowhere_is_found() -> None:
+    table, quarantine = right()
+    nowhere = Place("t", 9, 9)
+    table.append((nowhere, Entry(0, None, (), 0)))
+    assert differences(TOPIC, table, quarantine) == [f"{nowhere} is not in the topic"]
