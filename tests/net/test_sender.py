@@ -337,7 +337,7 @@ def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None
             None,
             executor=None,
             on_idle=lambda: idle.append(True),
-            on_failure=lambda reason: pytest.fail(reason),
+            on_failure=lambda reason, level: pytest.fail(reason),
         )
         sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
         assert sender.busy
@@ -358,7 +358,7 @@ def test_what_comes_after_the_end_is_closed(tmp_path: Path) -> None:
             None,
             executor=ThreadPoolExecutor(1),
             on_idle=lambda: None,
-            on_failure=lambda reason: None,
+            on_failure=lambda reason, level: None,
         )
         sender.drop()
         sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))

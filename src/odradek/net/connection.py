@@ -514,12 +514,12 @@ class Connection(asyncio.BufferedProtocol):
         self._pause_for_good()
         self._finish()
 
-    def abort(self, reason: str | None) -> None:
-        """Closes at once; what was not sent never is."""
+    def abort(self, reason: str | None, level: int = logging.WARNING) -> None:
+        """Closes at once; what was not sent never is. Without a reason nothing is logged."""
         if self.closed:
             return
         if reason is not None:
-            logger.warning("closing the connection from %s at once: %s", self._peer, reason)
+            logger.log(level, "closing the connection from %s at once: %s", self._peer, reason)
         self._hold |= _CLOSING
         self._stopping = True
         self._sender.drop()

@@ -73,7 +73,8 @@ class Sender:
     """The queue of one connection. Owned by its connection, which tells it of pauses and the end.
 
     `busy`: chunks wait here, so whatever comes next has to queue up as well. `on_idle` is called
-    when they are gone (not from within `send`), `on_failure(reason)` when they never will be.
+    when they are gone (not from within `send`), `on_failure(reason, level)`
+    when they never will be: the reason is to be logged at that level of `logging`.
     """
 
     __slots__ = (
@@ -102,7 +103,7 @@ class Sender:
         *,
         executor: Executor | None,
         on_idle: Callable[[], None],
-        on_failure: Callable[[str], None],
+        on_failure: Callable[[str, int], None],
     ) -> None:
         self._loop = loop
         self._transport = transport
@@ -156,7 +157,7 @@ class Sender:
         """Sends until the queue is empty or something has to be waited for."""
         self._turn = 0
         try:
-            while self._queue and not self.paused and not self._closed:
+            while self._queue and not (self.paused or self._closed or self._transport.is_closing()):
                 if self._turn >= PUMP_BYTES_MAX:
                     self.paused = True  # as if the transport were full: the others have a turn
                     self._loop.call_soon(self.resume)
@@ -167,12 +168,13 @@ class Sender:
                 elif not self._send_region(self._queue[0]):  # type: ignore[arg-type]
                     return
         except ShortRegion as error:
-            self._on_failure(f"a log file was cut short under a response: {error}")
+            reason = f"a log file was cut short under a response: {error}"
+            self._on_failure(reason, logging.WARNING)
         except PeerGone as error:
-            self._on_failure(str(error))
+            self._on_failure(str(error), logging.INFO)
         except Exception as error:
             logger.exception("a response cannot be sent")
-            self._on_failure(f"a response cannot be sent: {error}")
+            self._on_failure(f"a response cannot be sent: {error}", logging.WARNING)
         else:
             self.busy = bool(self._queue)
 
@@ -292,7 +294,7 @@ class Sender:
             _ = future.cancelled() or future.exception()
             return
         if future.cancelled() or future.exception() is not None:
-            self._on_failure(f"a log file cannot be read: {future}")
+            self._on_failure(f"a log file cannot be read: {future}", logging.WARNING)
             return
         if not self.paused:
             self._continue()
