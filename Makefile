@@ -7,8 +7,9 @@ JOBS ?= 2
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
 
-test: venv java          ## all tests: Python, and Java for Spark
+test: venv java          ## all tests, and those of the wire again without uvloop, sendfile, RWF_NOWAIT
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
+	ODRADEK_FORCE_FALLBACKS=1 $(PY) -m pytest -n $(JOBS) tests/broker tests/cli tests/net $(ARGS)
 
 check: venv              ## lint, format, types, layers, generated code
 	.venv/bin/ruff check .

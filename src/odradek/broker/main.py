@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.broker.broker import BrokerServer
+    from odradek.cluster.store.interface import MetadataStore
     from odradek.config.broker import BrokerConfig
 
 log = logging.getLogger("odradek.broker")
@@ -30,9 +32,14 @@ def run(config: BrokerConfig) -> None:
         sys.exit(1)
 
 
+def fallbacks_forced() -> bool:
+    """Whether this process does without uvloop, sendfile and RWF_NOWAIT, as some systems must."""
+    return bool(os.environ.get(FORCE_FALLBACKS))
+
+
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     """uvloop's loop, or None for asyncio's own (no uvloop here, or fallbacks forced)."""
-    if os.environ.get(FORCE_FALLBACKS):
+    if fallbacks_forced():
         return None
     try:
         import uvloop
@@ -41,14 +48,22 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-async def _serve(config: BrokerConfig) -> None:
+def make_server(config: BrokerConfig, store: MetadataStore | None = None) -> BrokerServer:
+    """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
     from odradek.broker.broker import BrokerServer
+    from odradek.records.region import FileRegion
 
+    if fallbacks_forced():
+        FileRegion.probes_residency = False
+    return BrokerServer(config, store=store, use_sendfile=not fallbacks_forced())
+
+
+async def _serve(config: BrokerConfig) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    server = BrokerServer(config)
+    server = make_server(config)
     await server.start()
     try:
         await ended.wait()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 PROBE_STEP_BYTES = 131_072
 """Distance between the bytes probed for residency: Linux reads ahead, and evicts, in larger runs.
@@ -27,7 +27,12 @@ class OpenFile(Protocol):
 
 
 class FileRegion:
-    """`length` bytes of `file` from `position` on. `close` it when sent or dropped."""
+    """`length` bytes of `file` from `position` on. `close` it when sent or dropped.
+
+    `probes_residency` False makes `resident` answer as on a system without RWF_NOWAIT.
+    """
+
+    probes_residency: ClassVar[bool] = _RWF_NOWAIT is not None
 
     __slots__ = ("_file", "length", "position")
 
@@ -64,7 +69,7 @@ class FileRegion:
         Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Where the
         system or the file system cannot tell, all of it.
         """
-        if _RWF_NOWAIT is None or not self.length:
+        if not self.probes_residency or not self.length:
             return self.length
         fd, last = self.fileno(), self.length - 1
         probe = bytearray(1)

@@ -153,7 +153,7 @@ class Broker:
             await server.stop()
 
     async def _start_server(self) -> BrokerServer:
-        from odradek.broker.broker import BrokerServer
+        from odradek.broker.main import make_server
         from odradek.cluster.store.memory import MemoryStore
         from odradek.config.broker import BrokerConfig
 
@@ -161,7 +161,7 @@ class Broker:
         # A directory of the user's outlives this broker, and so must the topics in it: SQLite
         # there.
         store = MemoryStore() if self._data_dir is None else None
-        server = BrokerServer(config, store=store)
+        server = make_server(config, store)
         await server.start()
         return server
 

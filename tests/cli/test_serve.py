@@ -1,0 +1,175 @@
+"""`odradek serve` as a process: what it says, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from tests.helpers.wire import WireClient
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 10
+LISTENS = re.compile(r"listens on PLAINTEXT://([^ ;,]+)")
+
+
+class Served:
+    """A running `odradek serve`: its address and what it has logged so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.log = ""
+        self.address = self._wait_for(LISTENS)[1]
+
+    def _wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        assert self.process.stderr is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stderr, selectors.EVENT_READ)
+            while selector.select(START_TIMEOUT_S):
+                line = os.read(self.process.stderr.fileno(), 65536).decode()
+                self.log += line
+                found = pattern.search(self.log)
+                if found:
+                    return found
+                if not line:
+                    break
+        raise AssertionError(f"the broker did not start: {self.log}")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "odradek", "serve", *arguments]
+
+
+@contextmanager
+def _serve(*arguments: str) -> Iterator[Served]:
+    process = subprocess.Popen(_command(*arguments), stderr=subprocess.PIPE, text=True)
+    try:
+        yield Served(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def _refused(*arguments: str) -> str:
+    done = subprocess.run(
+        _command("--log-level", "error", *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_TIMEOUT_S,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    return str(tmp_path / "data")
+
+
+def test_what_was_written_is_there_after_a_restart(data: str) -> None:
+    with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("kept", b"1")
+        assert producer.flush(10) == 0
+        assert broker.stop() == 0
+    with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
+        topics = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10).topics
+        assert list(topics) == ["kept"]
+
+
+def test_one_line_says_what_will_be_advertised(data: str) -> None:
+    with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
+        assert "clients are told the address at which each of them connected" in broker.log
+    advertised = "advertised.listeners=PLAINTEXT://broker.example:9092"
+    with _serve("--listen", "127.0.0.1:0", "--data", data, "--set", advertised) as broker:
+        assert "clients are told PLAINTEXT://broker.example:9092" in broker.log
+        metadata = AdminClient({"bootstrap.servers": broker.address, "log_level": 0}).list_topics(
+            timeout=10
+        )
+        assert [str(b) for b in metadata.brokers.values()] == ["broker.example:9092/1"]
+
+
+def test_server_properties_are_taken_and_keys_without_effect_listed(
+    data: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\nnode.id=7\nnum.partitions=5\nno.such.key=1\n"
+        f"controller.quorum.voters=7@localhost:9093\nlog.dirs={data}\n"
+    )
+    with _serve("--config", str(file), "--listen", "127.0.0.1:0") as broker:
+        assert "controller.quorum.voters" in broker.log
+        assert "no.such.key" in broker.log
+        assert "num.partitions" not in broker.log
+        Producer({"bootstrap.servers": broker.address}).list_topics("t", timeout=10)
+        metadata = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10)
+        assert list(metadata.brokers) == [7]
+        assert len(metadata.topics["t"].partitions) == 5
+
+
+def test_port_in_use_is_one_line(data: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = _refused("--listen", f"127.0.0.1:{taken.getsockname()[1]}", "--data", data)
+    assert "in use" in line
+
+
+def test_second_process_on_the_same_directory_is_one_line(data: str) -> None:
+    with _serve("--listen", "127.0.0.1:0", "--data", data):
+        line = _refused("--listen", "127.0.0.1:0", "--data", data)
+    assert data in line
+    assert "in use" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "num.partitions=many"], "num.partitions"),
+        (["--listen", "9092"], "HOST:PORT"),
+        (["--config", "missing.properties"], "missing.properties"),
+    ],
+)
+def test_wrong_configs_are_one_line(data: str, arguments: list[str], said: str) -> None:
+    assert said in _refused("--data", data, *arguments)
+
+
+def test_sigterm_answers_what_is_pending_and_ends_within_two_seconds(data: str) -> None:
+    """A fetch that waits for a minute is answered at once; the process is gone after 2 s at most.
+
+    The clock here only bounds the wait: a broker that hangs fails, a slow machine does not.
+    """
+    with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
+        AdminClient({"bootstrap.servers": broker.address}).list_topics("t", timeout=10)
+        Producer({"bootstrap.servers": broker.address}).list_topics("t", timeout=10)
+        with WireClient(broker.address) as client:
+            fetch = FetchRequest(
+                max_wait_ms=60_000,
+                min_bytes=1,
+                topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0)])],
+            )
+            client.send(fetch, 11)
+            started = time.monotonic()
+            assert broker.stop() == 0
+            assert time.monotonic() - started < STOP_TIMEOUT_S
+            assert client.receive().error_code == 0
