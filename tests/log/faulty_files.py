@@ -127,9 +127,9 @@ class FaultyFiles:
 
 
 def _after_power_cut(current: bytes, synced: bytes, rng: random.Random) -> bytes:
-    if not current.startswith(synced):
-        return rng.choice([current, synced, current[: rng.randint(0, len(current))]])
-    kept = rng.randint(len(synced), len(current))
+    """What may be left of a file: where both agree nothing is lost."""
+    agreed = len(os.path.commonprefix([current, synced]))
+    kept = rng.randint(agreed, len(current))
     outcome = rng.choice(["all", "none", "cut", "hole"])
     if outcome == "all":
         return current

@@ -18,6 +18,7 @@ that does not exist has no entries.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
@@ -33,6 +34,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 _VERSION = "0"
+_logger = logging.getLogger(__name__)
 
 
 class CorruptCheckpoint(ValueError):
@@ -94,15 +96,22 @@ def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, 
 
 
 def read_topic_id(files: Files, path: str) -> Uuid | None:
-    """The topic id in a ``partition.metadata``; None without the file."""
+    """The topic id in a ``partition.metadata``; None without the file.
+
+    Also None, with a warning, when a power cut left it torn: nothing of that log was flushed then.
+    """
     try:
-        text = read_file(files, path).decode("utf-8")
+        text = read_file(files, path).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if fields.get("version") != _VERSION or "topic_id" not in fields:
-        raise CorruptCheckpoint(f"{path} has no version {_VERSION} and topic id")
-    return uuid_from_string(fields["topic_id"])
+    try:
+        if fields.get("version") == _VERSION:
+            return uuid_from_string(fields.get("topic_id", ""))
+    except ValueError:
+        pass
+    _logger.warning("%s has no version %s and topic id", path, _VERSION)
+    return None
 
 
 def write_topic_id(files: Files, path: str, topic_id: Uuid) -> None:

@@ -326,12 +326,17 @@ class UnifiedLog:
                 raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int) -> Segment:
-        """OSError leaves the log as it was, with an empty new segment's file at most."""
+        """OSError leaves the log as it was."""
         segment = self.make_segment(self.log_end_offset, now_ms)
-        self.active.close_indexes()
-        write_producer_files(
-            self.log_dir.files, self.directory, self.log_end_offset, self.producers
-        )
+        try:
+            # A recovery point behind the segment says that its indexes are on the disk, too.
+            self.active.close_indexes(sync=self.recovery_point >= self.log_end_offset)
+            write_producer_files(
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers
+            )
+        except OSError:
+            segment.remove_files()
+            raise
         self.active.make_inactive()
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
@@ -536,7 +541,7 @@ class UnifiedLog:
         return retention.delete_old_segments(self, now_ms)
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts every batch that holds `offset` or a later one (KIP-101); producers and epochs too."""
+        """Cuts all batches from the one with `offset` on (KIP-101), producers and epochs too."""
         if offset >= self.log_end_offset:
             return
         try:
@@ -573,7 +578,7 @@ class UnifiedLog:
         if self.active.size or self.active.base_offset:
             self.active.file.open()
             self.active.cut_torn_write()
-            self.active.close_indexes()
+            self.active.close_indexes(sync=True)
             write_producer_files(
                 self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )

@@ -24,6 +24,10 @@ DELETE_DIRECTORY_SUFFIX = "-delete"
 _logger = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    """A directory without a manager has no checkpoints."""
+
+
 class LogDir:
     """Shared by the logs below `path`; `offline` is read at each append and read."""
 
@@ -42,6 +46,8 @@ class LogDir:
         self.offline = False
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
+        self.write_checkpoints: Callable[[], None] = _nothing
+        """Writes the directory's checkpoints, synced: set by the manager; OSError may arise."""
         self._on_failure = on_failure
         self._lock = threading.Lock()
 

@@ -19,6 +19,7 @@ import resource
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from odradek.clock import Clock
 from odradek.config.log_config import LogConfig
@@ -81,6 +82,8 @@ class LogManager:
             LogDir(path, self.pool, self.cache, clock, self._dir_failed)
             for path in map(os.path.abspath, log_dirs)
         ]
+        for log_dir in self.log_dirs:
+            log_dir.write_checkpoints = partial(self._checkpoint_directory, log_dir)
         self.cluster_id = ""
         self.producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms

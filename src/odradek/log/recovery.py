@@ -9,6 +9,7 @@ epochs and producers taken in on the way (``LogLoader``, ``LogSegment.recover``)
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -62,14 +63,17 @@ def load_log(
     files = log_dir.files
     names = files.listdir(directory)
     segments = list_segments(directory, names, log_dir, options)
-    epochs = load_epochs(files, directory, names, segments)
-    if not options.clean:
+    first_base = segments[0].base_offset if segments else 0
+    log_start_offset = max(options.log_start_offset, first_base)
+    epochs = load_epochs(files, directory, names, segments, log_start_offset)
+    if options.clean:
+        remove_strays(segments)
+    else:
         recover(log_dir, segments, epochs, options.recovery_point)
     if not segments:
         segments.append(_new_segment(directory, log_dir, options.log_start_offset, 0, options))
     segments[-1].active = True
     log_end_offset = segments[-1].next_offset()
-    log_start_offset = max(options.log_start_offset, segments[0].base_offset)
     if log_start_offset > log_end_offset:
         # Everything was deleted, and the file that said so did not survive: begin anew behind it.
         for segment in segments:
@@ -158,18 +162,40 @@ def list_segments(
     return segments
 
 
+def remove_strays(segments: list[Segment]) -> None:
+    """Takes out the empty files of failed rolls: only a last segment, behind all data, is empty."""
+    for at in range(len(segments) - 1, -1, -1):
+        is_last = at == len(segments) - 1
+        behind = at == 0 or segments[at].base_offset >= segments[at - 1].next_offset()
+        if segments[at].size == 0 and not (is_last and behind):
+            _remove_segments(segments, at, at + 1, "an empty file in the way")
+
+
+def _remove_segments(segments: list[Segment], start: int, end: int, reason: str) -> None:
+    for segment in segments[start:end]:
+        _logger.warning("removing %s: %s", segment.file.path, reason)
+        segment.remove_files()
+    del segments[start:end]
+
+
 # -- leader epochs ---------------------------------------------------------------------------------
 
 
 def load_epochs(
-    files: Files, directory: str, names: list[str], segments: list[Segment]
+    files: Files, directory: str, names: list[str], segments: list[Segment], log_start_offset: int
 ) -> LeaderEpochs:
-    """The leader epochs of the checkpoint, or of all batches when that cannot be read."""
+    """The leader epochs of the checkpoint, or of all batches when that is of no use.
+
+    It is not when it is torn, or when it begins behind the log: then a log start offset that was
+    raised, and with it the epochs, did not survive the crash.
+    """
     if checkpoints.LEADER_EPOCH_FILE not in names:
         return LeaderEpochs()
     path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
     try:
-        return LeaderEpochs(checkpoints.read_epochs(files, path))
+        epochs = LeaderEpochs(checkpoints.read_epochs(files, path))
+        if epochs.starts and epochs.starts[0] <= log_start_offset:
+            return epochs
     except checkpoints.CorruptCheckpoint as error:
         _logger.warning("reading all leader epochs from the log again: %s", error)
     epochs = LeaderEpochs()
@@ -192,11 +218,11 @@ def recover(
     """Checks the segments from the one with the recovery point on; cuts the log at the first
     fault.
     """
-    first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
-    for at in range(first, len(segments)):
+    bases = [segment.base_offset for segment in segments]
+    at = max(bisect_right(bases, recovery_point) - 1, 0)
+    while at < len(segments):
         segment = segments[at]
-        next_base = segments[at + 1].base_offset if at + 1 < len(segments) else None
-        cut = recover_segment(segment, log_dir, epochs)
+        cut, next_offset = recover_segment(segment, log_dir, epochs)
         if cut:
             log_dir.torn_bytes_cut += cut
             _logger.warning(
@@ -205,30 +231,38 @@ def recover(
                 segment.size,
                 segment.file.path,
             )
-        if cut and next_base is not None:
-            for later in segments[at + 1 :]:
-                _logger.warning("removing %s behind a torn segment", later.file.path)
-                for path in later.mark_deleted():
-                    log_dir.files.unlink(path)
-            del segments[at + 1 :]
-            return
+        at += 1
+        while at < len(segments) and _is_stray(segments[at], next_offset):
+            _remove_segments(segments, at, at + 1, "an empty file in the way")
+        # Where a segment does not reach the next one, whole batches were lost at its end.
+        if at < len(segments) and (cut or next_offset != segments[at].base_offset):
+            _remove_segments(segments, at, len(segments), "behind a torn segment")
 
 
-def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> int:
-    """Reads every batch, builds the indexes anew and cuts behind the last good batch; bytes cut."""
+def _is_stray(segment: Segment, next_offset: int) -> bool:
+    """The empty file of a roll that failed: the log went on in the segment before it."""
+    return segment.size == 0 and segment.base_offset < next_offset
+
+
+def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> tuple[int, int]:
+    """Reads every batch, builds the indexes anew and cuts behind the last good batch.
+
+    Returns how many bytes were cut, and the offset behind the last good batch.
+    """
     segment.reset_indexes()
-    good = 0
+    good, next_offset = 0, segment.base_offset
     for position, header in good_batches(segment, log_dir.files):
         segment.index_batch(header, position)
         if header.partition_leader_epoch > epochs.latest:
             epochs.assign(header.partition_leader_epoch, header.base_offset)
-        good = position + header.size_bytes
+        good, next_offset = position + header.size_bytes, header.last_offset + 1
     cut = segment.size - good
     if cut:
         log_dir.files.ftruncate(segment.file.open().fd, good)
         segment.size = good
+    segment.close_indexes(sync=False)
     segment.make_inactive()
-    return cut
+    return cut, next_offset
 
 
 def good_batches(segment: Segment, files: Files) -> Iterator[tuple[int, BatchHeader]]:

@@ -235,17 +235,17 @@ class Segment:
             self.first_timestamp = self._read_header(0).max_timestamp
 
     def make_inactive(self) -> None:
-        """Writes both indexes whole; the time index ends with the largest timestamp."""
-        self.close_indexes()
+        """To be called when the indexes are closed: they may be dropped from memory now."""
         self.active = False
         self._cache.touch(self)
 
-    def close_indexes(self) -> None:
+    def close_indexes(self, *, sync: bool) -> None:
+        """Writes both indexes whole; the time index ends with the largest timestamp."""
         index, time_index = self.indexes()
         self.load_timestamps()
         time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        index.persist(self._pool.files, sync=False)
-        time_index.persist(self._pool.files, sync=False)
+        index.persist(self._pool.files, sync=sync)
+        time_index.persist(self._pool.files, sync=sync)
 
     def create_files(self) -> None:
         """Makes the files exist, so that the base offset of an empty segment survives."""
@@ -448,3 +448,12 @@ class Segment:
                 continue
             paths.append(path + DELETED_SUFFIX)
         return paths
+
+    def remove_files(self) -> None:
+        """Removes the files at once: they hold nothing."""
+        self.file.release()
+        for suffix in SEGMENT_SUFFIXES:
+            try:
+                self._pool.files.unlink(self.path(suffix))
+            except FileNotFoundError:
+                continue

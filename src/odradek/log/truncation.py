@@ -33,6 +33,8 @@ def truncate_to(log: UnifiedLog, offset: int) -> None:
     log.high_watermark = min(log.high_watermark, log.log_end_offset)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.write_epochs(sync=True)
+    # Before anything is appended behind the cut: a recovery point past it would claim it is synced.
+    log.log_dir.write_checkpoints()
     found = producer_files.producer_files_by_offset(files.listdir(log.directory))
     producer_files.delete_producer_files(files, log.directory, found, above=log.log_end_offset)
     log.producers = producer_files.load_producers(
