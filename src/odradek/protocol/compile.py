@@ -75,10 +75,23 @@ class _Source:
 
 
 class _Decoder(_Source):
+    def __init__(self, spec: MessageSpec, version: int) -> None:
+        super().__init__(spec, version)
+        # What a client sends is bounded in its number of parts too; our own files are not.
+        self.counted = spec.kind == "request"
+
+    def count(self, name: str, number: str) -> None:
+        """Code that takes `number` parts from what a request may have."""
+        if self.counted:
+            self.line(f"left -= {number}")
+            self.when("left < 0", f"raise too_many({name!r})")
+
     def function(self) -> None:
         message = f"{self.spec.name} v{self.version} ends within a field"
         with self.block("def decode(view, pos):"):
             self.line("size = len(view)")
+            if self.counted:
+                self.line("left = REQUEST_ELEMENTS_MAX")
             with self.block("try:"):
                 self.line(f"return {self.struct(self.spec.body, 0)}, pos")
             with self.block("except (StructError, IndexError) as error:"):
@@ -172,6 +185,7 @@ class _Decoder(_Source):
                 self.line("n -= 1")
             needed = f"n * {smallest}" if smallest > 1 else "n"
             self.when(f"{needed} > size - pos", f"raise too_long({field.name!r}, n, size - pos)")
+            self.count(field.name, "n")
             self.elements(field, target, depth)
 
     def elements(self, field: FieldSpec, target: str, depth: int) -> None:
@@ -199,9 +213,11 @@ class _Decoder(_Source):
             self.line(f"{field.attribute}_{depth} = {_literal(field)}")
         with self.block(f"if {count}:"):
             if not tagged:
+                self.count(spec.name, "n")
                 self.line("pos = skip_tags(view, pos, n)")
                 return
             self.line(f"{count}, pos = tag_count(view, pos, {count})")
+            self.count(spec.name, count)
             with self.block(f"for _ in range({count}):"):
                 self.known_tags(tagged, depth)
 

@@ -1,7 +1,7 @@
 """The slow codec: walks a definition field by field, for tests to hold the compiled one against.
 
-It shares the definitions and the message classes with `compile.py`, and nothing else: no code, no
-tricks.
+It shares the definitions, the message classes and the limits with `compile.py`, and nothing else:
+no code, no tricks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from odradek.protocol.codec import M, Message
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage
 from odradek.protocol.spec import NEW_STRUCT, FieldSpec, MessageSpec, StructSpec, load
+from odradek.protocol.wire import REQUEST_ELEMENTS_MAX, TAGS_MAX
 
 _FORMATS = {
     "bool": ">?",
@@ -63,6 +64,7 @@ class _Reader(_Codec):
         super().__init__(cls, version)
         self.view = view
         self.pos = pos
+        self.left = REQUEST_ELEMENTS_MAX if load(cls.SPEC).kind == "request" else sys.maxsize
 
     def take(self, size: int) -> memoryview:
         if size > len(self.view) - self.pos:
@@ -99,7 +101,10 @@ class _Reader(_Codec):
             values[field.attribute] = self.field(field)
         if self.is_flexible():
             known = {field.tag: field for field in spec.tagged(self.version)}
-            for _ in range(self.uvarint()):
+            count = self.uvarint()
+            if count > TAGS_MAX:
+                raise MalformedMessage(f"{count} tagged fields")
+            for _ in self.bounded(count):
                 self.tag(known, values)
         return self.classes[spec.name](**values)
 
@@ -126,6 +131,9 @@ class _Reader(_Codec):
         """No element takes less than a byte."""
         if count > len(self.view) - self.pos:
             raise MalformedMessage(f"{count} elements in {len(self.view) - self.pos} bytes")
+        self.left -= count
+        if self.left < 0:
+            raise MalformedMessage("too many elements in a request")
         return range(count)
 
     def value(self, field: FieldSpec, nullable: bool) -> Any:

@@ -16,6 +16,15 @@ from odradek.protocol.errors import MalformedMessage, UnencodableMessage
 STRING_SIZE_MAX = 0x7FFF
 UVARINT_MAX = 0x7FFF_FFFF
 
+REQUEST_ELEMENTS_MAX = 200_000
+"""Elements of all arrays and tagged fields of one request. An element may be as small as two bytes
+and costs a hundred in memory and some microseconds of everybody's time: without this a frame of
+100 MB would hold up the others for minutes.
+"""
+
+TAGS_MAX = 127
+"""Tagged fields in one section; no message of Kafka's has a tenth of them."""
+
 
 class Region(Protocol):
     """Bytes in a file: they have a length and a descriptor, and are sent without being read."""
@@ -79,7 +88,7 @@ def string_uvarint(value: int) -> bytes:
 def tag_count(view: memoryview, pos: int, first: int) -> tuple[int, int]:
     """The count of a tag section that is not empty, checked against what remains."""
     count, pos = (first, pos) if first < 0x80 else uvarint_rest(view, pos, first)
-    if count * 2 > len(view) - pos:
+    if count > TAGS_MAX or count * 2 > len(view) - pos:
         raise MalformedMessage(f"{count} tagged fields in {len(view) - pos} bytes")
     return count, pos
 
@@ -116,6 +125,10 @@ def null(name: str) -> MalformedMessage:
 
 def too_long(name: str, length: int, remaining: int) -> MalformedMessage:
     return MalformedMessage(f"{name} has length {length} with {remaining} bytes remaining")
+
+
+def too_many(name: str) -> MalformedMessage:
+    return MalformedMessage(f"more than {REQUEST_ELEMENTS_MAX} elements in a request, at {name}")
 
 
 def string_too_long(name: str, length: int) -> MalformedMessage:
