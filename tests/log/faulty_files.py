@@ -128,7 +128,8 @@ class FaultyFiles:
 
 def _after_power_cut(current: bytes, synced: bytes, rng: random.Random) -> bytes:
     """What may be left of a file: where both agree nothing is lost."""
-    agreed = len(os.path.commonprefix([current, synced]))
+    pairs = enumerate(zip(current, synced, strict=False))
+    agreed = next((at for at, (a, b) in pairs if a != b), min(len(current), len(synced)))
     kept = rng.randint(agreed, len(current))
     outcome = rng.choice(["all", "none", "cut", "hole"])
     if outcome == "all":

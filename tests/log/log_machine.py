@@ -119,22 +119,25 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(
         producer_id=st.sampled_from(PRODUCERS),
-        sizes=st.lists(st.integers(0, 50), min_size=1, max_size=3),
+        batches=st.lists(
+            st.lists(st.integers(0, 50), min_size=1, max_size=3), min_size=1, max_size=6
+        ),
     )
-    def append_idempotent(self, producer_id: int, sizes: list[int]) -> None:
-        values, sequence = self.next_values(sizes), self.sequences[producer_id]
-        info = append(
-            self.log,
-            values,
-            self.epoch,
-            producer_id=producer_id,
-            producer_epoch=0,
-            base_sequence=sequence,
-        )
-        assert (info.first_offset, info.duplicate) == (self.end, False)
-        timestamps = [NOW_MS] * len(values)
-        self.batches.append(Batch(self.end, self.epoch, values, timestamps, producer_id, sequence))
-        self.sequences[producer_id] = sequence + len(values)
+    def append_idempotent(self, producer_id: int, batches: list[list[int]]) -> None:
+        for sizes in batches:
+            values, sequence = self.next_values(sizes), self.sequences[producer_id]
+            info = append(
+                self.log,
+                values,
+                self.epoch,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+            )
+            assert (info.first_offset, info.duplicate) == (self.end, False)
+            stamps = [NOW_MS] * len(values)
+            self.batches.append(Batch(self.end, self.epoch, values, stamps, producer_id, sequence))
+            self.sequences[producer_id] = sequence + len(values)
 
     def sent_by(self, producer_id: int) -> list[Batch]:
         """The batches that must be known: those deleted before a power cut need not be."""

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from odradek.log import manager as manager_module
 from odradek.log import recovery
 from odradek.log.log import UnifiedLog
 from odradek.log.producer_state import ProducerState
@@ -50,7 +49,6 @@ def half_a_write_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     "mutate", [no_cut, checkpoint_before_fsync, no_dedupe, window_of_one, half_a_write_is_left]
 )
 def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate) -> None:
-    assert manager_module is not None
     mutate(monkeypatch)
     bounded = settings(
         max_examples=300,
@@ -60,5 +58,5 @@ def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate) -> None:
         derandomize=True,
         database=None,
     )
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever way it shows
+    with pytest.raises(Exception):  # noqa: B017 - whatever way it shows
         run_state_machine_as_test(LogMachine, settings=bounded)
