@@ -98,8 +98,9 @@ class BrokerServer:
         advertised_listeners(config)
         log_manager = await self._load_logs()
         controller = await self._build(log_manager)
-        await controller.start(self._registration(endpoints), log_manager.cluster_id)
         self._undo.append(controller.stop)
+        await controller.start(self._registration(endpoints), log_manager.cluster_id)
+        self._undo.append(self._drain)
         groups = self.services.groups
         assert groups is not None
         groups.start()
@@ -115,7 +116,6 @@ class BrokerServer:
         periodic = PeriodicTasks(self.services)
         periodic.start()
         self._undo.append(periodic.stop)
-        self._undo.append(self._drain)
         self._report_addresses()
 
     async def _load_logs(self) -> LogManager:

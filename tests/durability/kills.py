@@ -1,0 +1,233 @@
+"""A broker that is killed again and again while an idempotent producer writes; then the books.
+
+What must hold after any number of SIGKILLs: every message that was acknowledged is in its partition at
+the offset that the producer was told, no message is there twice, each partition has the messages in
+the order in which they were sent, and every batch has its right CRC. The page cache outlives a
+process, so nothing needs fsync for this. Run alone, it takes more kills than the tests do::
+
+    python -m tests.durability.kills --kills 200 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import confluent_kafka
+
+from odradek.records.batch import crc_is_valid, parse_header
+from odradek.records.record import iter_batches, iter_records
+
+PARTITIONS = 3
+MESSAGES_PER_LIFE_MAX = 400
+VALUE_BYTES_MAX = 1_000_000
+KILL_AFTER_S_MAX = 0.05
+FLUSH_S = 60
+START_S = 20
+
+Acknowledged = dict[int, tuple[int, int]]
+
+
+def value_of(number: int, seed: int) -> bytes:
+    """The message: its number, and filling of 1 B to 1 MB; sizes are as often small as large."""
+    random = Random(seed * 1_000_003 + number)
+    size = int(VALUE_BYTES_MAX ** random.random())
+    return b"%d:" % number + bytes([number % 251]) * size
+
+
+class Killer:
+    """One broker after the other on the same directory and port."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.directory = directory
+        self.random = Random(seed)
+        self.log = (directory.parent / f"{directory.name}.log").open("ab")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "odradek", "serve", "--listen", self.address]
+        # Topics are made by the first message; segments are small, so that they roll as well.
+        command += ["--data", str(self.directory), "--set", f"num.partitions={PARTITIONS}"]
+        command += ["--set", "log.segment.bytes=8388608"]
+        self.process = subprocess.Popen(command, stderr=self.log, stdout=self.log)
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, "the broker ended by itself"
+                time.sleep(0.01)
+        raise AssertionError("the broker does not start")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def kill_later(self) -> threading.Thread:
+        """Kills a moment of its own choice from now, while the caller sends."""
+        delay_s = self.random.random() * KILL_AFTER_S_MAX
+        thread = threading.Thread(target=lambda: (time.sleep(delay_s), self.kill()))
+        thread.start()
+        return thread
+
+    def torn_tails(self) -> int:
+        """How often a torn tail was cut, as the brokers' log says."""
+        self.log.flush()
+        return len(re.findall(r"cut \d+ torn bytes", Path(self.log.name).read_text("utf-8")))
+
+
+class Writer:
+    """An idempotent producer that outlives the brokers, and what it was told."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        self.seed = seed
+        self.sent: dict[int, int] = {}
+        self.acknowledged: Acknowledged = {}
+        self.failed: list[str] = []
+        self.producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "message.max.bytes": 1_048_000,
+                "message.timeout.ms": 120_000,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "retry.backoff.ms": 20,
+                "socket.timeout.ms": 10_000,
+                "log_level": 0,
+            }
+        )
+
+    def send(self) -> None:
+        """One more message, and whatever news there are."""
+        number = len(self.sent)
+        partition = self.sent[number] = number % PARTITIONS
+        value = value_of(number, self.seed)
+        self.producer.produce("t", value, partition=partition, on_delivery=self._delivered)
+        self.producer.poll(0)
+
+    def live(self, killer: Killer) -> None:
+        """Sends until this broker answers, and on until it is killed, in the midst of it."""
+        known = len(self.acknowledged)
+        limit = len(self.sent) + MESSAGES_PER_LIFE_MAX
+        self.send()
+        deadline = time.monotonic() + FLUSH_S
+        while len(self.acknowledged) == known:
+            assert time.monotonic() < deadline, "the broker does not answer"
+            self.producer.poll(0.01)
+        thread = killer.kill_later()
+        while thread.is_alive() and len(self.sent) < limit:
+            self.send()
+        thread.join()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        number = int(message.value().split(b":")[0])
+        if error is not None:
+            self.failed.append(f"{number}: {error}")
+        else:
+            self.acknowledged[number] = (message.partition(), message.offset())
+
+
+def stored(directory: Path, partition: int) -> Iterator[tuple[int, int]]:
+    """(offset, number) of every record on the disk, each batch's CRC checked."""
+    files = sorted((directory / f"t-{partition}").glob("*.log"))
+    for path in files:
+        data = memoryview(path.read_bytes())
+        size = 0
+        for batch in iter_batches(data):
+            assert crc_is_valid(batch), f"{path}: a torn batch at {parse_header(batch).base_offset}"
+            size += len(batch)
+            for record in iter_records(batch):
+                yield record.offset, int((record.value or b"").split(b":")[0])
+        assert size == len(data), f"{path}: {len(data) - size} bytes are no batch"
+
+
+def fetched(address: str, partition: int, end: int) -> list[tuple[int, int]]:
+    """(offset, number) of every record as a consumer gets it."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": address, "group.id": "books", "log_level": 0, "check.crcs": True}
+    )
+    found: list[tuple[int, int]] = []
+    try:
+        consumer.assign([confluent_kafka.TopicPartition("t", partition, 0)])
+        while len(found) < end:
+            messages = consumer.consume(min(500, end - len(found)), 30)
+            assert messages, f"partition {partition}: {len(found)} of {end} records came"
+            for message in messages:
+                assert message.error() is None, message.error()
+                found.append((message.offset(), int(message.value().split(b":")[0])))
+    finally:
+        consumer.close()
+    return found
+
+
+def balance(directory: Path, address: str, writer: Writer) -> int:
+    """Compares what was acknowledged with what is there; the number of records."""
+    assert not writer.failed, writer.failed[:5]
+    by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for partition in range(PARTITIONS):
+        records = by_partition[partition] = list(stored(directory, partition))
+        assert [offset for offset, _ in records] == list(range(len(records)))
+        numbers = [number for _, number in records]
+        assert len(set(numbers)) == len(numbers), "a message is there twice"
+        assert numbers == sorted(numbers), "messages are out of order"
+        assert fetched(address, partition, len(records)) == records
+    for number, (partition, offset) in writer.acknowledged.items():
+        assert by_partition[partition][offset] == (offset, number), f"{number} is lost"
+    assert len(writer.acknowledged) == len(writer.sent)
+    return len(writer.sent)
+
+
+def run(directory: Path, kills: int, seed: int) -> tuple[int, int]:
+    """Kills so often, then balances the books; (messages, torn tails that were cut)."""
+    killer = Killer(directory, seed)
+    killer.start()
+    writer = Writer(killer.address, seed)
+    try:
+        for _ in range(kills):
+            writer.live(killer)
+            killer.start()
+        assert writer.producer.flush(FLUSH_S) == 0
+        messages = balance(directory, killer.address, writer)
+    finally:
+        killer.kill()
+        writer.producer.purge()
+    return messages, killer.torn_tails()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as directory:
+        messages, torn = run(Path(directory) / "data", arguments.kills, arguments.seed)
+    print(f"{arguments.kills} kills, {messages} messages, {torn} torn tails cut: the books balance")
+
+
+if __name__ == "__main__":
+    main()
