@@ -31,7 +31,7 @@ from odradek.records.batch import (
     set_timestamp_type,
 )
 from odradek.records.region import FileRegion
-from odradek.records.validate import BatchRules, validate_batch
+from odradek.records.validate import BatchRules, Writable, validate_batch
 
 POSITION_HINTS_MAX = 64
 """How many (offset, position) pairs of consumers at the end are remembered."""
@@ -151,9 +151,7 @@ class UnifiedLog:
 
     # -- appending ---------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: memoryview | bytearray, leader_epoch: int, *, now_ms: int
-    ) -> LogAppendInfo:
+    def append_as_leader(self, batch: Writable, leader_epoch: int, *, now_ms: int) -> LogAppendInfo:
         """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
 
         `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
@@ -162,21 +160,10 @@ class UnifiedLog:
         """
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
-        (
-            _,
-            length,
-            _,
-            _,
-            _,
-            attributes,
-            last_delta,
-            _,
-            max_timestamp,
-            producer_id,
-            epoch,
-            seq,
-            _,
-        ) = validate_batch(batch, self._rules, now_ms)
+        batch, header = validate_batch(batch, self._rules, now_ms)
+        _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer_id, epoch, seq, _ = (
+            header
+        )
         if producer_id >= 0:
             found = self.producers.check(producer_id, epoch, seq, last_delta)
             if found is not None:
@@ -235,7 +222,7 @@ class UnifiedLog:
         )
 
     def _set_timestamp(
-        self, batch: memoryview | bytearray, attributes: int, max_timestamp: int, now_ms: int
+        self, batch: Writable, attributes: int, max_timestamp: int, now_ms: int
     ) -> tuple[int, int]:
         """Stamps LogAppendTime, or takes that mark off a CreateTime batch; (max, append) time."""
         if self._rules.log_append_time:

@@ -1,12 +1,15 @@
 """Offsets for timestamps, exact to the record. Opens batches: run it off the event loop.
 
 A batch whose body is not what its header says is answered by its header: the base offset and the
-largest timestamp. Nothing here fails on what a producer wrote.
+largest timestamp. So is one whose body would take too long to go through. Nothing here fails on
+what a producer wrote, and a lookup opens two batches at most: the one that holds the log start,
+and the first whose header promises what is looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -14,6 +17,12 @@ if TYPE_CHECKING:
 from odradek.log.segment import Segment
 from odradek.records.batch import BatchHeader
 from odradek.records.record import CorruptRecord, iter_records
+
+UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+"""The most that a batch is unpacked to for a lookup."""
+
+RECORDS_MAX = 1_000_000
+"""How many records of a batch a lookup goes through."""
 
 
 class TimestampOffset(NamedTuple):
@@ -69,13 +78,16 @@ def _headers_from(
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
+    """None when all that is old enough lies before `start_offset`."""
     epoch = header.partition_leader_epoch
     batch = segment.read_batch(position, header.size_bytes)
     try:
-        for record in iter_records(batch):
+        for record in islice(iter_records(batch, UNPACKED_BYTES_MAX), RECORDS_MAX):
             if record.timestamp >= timestamp and record.offset >= start_offset:
                 return TimestampOffset(record.timestamp, record.offset, epoch)
     except CorruptRecord:
-        offset = max(header.base_offset, start_offset)
-        return TimestampOffset(header.max_timestamp, offset, epoch)
-    return None
+        pass
+    else:
+        if header.base_offset < start_offset:
+            return None
+    return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)

@@ -32,6 +32,7 @@ _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x8000_0000
 _INT32_BE = struct.Struct(">i")
+_GZIP_PIECE_BYTES = 16 * 1024
 _OVERFLOW = "failed to write whole buffer"
 _GROWTH = 4
 
@@ -97,23 +98,28 @@ def _compress_lz4(data: bytes, level: int) -> bytes:
 
 
 def _decompress_gzip(data: bytes | memoryview, bytes_max: int) -> bytes:
-    """All members of the stream, one after the other."""
+    """All members of the stream, one after the other, fed in pieces: a member's end costs a copy
+    of what was fed behind it.
+    """
     chunks: list[bytes] = []
-    remaining = bytes_max
-    rest: bytes | memoryview = data
-    while len(rest):
-        unpacker = zlib.decompressobj(31)
+    view, pos, remaining = memoryview(data), 0, bytes_max
+    unpacker = None
+    while pos < len(view):
+        unpacker = unpacker or zlib.decompressobj(31)
+        piece = view[pos : pos + _GZIP_PIECE_BYTES]
         try:
-            chunk = unpacker.decompress(rest, remaining + 1)
+            chunk = unpacker.decompress(piece, remaining + 1)
         except zlib.error as error:
             raise CorruptCompression(f"gzip: {error}") from error
         remaining -= len(chunk)
         if remaining < 0:
             raise CorruptCompression(f"gzip: unpacks to more than {bytes_max} bytes")
-        if not unpacker.eof:
-            raise CorruptCompression("gzip: the stream ends too early")
         chunks.append(chunk)
-        rest = unpacker.unused_data
+        pos += len(piece) - len(unpacker.unused_data)
+        if unpacker.eof:
+            unpacker = None
+    if unpacker is not None:
+        raise CorruptCompression("gzip: the stream ends too early")
     return b"".join(chunks)
 
 

@@ -1,66 +1,82 @@
-"""A batch in the compression that its topic asks for (``compression.type`` other than producer).
+"""Batches in another compression: for topics whose `compression.type` is not ``producer``.
 
-Runs in a thread: it unpacks and packs the whole body. Only the body, the attributes, the length
-and the CRC change; the records inside are the same bytes, so offsets, sequences and timestamps
-stay.
+Costs time in proportion to the batch, so callers run it on another thread, before the append.
 """
 
 from __future__ import annotations
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
+from odradek.records import compression as codec
 from odradek.records.batch import (
+    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
-    HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD,
-    BatchHeader,
+    Buffer,
     Compression,
+    parse_header,
     write_crc,
 )
-from odradek.records.compression import compress
 from odradek.records.record import CorruptRecord, body_of
 from odradek.records.validate import BatchRules, validate_batch
 
-
-def target_compression(config: LogConfig) -> Compression:
-    """What ``compression.type`` names; ``uncompressed`` is none."""
-    name = config.compression_type
-    return Compression.NONE if name == "uncompressed" else Compression[name.upper()]
+PRODUCER = "producer"
+UNCOMPRESSED = "uncompressed"
 
 
-def recompress(batch: memoryview, config: LogConfig, now_ms: int) -> memoryview | bytearray:
-    """`batch` itself when it is compressed as `config` asks, else a new batch that is.
-
-    Raises KafkaError: what `validate_batch` finds, CORRUPT_MESSAGE when the body does not unpack.
-    """
-    header = BatchHeader._make(validate_batch(batch, BatchRules(config), now_ms))
-    target = target_compression(config)
-    if header.compression == target:
-        return batch
-    try:
-        plain = body_of(batch, header)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt ({error})") from error
-    body = plain if target is Compression.NONE else compress(target, plain, _level(target, config))
-    packed = bytearray(HEADER_BYTES + len(body))
-    HEADER.pack_into(
-        packed,
-        0,
-        *header._replace(
-            batch_length=len(packed) - LOG_OVERHEAD,
-            attributes=header.attributes & ~COMPRESSION_MASK | target,
-        ),
-    )
-    packed[HEADER_BYTES:] = body
-    write_crc(packed)
-    return packed
+def target_compression(config: LogConfig) -> Compression | None:
+    """What the topic's batches are to be compressed with; None: as the producer sent them."""
+    if config.compression_type == PRODUCER:
+        return None
+    if config.compression_type == UNCOMPRESSED:
+        return Compression.NONE
+    return Compression[config.compression_type.upper()]
 
 
-def _level(target: Compression, config: LogConfig) -> int | None:
+def compression_level(config: LogConfig, compression: Compression) -> int | None:
+    """The topic's level for that compression; None where there is none to set."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
         Compression.ZSTD: config.compression_zstd_level,
     }
-    return levels.get(target)
+    return levels.get(compression)
+
+
+def needs_recompression(batch: Buffer, config: LogConfig) -> bool:
+    """Whether `recompress` would change the batch: a look at one byte, cheap for the loop."""
+    target = target_compression(config)
+    if target is None or len(batch) < HEADER_BYTES:
+        return False
+    return batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK != target
+
+
+def recompress(batch: Buffer, config: LogConfig, now_ms: int) -> bytearray:
+    """A copy of one batch in the topic's compression.
+
+    The batch is validated as an append does, so that nothing of unknown origin is unpacked; one
+    that does not unpack is CORRUPT_MESSAGE. The same batch when nothing is to be changed.
+    """
+    batch, _ = validate_batch(memoryview(batch), BatchRules(config), now_ms)
+    target = target_compression(config)
+    header = parse_header(batch)
+    if target is None or header.compression == target:
+        return bytearray(batch)
+    try:
+        body = body_of(batch, header)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot unpack: {error}") from error
+    payload = codec.compress(target, body, compression_level(config, target))
+    return _with_payload(batch, target, payload)
+
+
+def _with_payload(original: Buffer, compression: Compression, payload: bytes) -> bytearray:
+    batch = bytearray(HEADER_BYTES + len(payload))
+    batch[:HEADER_BYTES] = original[:HEADER_BYTES]
+    batch[8:12] = (len(batch) - LOG_OVERHEAD).to_bytes(4, "big")
+    low = batch[ATTRIBUTES_POSITION + 1]
+    batch[ATTRIBUTES_POSITION + 1] = low & ~COMPRESSION_MASK | compression
+    batch[HEADER_BYTES:] = payload
+    write_crc(batch)
+    return batch

@@ -73,13 +73,12 @@ class FileRegion:
             return self.length
         fd, last = self.fileno(), self.length - 1
         probe = bytearray(1)
-        at = 0
-        while True:
-            if not _is_resident(fd, probe, self.position + at):
-                return at
+        at = found = 0
+        while _is_resident(fd, probe, self.position + at):
             if at == last:
                 return self.length
-            at = min(at + PROBE_STEP_BYTES, last)
+            found, at = at, min(at + PROBE_STEP_BYTES, last)
+        return found
 
     def close(self) -> None:
         """Lets go of the file; harmless when done twice."""

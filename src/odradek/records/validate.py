@@ -10,8 +10,6 @@ is (see docs/deviations.md).
 
 from __future__ import annotations
 
-import struct
-
 from crc32c import crc32c
 
 from odradek.config.log_config import LogConfig
@@ -37,8 +35,9 @@ LENGTH_MIN_V0 = 14
 """Kafka's smallest record of any format: a shorter length is CORRUPT_MESSAGE at once."""
 
 _unpack_header = HEADER.unpack_from
-_SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
+MAGIC_POSITION = 16
 
+Writable = memoryview | bytearray
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
@@ -54,13 +53,15 @@ class BatchRules:
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
 
 
-def validate_batch(batch: Buffer, rules: BatchRules, now_ms: int) -> HeaderTuple:
-    """The header's 13 fields of exactly one good v2 batch; KafkaError with Kafka's code
-    otherwise.
+def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Writable, HeaderTuple]:
+    """The batch and its header's 13 fields; KafkaError with Kafka's code for what is no good.
+
+    Exactly one whole v2 batch is good. A torn piece of another one behind it is cut off, as in
+    Kafka: that is why the batch is given back.
     """
     size = len(batch)
     if size < HEADER_BYTES:
-        refuse_framing(batch)
+        batch = one_batch(batch)
     header: HeaderTuple = _unpack_header(batch)
     base_offset, length, _, magic, crc, attributes, last_delta, base_ts, max_ts, pid, _, seq, n = (
         header
@@ -79,68 +80,55 @@ def validate_batch(batch: Buffer, rules: BatchRules, now_ms: int) -> HeaderTuple
         or max_ts > now_ms + rules.after_max_ms
         or base_ts < now_ms - rules.before_max_ms
     ):
+        batch = one_batch(batch)
         _examine(batch, BatchHeader._make(header), rules, now_ms)
-    return header
+    return batch, header
 
 
-def refuse_framing(batch: Buffer) -> None:
-    """Raises unless `batch` holds exactly one batch of magic 2: what the parser of Kafka would
-    say.
-    """
-    size = len(batch)
-    if size >= LOG_OVERHEAD:
-        length = int.from_bytes(batch[8:12], "big", signed=True)
-        if length < LENGTH_MIN_V0:
-            raise _too_short(length)
-    if size < LOG_OVERHEAD + 5:
-        raise _no_batch()
-    length, magic = _SIZE_AND_MAGIC.unpack_from(batch)
-    if not 0 <= magic <= MAGIC_V2:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
-    if length > size - LOG_OVERHEAD:
-        raise _no_batch()
-    if magic != MAGIC_V2:
+def one_batch(batch: Writable) -> Writable:
+    """The one batch of magic 2 in these bytes, without a torn piece behind it; raises otherwise."""
+    size = _whole_batch_size(batch)
+    if size is None:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition"
+        )
+    if batch[MAGIC_POSITION] != MAGIC_V2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "only record batches with magic version 2 are allowed"
         )
-    if length < size - LOG_OVERHEAD:
-        _refuse_second_batch(batch[LOG_OVERHEAD + length :])
+    if _whole_batch_size(batch[size:]) is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition"
+        )
     if size < HEADER_BYTES:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
             f"Record batch is corrupt (the size {size} is smaller than {HEADER_BYTES})",
         )
+    return batch[:size]
 
 
-def _too_short(length: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.CORRUPT_MESSAGE,
-        f"Record size {length} is less than the minimum record overhead ({LENGTH_MIN_V0})",
-    )
-
-
-def _no_batch() -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition"
-    )
-
-
-def _refuse_second_batch(rest: Buffer) -> None:
-    """Raises for what follows the first batch: another one, or bytes that are none."""
-    if len(rest) >= LOG_OVERHEAD:
-        length = int.from_bytes(rest[8:12], "big", signed=True)
-        if length < LENGTH_MIN_V0:
-            raise _too_short(length)
-    raise KafkaError(
-        ErrorCode.INVALID_RECORD, "there must be exactly one record batch per partition"
-    )
+def _whole_batch_size(data: Buffer) -> int | None:
+    """The size of the batch in front, None when it is not whole (``ByteBufferLogInputStream``)."""
+    if len(data) < LOG_OVERHEAD:
+        return None
+    length = int.from_bytes(data[8:12], "big", signed=True)
+    if length < LENGTH_MIN_V0:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({LENGTH_MIN_V0})",
+        )
+    if len(data) <= MAGIC_POSITION:
+        return None
+    if data[MAGIC_POSITION] > MAGIC_V2:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {data[MAGIC_POSITION]}"
+        )
+    return length + LOG_OVERHEAD if length + LOG_OVERHEAD <= len(data) else None
 
 
 def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
-    """The slow second look at a batch that is not quite usual: raises, or returns when it is
-    good.
-    """
-    refuse_framing(batch)
+    """The slow second look at a batch that is not usual: raises, or returns when it is good."""
     if header.base_offset != 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,

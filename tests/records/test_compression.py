@@ -1,0 +1,88 @@
+"""The four framings: round trips, foreign framings, bombs and broken streams."""
+
+from __future__ import annotations
+
+import gzip
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.records.batch import Compression, crc_is_valid, parse_header
+from odradek.records.compression import CorruptCompression, compress, decompress
+from odradek.records.recompress import needs_recompression, recompress
+from odradek.records.record import Record, build_batch, iter_records
+
+PACKED = [codec for codec in Compression if codec is not Compression.NONE]
+
+
+@given(data=st.binary(max_size=5_000), repeat=st.integers(1, 60), codec=st.sampled_from(PACKED))
+def test_round_trip(data: bytes, repeat: int, codec: Compression) -> None:
+    plain = data * repeat
+    assert decompress(codec, compress(codec, plain)) == plain
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_bomb_is_refused_at_the_cap(codec: Compression) -> None:
+    bomb = compress(codec, bytes(5_000_000))
+    assert len(decompress(codec, bomb, 5_000_000)) == 5_000_000
+    with pytest.raises(CorruptCompression):
+        decompress(codec, bomb, 4_999_999)
+
+
+@given(codec=st.sampled_from(PACKED), noise=st.binary(max_size=200))
+def test_noise_is_corrupt_or_small(codec: Compression, noise: bytes) -> None:
+    try:
+        assert len(decompress(codec, noise, 10_000)) <= 10_000
+    except CorruptCompression:
+        return
+
+
+@given(codec=st.sampled_from(PACKED), data=st.binary(min_size=100, max_size=1_000), cut=st.data())
+def test_cut_stream_is_corrupt_or_shorter(
+    codec: Compression, data: bytes, cut: st.DataObject
+) -> None:
+    packed = compress(codec, data)
+    end = cut.draw(st.integers(0, len(packed) - 1))
+    try:
+        assert len(decompress(codec, packed[:end])) <= len(data)
+    except CorruptCompression:
+        return
+
+
+def test_framings_of_other_writers_are_read() -> None:
+    data = b"something to pack " * 1_000
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(data))) == data
+    assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(data))) == data
+    assert decompress(Compression.GZIP, gzip.compress(data[:5]) + gzip.compress(data[5:])) == data
+
+
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("source", list(Compression))
+def test_recompressed_batch_has_the_same_records(source: Compression, target: str) -> None:
+    config = LogConfig(compression_type=target)
+    records = [Record(b"k", b"value %d" % at * 20, 1_000 + at) for at in range(100)]
+    batch = build_batch(
+        records, compression=source, producer_id=5, producer_epoch=1, base_sequence=9
+    )
+    changed = recompress(batch, config, 2_000)
+    header = parse_header(changed)
+    assert crc_is_valid(memoryview(changed)) and header.size_bytes == len(changed)
+    assert list(iter_records(changed)) == list(iter_records(batch))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 1, 9)
+    assert not needs_recompression(changed, config)
+    assert needs_recompression(batch, config) == (changed != batch)
+
+
+def test_batch_that_does_not_unpack_is_corrupt() -> None:
+    batch = build_batch([Record(None, b"x" * 1_000)], timestamp_ms=1, compression=Compression.ZSTD)
+    batch[70] ^= 0xFF
+    from odradek.records.batch import write_crc
+
+    write_crc(batch)
+    with pytest.raises(KafkaError) as caught:
+        recompress(batch, LogConfig(compression_type="gzip"), 2)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,95 @@
+"""Regions of files: read, cut short, held open, probed."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from odradek.log.files import UPDATE, OpenFile, RealFiles
+from odradek.records import region as region_module
+from odradek.records.region import PROBE_STEP_BYTES, FileRegion
+
+
+def open_file(path: Path) -> OpenFile:
+    files = RealFiles()
+    return OpenFile(files, files.open(str(path), UPDATE))
+
+
+def test_reads_its_range_and_less_of_a_file_that_became_short(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(range(100)))
+    region = FileRegion(open_file(path), 10, 50)
+    assert len(region) == 50
+    assert region.read() == bytes(range(10, 60))
+    os.truncate(path, 20)
+    assert region.read() == bytes(range(10, 20))
+
+
+def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"still here")
+    file = open_file(path)
+    fd = file.fd
+    one, two = FileRegion(file, 0, 5), FileRegion(file, 6, 4)
+    del file
+    path.unlink()
+    one.close()
+    one.close()
+    assert two.read() == b"here"
+    with pytest.raises(ValueError, match="closed"):
+        one.fileno()
+    two.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
+    region = FileRegion(open_file(path), 5, 2 * PROBE_STEP_BYTES + 7)
+    assert region.resident() == len(region)
+
+
+def test_a_cold_page_ends_what_is_resident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
+    region = FileRegion(open_file(path), 0, 3 * PROBE_STEP_BYTES)
+
+    def cold_from(boundary: int):
+        def preadv(fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+            if position >= boundary:
+                raise OSError(errno.EAGAIN, "would wait for the disk")
+            return 1
+
+        return preadv
+
+    monkeypatch.setattr(region_module.os, "preadv", cold_from(PROBE_STEP_BYTES + 1))
+    assert region.resident() == PROBE_STEP_BYTES
+    monkeypatch.setattr(region_module.os, "preadv", cold_from(0))
+    assert region.resident() == 0
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
+def test_file_system_that_cannot_tell_counts_as_resident(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+
+    def preadv(*_: object) -> int:
+        raise OSError(code, "cannot tell")
+
+    monkeypatch.setattr(region_module.os, "preadv", preadv)
+    assert FileRegion(open_file(path), 0, 100).resident() == 100
+
+
+def test_without_rwf_nowait_all_counts_as_resident(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+    monkeypatch.setattr(region_module, "_RWF_NOWAIT", None)
+    assert FileRegion(open_file(path), 0, 100).resident() == 100
