@@ -15,7 +15,7 @@ from odradek.cluster.config_changes import ConfigChange, ConfigOp, OpType, Resou
 from odradek.cluster.controller import Controller
 from odradek.cluster.image import NO_LEADER, BrokerRegistration, Endpoint, MetadataImage
 from odradek.cluster.internal_topics import internal_topic
-from odradek.cluster.store.interface import MetadataStore
+from odradek.cluster.store.interface import MetadataStore, StoreFailure
 from odradek.cluster.store.memory import MemoryStore
 from odradek.cluster.store.sqlite import SqliteStore
 from odradek.cluster.topics import CreatedTopic, NewPartitions, NewTopic
@@ -294,6 +294,35 @@ def test_broker_configs_are_in_force_when_the_call_returns(make_store: MakeStore
             await it.alter(ResourceType.BROKER, "1", ("message.max.bytes", OpType.DELETE, None))
             assert seen == [2000, 3000, 2000]
             assert it.image.broker_configs == {"": {"message.max.bytes": "2000"}}
+
+    run(scenario())
+
+
+def test_store_that_cannot_write_is_a_storage_error_and_changes_nothing(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(operations: object) -> None:
+        raise StoreFailure("the disk is full")
+
+    async def scenario() -> None:
+        async with Run(make_store()) as it:
+            (created,) = await it.create(NewTopic("t"))
+            before = it.image
+            with monkeypatch.context() as patch:
+                patch.setattr(it.store, "multi", full)
+                failed, named = await it.create(NewTopic("u"), NewTopic("b d"))
+                assert failed is ErrorCode.KAFKA_STORAGE_ERROR
+                assert named is ErrorCode.INVALID_TOPIC_EXCEPTION
+                for errors in (
+                    await it.controller.delete_topics([created.image.topic_id]),
+                    await it.controller.create_partitions([NewPartitions("t", 2)]),
+                    [await it.alter(ResourceType.TOPIC, "t", ("segment.ms", OpType.SET, "7"))],
+                ):
+                    assert [error and error.code for error in errors] == [
+                        ErrorCode.KAFKA_STORAGE_ERROR
+                    ]
+            assert it.image is before
+            assert isinstance((await it.create(NewTopic("u")))[0], CreatedTopic)
 
     run(scenario())
 

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from odradek.cluster.image import BrokerRegistration, MetadataImage
 from odradek.cluster.topics import (
     CHANGES_PER_REQUEST_MAX,
+    CreatedTopic,
     NewPartitions,
     NewTopic,
     invalid_name_reason,
     place,
     plan_partitions,
-    plan_topic,
+    plan_topics,
 )
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
@@ -25,11 +26,19 @@ from odradek.ids import BrokerId, Uuid
 TOPIC_ID = Uuid(b"0123456789abcdef")
 
 
+def planned(made: MetadataImage, topic: NewTopic, **config: object) -> CreatedTopic:
+    properties = {name.replace("_", "."): value for name, value in config.items()}
+    (result,) = plan_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
 def image(*brokers: int, topics: tuple[str, ...] = ()) -> MetadataImage:
     ids = [BrokerId(number) for number in brokers or (1,)]
     made = MetadataImage(brokers={it: BrokerRegistration(it, "host", 9092) for it in ids})
     for name in topics:
-        created = plan_topic(made, BrokerConfig({}), NewTopic(name, 2, 1), TOPIC_ID)
+        created = planned(made, NewTopic(name, 2, 1))
         made = made.with_topics({created.image.name: created.image}, {})
     return made
 
@@ -37,9 +46,8 @@ def image(*brokers: int, topics: tuple[str, ...] = ()) -> MetadataImage:
 def refused(
     topic: NewTopic, made: MetadataImage | None = None, **config: object
 ) -> tuple[ErrorCode, str]:
-    properties = {name.replace("_", "."): value for name, value in config.items()}
     with pytest.raises(KafkaError) as caught:
-        plan_topic(made or image(), BrokerConfig(properties), topic, TOPIC_ID)
+        planned(made or image(), topic, **config)
     return caught.value.code, caught.value.message
 
 
@@ -83,8 +91,9 @@ def test_topic_that_exists_is_refused() -> None:
 
 
 def test_defaults_of_the_broker_stand_in_for_minus_one() -> None:
-    config = BrokerConfig({"num.partitions": "4", "default.replication.factor": "2"})
-    created = plan_topic(image(1, 2), config, NewTopic("t"), TOPIC_ID)
+    created = planned(
+        image(1, 2), NewTopic("t"), num_partitions="4", default_replication_factor="2"
+    )
     assert [p.replicas for p in created.image.partitions] == [(1, 2), (2, 1), (1, 2), (2, 1)]
 
 
@@ -129,10 +138,34 @@ def test_compaction_lags_must_agree() -> None:
     assert "min.compaction.lag.ms (9) > max.compaction.lag.ms (8)" in message
 
 
+def codes(topics: list[NewTopic]) -> list[ErrorCode | None]:
+    results = plan_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    return [result.code if isinstance(result, KafkaError) else None for result in results]
+
+
+def test_topics_of_one_request_must_not_collide_either() -> None:
+    assert codes([NewTopic("a.b"), NewTopic("a_b"), NewTopic("a.b")]) == [
+        None,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
+
+
+def test_changes_of_one_request_are_bounded_in_all() -> None:
+    half = CHANGES_PER_REQUEST_MAX // 2
+    assert codes([NewTopic("a", half), NewTopic("b", half), NewTopic("c")]) == [
+        None,
+        ErrorCode.POLICY_VIOLATION,
+        None,
+    ]
+    many = [NewTopic(f"t{number}") for number in range(CHANGES_PER_REQUEST_MAX + 1)]
+    assert set(codes(many)) == {ErrorCode.POLICY_VIOLATION}
+
+
 def test_manual_assignment_is_kept() -> None:
     assignments = [(1, [2, 1]), (0, [1, 2])]
     topic = NewTopic("t", assignments=assignments)
-    created = plan_topic(image(1, 2), BrokerConfig({}), topic, TOPIC_ID)
+    created = planned(image(1, 2), topic)
     assert [p.replicas for p in created.image.partitions] == [(1, 2), (2, 1)]
     assert [p.leader for p in created.image.partitions] == [1, 2]
 

@@ -6,7 +6,7 @@ The rules and their sentences are those of Kafka's ``ConfigurationControlManager
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -72,8 +72,10 @@ class ConfigChange:
 
 def plan_config_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
-) -> MetadataImage:
-    """The image with the resource's configs changed, or the `KafkaError` that refuses it."""
+) -> dict[str, str]:
+    """What the resource's overrides become, or the `KafkaError` that refuses it. A resource is
+    altered once in a request.
+    """
     if change.type is ResourceType.TOPIC:
         return _plan_topic_change(image, config, change)
     if change.type is ResourceType.BROKER:
@@ -83,7 +85,7 @@ def plan_config_change(
 
 def _plan_topic_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
-) -> MetadataImage:
+) -> dict[str, str]:
     if not change.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_topic_name(change.name)
@@ -92,31 +94,29 @@ def _plan_topic_change(
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
         )
-    inherited = {key: config.topic_default_text(key) for key in TOPIC_CONFIGS}
-    configs = _applied(TOPIC_CONFIGS, change, change.configs(image), inherited)
+    configs = _applied(TOPIC_CONFIGS, change, change.configs(image), config.topic_default_text)
     check_topic_configs(config, configs)
-    return image.with_topics({}, {name: configs})
+    return configs
 
 
 def _plan_broker_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
-) -> MetadataImage:
+) -> dict[str, str]:
     if change.name:
         check_own_broker_name(image, change.name)
     for op in change.ops:
         _check_dynamic(op.name, per_broker=bool(change.name))
-    inherited = {
-        key: origins[0].value or "" for key in BROKER_CONFIGS if (origins := config.origins(key))
-    }
-    configs = _applied(BROKER_CONFIGS, change, change.configs(image), inherited)
-    changed = image.with_broker_configs({change.name: configs})
-    own = changed.broker_configs.get(str(image.controller_id), {})
+    configs = _applied(
+        BROKER_CONFIGS, change, change.configs(image), lambda key: config.shown_value(key) or ""
+    )
+    dynamic = {**image.broker_configs, change.name: configs}
+    own = dynamic.get(str(image.controller_id), {})
     try:
-        config.check_dynamic(own, changed.broker_configs.get("", {}))
+        config.check_dynamic(own, dynamic.get("", {}))
     except KafkaError as error:
         # Kafka's code for brokers; it is INVALID_CONFIG for topics (KAFKA-13609).
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
-    return changed
+    return configs
 
 
 def check_own_broker_name(image: MetadataImage, name: str) -> None:
@@ -148,7 +148,7 @@ def _applied(
     table: ConfigDef,
     change: ConfigChange,
     current: Mapping[str, str],
-    inherited: Mapping[str, str],
+    inherited: Callable[[str], str],
 ) -> dict[str, str]:
     """The overrides after the operations; a list's APPEND begins at the value in force."""
     configs = {} if change.replace else dict(current)
@@ -161,18 +161,22 @@ def _applied(
         if op.op is OpType.SET:
             configs[op.name] = op.value
         else:
-            before = configs.get(op.name, inherited.get(op.name, ""))
-            configs[op.name] = _spliced(table, op, before, op.value)
+            _check_list(table, op)
+            before = configs[op.name] if op.name in configs else inherited(op.name)
+            configs[op.name] = _spliced(op, before, op.value)
     return configs
 
 
-def _spliced(table: ConfigDef, op: ConfigOp, before: str, value: str) -> str:
+def _check_list(table: ConfigDef, op: ConfigOp) -> None:
     key = table.get(op.name)
     if key is None or key.type is not ConfigType.LIST:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Can't {op.op.name} to key {op.name} because its type is not LIST.",
         )
+
+
+def _spliced(op: ConfigOp, before: str, value: str) -> str:
     parts = [part for part in before.split(",") if part]
     for part in value.split(","):
         if op.op is OpType.APPEND and part not in parts:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from odradek.clock import Clock, SystemClock
 from odradek.cluster import znodes
-from odradek.cluster.config_changes import ConfigChange, plan_config_change
+from odradek.cluster.config_changes import ConfigChange, ResourceType, plan_config_change
 from odradek.cluster.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -34,6 +34,7 @@ from odradek.cluster.store.interface import (
     NodeExistsError,
     Operation,
     Set,
+    StoreFailure,
 )
 from odradek.cluster.topics import (
     CreatedTopic,
@@ -41,7 +42,7 @@ from odradek.cluster.topics import (
     NewTopic,
     check_change_count,
     plan_partitions,
-    plan_topic,
+    plan_topics,
 )
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
@@ -274,23 +275,19 @@ class Controller:
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
-        image = self.image
-        results: list[CreatedTopic | KafkaError] = []
+        results = plan_topics(self.image, self._config, topics, self._new_uuid)
+        created = [result for result in results if isinstance(result, CreatedTopic)]
         operations: list[Operation] = []
-        for topic in topics:
-            try:
-                created = plan_topic(image, self._config, topic, self._new_uuid())
-                made = znodes.create_topic_operations(created.image, created.configs, self._epoch)
-                check_change_count((len(operations) + len(made)) // 2)
-            except KafkaError as error:
-                results.append(error)
-                continue
-            operations += made
-            name = created.image.name
-            image = image.with_topics({name: created.image}, {name: created.configs})
-            results.append(created)
-        await self._commit(image, operations, validate_only)
-        return results
+        for it in created:
+            operations += znodes.create_topic_operations(it.image, it.configs, self._epoch)
+        image = self.image.with_topics(
+            {it.image.name: it.image for it in created},
+            {it.image.name: it.configs for it in created},
+        )
+        failure = await self._commit(image, operations, validate_only)
+        if failure is None:
+            return results
+        return [failure if isinstance(result, CreatedTopic) else result for result in results]
 
     async def _delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
         results: list[KafkaError | None] = []
@@ -309,47 +306,53 @@ class Controller:
             has_configs = bool(self.image.topic_configs.get(topic.name))
             operations += znodes.delete_topic_operations(topic, has_configs)
             results.append(None)
-        await self._commit(self.image.without_topics(names), operations, False)
-        return results
+        failure = await self._commit(self.image.without_topics(names), operations, False)
+        return [error or failure for error in results]
 
     async def _create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool
     ) -> list[KafkaError | None]:
-        image = self.image
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
+        changed: dict[TopicName, TopicImage] = {}
         for request in requests:
             try:
-                topic = plan_partitions(image, request)
+                topic = plan_partitions(self.image, request)
             except KafkaError as error:
                 results.append(error)
                 continue
-            present = len(image.topics_by_name[topic.name].partitions)
-            added = topic.partitions[present:]
+            added = topic.partitions[len(self.image.topics_by_name[topic.name].partitions) :]
             operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
             operations += znodes.partition_operations(topic.name, added, self._epoch)
-            image = image.with_topics({topic.name: topic}, {})
+            changed[topic.name] = topic
             results.append(None)
-        await self._commit(image, operations, validate_only)
-        return results
+        image = self.image.with_topics(changed, {})
+        failure = await self._commit(image, operations, validate_only)
+        return [error or failure for error in results]
 
     async def _alter_configs(
         self, changes: Sequence[ConfigChange], validate_only: bool
     ) -> list[KafkaError | None]:
-        image = self.image
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
+        topics: dict[TopicName, dict[str, str]] = {}
+        brokers: dict[str, dict[str, str]] = {}
         for change in changes:
             try:
-                before = image
-                image = plan_config_change(image, self._config, change)
+                check_change_count(len(changes))
+                configs = plan_config_change(self.image, self._config, change)
             except KafkaError as error:
                 results.append(error)
                 continue
-            operations += _config_operations(before, image, change)
+            operations += _config_operations(change, change.configs(self.image), configs)
+            if change.type is ResourceType.TOPIC:
+                topics[TopicName(change.name)] = configs
+            else:
+                brokers[change.name] = configs
             results.append(None)
-        await self._commit(image, operations, validate_only)
-        return results
+        image = self.image.with_configs(topics, brokers)
+        failure = await self._commit(image, operations, validate_only)
+        return [error or failure for error in results]
 
     async def _allocate_producer_ids(self) -> range:
         await self._ensure(znodes.PRODUCER_ID_BLOCK, b"")
@@ -369,12 +372,19 @@ class Controller:
 
     async def _commit(
         self, image: MetadataImage, operations: Sequence[Operation], validate_only: bool
-    ) -> None:
-        """Writes first, publishes then: what a client hears of is in the store."""
+    ) -> KafkaError | None:
+        """Writes first, publishes then: what a client hears of is in the store. The error, if it
+        cannot be written; then nothing has changed.
+        """
         if validate_only or not operations:
-            return
-        await self._store.multi(operations)
+            return None
+        try:
+            await self._store.multi(operations)
+        except StoreFailure as error:
+            logger.error("the metadata store failed: %s", error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
         self._publish(image)
+        return None
 
 
 def _found(node: Node | None) -> Node:
@@ -398,11 +408,10 @@ def _elected(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
 
 
 def _config_operations(
-    before: MetadataImage, after: MetadataImage, change: ConfigChange
-) -> Iterable[Operation]:
-    """Writes what a resource's configs have become; no node means no overrides."""
+    change: ConfigChange, old: Mapping[str, str], new: Mapping[str, str]
+) -> list[Operation]:
+    """Writes what a resource's overrides have become; no node means that there are none."""
     path = change.path
-    old, new = change.configs(before), change.configs(after)
     if not new:
         return [Delete(path)] if old else []
     data = znodes.encode_configs(new)

@@ -100,10 +100,16 @@ class MetadataImage:
             offset=self.offset + 1,
         )
 
-    def with_broker_configs(self, changed: Mapping[str, Mapping[str, str]]) -> MetadataImage:
-        merged = {**self.broker_configs, **changed}
+    def with_configs(
+        self,
+        topics: Mapping[TopicName, Mapping[str, str]],
+        brokers: Mapping[str, Mapping[str, str]],
+    ) -> MetadataImage:
+        """With the overrides of some topics and brokers replaced."""
+        broker_configs = {**self.broker_configs, **brokers}
         return replace(
             self,
-            broker_configs={name: values for name, values in merged.items() if values},
+            topic_configs={**self.topic_configs, **topics},
+            broker_configs={name: values for name, values in broker_configs.items() if values},
             offset=self.offset + 1,
         )

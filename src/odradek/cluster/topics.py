@@ -6,7 +6,7 @@ The rules and their sentences are those of Kafka's ``Topic`` and ``ReplicationCo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
@@ -83,38 +83,70 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def _check_collision(name: str, taken: Iterable[str]) -> None:
-    """Names that differ only in '.' and '_' would be one name in Kafka's metrics."""
-    if "." not in name and "_" not in name:
-        return
-    unified = name.replace(".", "_")
-    for other in taken:
-        if other.replace(".", "_") == unified:
+def plan_topics(
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_uuid: Callable[[], Uuid],
+) -> list[CreatedTopic | KafkaError]:
+    """What each request for a topic comes to, one after the other: a topic, or what refuses it."""
+    plan = _Plan(image, config)
+    results: list[CreatedTopic | KafkaError] = []
+    for topic in topics:
+        try:
+            check_change_count(len(topics))
+            results.append(plan.add(topic, new_uuid()))
+        except KafkaError as error:
+            results.append(error)
+    return results
+
+
+class _Plan:
+    """The topics of one request while they are decided: names taken, changes counted."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._config = config
+        self._taken = {unified(name): name for name in image.topics_by_name}
+        self._changes = 0
+
+    def add(self, topic: NewTopic, topic_id: Uuid) -> CreatedTopic:
+        check_topic_name(topic.name)
+        self._check_free(topic.name)
+        configs = _checked_configs(self._config, topic)
+        if topic.assignments:
+            replicas = _manual_assignment(self._image, topic)
+        else:
+            replicas = _automatic_assignment(self._image, self._config, topic)
+        changes = 1 + len(replicas) + len(configs)
+        check_change_count(self._changes + changes)
+        self._changes += changes
+        partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
+        name = TopicName(topic.name)
+        self._taken[unified(name)] = name
+        return CreatedTopic(TopicImage(name, topic_id, partitions), configs)
+
+    def _check_free(self, name: str) -> None:
+        """Names that differ only in '.' and '_' would be one name in Kafka's metrics."""
+        other = self._taken.get(unified(name))
+        if other == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if other is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topic: {other}",
             )
 
 
-def plan_topic(
-    image: MetadataImage, config: BrokerConfig, topic: NewTopic, topic_id: Uuid
-) -> CreatedTopic:
-    """The topic that this request comes to, or the `KafkaError` that refuses it."""
-    check_topic_name(topic.name)
-    if topic.name in image.topics_by_name:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
-    _check_collision(topic.name, image.topics_by_name)
-    configs = _checked_configs(config, topic)
-    if topic.assignments:
-        replicas = _manual_assignment(image, topic)
-    else:
-        replicas = _automatic_assignment(image, config, topic)
-    partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
-    return CreatedTopic(TopicImage(TopicName(topic.name), topic_id, partitions), configs)
+def unified(name: str) -> str:
+    """The same for all names that collide."""
+    return name.replace(".", "_")
 
 
 def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
-    """The topic with the partitions added, or the `KafkaError` that refuses it."""
+    """The topic with the partitions added, or the `KafkaError` that refuses it. A topic is widened
+    once in a request.
+    """
     topic = image.topics_by_name.get(TopicName(request.name))
     if topic is None:
         raise KafkaError(

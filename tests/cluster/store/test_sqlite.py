@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.cluster.store.interface import Create, NoNodeError
+from odradek.cluster.store.interface import Create, NoNodeError, StoreFailure
 from odradek.cluster.store.sqlite import SqliteStore
 
 
@@ -17,7 +17,7 @@ def test_a_file_that_is_no_database_is_refused_and_leaves_no_thread(tmp_path: Pa
     path = tmp_path / "metadata.sqlite"
     path.write_bytes(b"this is not a database" * 100)
     before = threading.active_count()
-    with pytest.raises(sqlite3.DatabaseError):
+    with pytest.raises(StoreFailure):
         asyncio.run(SqliteStore(path).open())
     assert threading.active_count() == before
 
@@ -27,7 +27,7 @@ def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version=2")
     connection.close()
-    with pytest.raises(sqlite3.DatabaseError, match="format 2"):
+    with pytest.raises(StoreFailure, match="format 2"):
         asyncio.run(SqliteStore(path).open())
 
 
@@ -54,7 +54,7 @@ def test_a_write_that_does_not_fit_the_disk_changes_nothing(tmp_path: Path) -> N
         assert store._tree is not None
         connection = store._tree._connection
         await store._on_thread(lambda: connection.execute("PRAGMA max_page_count=8"))
-        with pytest.raises(sqlite3.OperationalError, match="full"):
+        with pytest.raises(StoreFailure, match="full"):
             await store.multi([Create("/a", b"1"), Create("/b", bytes(200_000))])
         with pytest.raises(NoNodeError):
             await store.get("/a")

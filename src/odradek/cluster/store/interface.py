@@ -41,6 +41,10 @@ class NotEmptyError(StoreError):
     """The node has children, and only a leaf can be deleted."""
 
 
+class StoreFailure(Exception):
+    """The store cannot read or write, as when its disk is full; nothing has changed."""
+
+
 class Node(NamedTuple):
     data: bytes
     version: int

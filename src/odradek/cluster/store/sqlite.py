@@ -29,6 +29,7 @@ from odradek.cluster.store.interface import (
     NotEmptyError,
     Operation,
     Set,
+    StoreFailure,
     Watcher,
     check_path,
     parent_of,
@@ -59,7 +60,7 @@ class SqliteStore:
         self._tree: _Tree | None = None
 
     async def open(self) -> None:
-        """Opens or creates the file; `sqlite3.DatabaseError` when it is something else."""
+        """Opens or creates the file; StoreFailure when it is something else."""
         assert self._thread is None, "opened twice"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
         try:
@@ -82,7 +83,10 @@ class SqliteStore:
 
     async def _on_thread(self, call: Callable[[], Result]) -> Result:
         assert self._thread is not None, "the store is not open"
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except sqlite3.Error as error:
+            raise StoreFailure(f"{self._path}: {error}") from error
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
         if watch is not None:
