@@ -46,11 +46,21 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One thing that is shown. `ci` puts it into the bounded subset."""
+class Outcome:
+    """What became of one test inside a case that runs a suite of somebody else."""
 
     name: str
-    run: Callable[[Context], None]
+    outcome: str  # passed, failed, skipped
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing that is shown, or a suite that gives a list of outcomes. `ci`: in the subset."""
+
+    name: str
+    run: Callable[[Context], list[Outcome] | None]
     ci: bool = False
     timeout_s: float = CASE_TIMEOUT_S
 
@@ -70,26 +80,28 @@ def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> li
     return [case for case in kept if not only or any(word in case.name for word in only)]
 
 
-def run_case(suite: str, case: Case, context: Context) -> Result:
+def run_case(suite: str, case: Case, context: Context) -> list[Result]:
     """Run in a thread that is left behind when it does not end in time."""
-    outcome: list[tuple[str, str]] = []
+    ended: list[list[Outcome]] = []
+    began = time.monotonic()
+
+    def one(outcome: str, reason: str = "") -> list[Outcome]:
+        return [Outcome(case.name, outcome, time.monotonic() - began, reason)]
 
     def body() -> None:
         try:
-            case.run(context)
-            outcome.append(("passed", ""))
+            ended.append(case.run(context) or one("passed"))
         except Skip as skip:
-            outcome.append(("skipped", str(skip)))
+            ended.append(one("skipped", str(skip)))
         except BaseException as error:  # noqa: BLE001 - every end of a case is a result
             print(traceback.format_exc(), file=sys.stderr)
-            outcome.append(("failed", f"{type(error).__name__}: {error}".strip()))
+            ended.append(one("failed", f"{type(error).__name__}: {error}".strip()))
 
-    began = time.monotonic()
     thread = threading.Thread(target=body, name=case.name, daemon=True)
     thread.start()
     thread.join(case.timeout_s)
-    verdict, reason = outcome[0] if outcome else ("failed", f"no end within {case.timeout_s:g} s")
-    return Result(suite, case.name, verdict, time.monotonic() - began, reason)
+    outcomes = ended[0] if ended else one("failed", f"no end within {case.timeout_s:g} s")
+    return [Result(suite, o.name, o.outcome, o.seconds, o.reason) for o in outcomes]
 
 
 def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -> None:
@@ -110,15 +122,19 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:
         context = Context(options.bootstrap_server, Path(work), options.log_dir)
         for case in chosen:
-            result = run_case(suite, case, context)
-            failed |= result.outcome == "failed"
-            print(
-                f"{result.outcome:8}{result.seconds:7.1f} s  {suite}: {case.name}"
-                + (f"  [{result.reason[:300]}]" if result.reason else ""),
-                flush=True,
-            )
-            if options.json:
-                with options.json.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(asdict(result)) + "\n")
+            for result in run_case(suite, case, context):
+                failed |= result.outcome == "failed"
+                _show(result, options.json)
     sys.stdout.flush()
     os._exit(1 if failed else 0)  # A case that hangs must not keep the process.
+
+
+def _show(result: Result, lines: Path | None) -> None:
+    reason = f"  [{result.reason[:300]}]" if result.reason else ""
+    print(
+        f"{result.outcome:8}{result.seconds:7.1f} s  {result.suite}: {result.name}{reason}",
+        flush=True,
+    )
+    if lines is not None:
+        with lines.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(asdict(result)) + "\n")

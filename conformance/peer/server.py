@@ -101,16 +101,17 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
     """Apache Kafka 4.3.0, one KRaft node, storage formatted beforehand."""
     port, controller_port = free_ports(2)
     log_dir = directory / "kafka-logs"
+    given = _placed(properties, port)
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.quorum.voters": f"{given.get('node.id', '1')}@{HOST}:{controller_port}",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
         **SINGLE_NODE,
-        **(properties or {}),
+        **given,
     }
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.properties"
@@ -135,10 +136,15 @@ def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) 
         "--data",
         str(log_dir),
     ]
-    for key, value in (properties or {}).items():
+    for key, value in _placed(properties, port).items():
         command += ["--set", f"{key}={value}"]
     path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
     return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, {"PYTHONPATH": path})
+
+
+def _placed(properties: Mapping[str, str] | None, port: int) -> dict[str, str]:
+    """The properties with the address that was chosen in place of `{address}`."""
+    return {k: v.replace("{address}", f"{HOST}:{port}") for k, v in (properties or {}).items()}
 
 
 STARTERS = {"kafka": start_kafka, "odradek": start_odradek}

@@ -1,0 +1,42 @@
+"""`python -m conformance run`: all suites against Odradek and Apache Kafka in turn.
+
+    python -m conformance run                      both brokers, everything; writes the docs
+    python -m conformance run --subset ci          Odradek alone, the bounded part
+    python -m conformance run --only kcat --only cross --broker kafka
+    python -m conformance list [--subset ci]       the names of the cases
+
+A case that Odradek skips and Kafka does not is a failure. Ends with 1 when Odradek failed a case
+that is not in `conformance.known`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from conformance.run import NAMES, SUITES, list_cases, run_all
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+    )
+    parser.add_argument("verb", choices=["run", "list"])
+    parser.add_argument("--only", action="append", default=[], metavar="SUITE", choices=SUITES)
+    parser.add_argument("--subset", choices=["ci"])
+    parser.add_argument(
+        "--broker", action="append", choices=NAMES, help="one of the two; given twice: both"
+    )
+    options = parser.parse_args()
+    suites = tuple(options.only) or SUITES
+    if options.verb == "list":
+        list_cases(suites, options.subset)
+        return
+    names = tuple(options.broker or (("odradek",) if options.subset else NAMES))
+    sys.exit(run_all(names, suites, options.subset))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The command line; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import traceback
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import conformance.differential.scenarios  # noqa: F401 - fills the table
+from conformance.differential.allowed import ALLOWED
+from conformance.differential.compare import Difference, compare
+from conformance.differential.registry import SCENARIOS, Scenario
+from conformance.differential.session import Session
+from conformance.peer.server import STARTERS
+
+# The same node id, so that leaders and replicas compare.
+PROPERTIES = {"node.id": "1"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m conformance.differential")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="a running Kafka; else one is started")
+    parser.add_argument("--odradek", metavar="HOST:PORT", help="likewise")
+    parser.add_argument("--all", action="store_true", help="also show what is allowed")
+    parser.add_argument("--list", action="store_true", help="print the scenarios and end")
+    options = parser.parse_args()
+    only = options.only
+    chosen = [s for s in SCENARIOS if not only or any(word in s.name for word in only)]
+    if options.list:
+        print("\n".join(f"{s.name} {s.versions}" for s in chosen))
+        return
+    with contextlib.ExitStack() as stack:
+        kafka = stack.enter_context(_broker("kafka", options.kafka))
+        odradek = stack.enter_context(_broker("odradek", options.odradek))
+        sys.exit(1 if _run_all(chosen, kafka, odradek, options.all, whole=not only) else 0)
+
+
+@contextlib.contextmanager
+def _broker(name: str, address: str | None) -> Iterator[str]:
+    if address:
+        yield address
+        return
+    with tempfile.TemporaryDirectory(prefix=f"differential-{name}-") as work:
+        with STARTERS[name](Path(work), PROPERTIES) as broker:
+            yield broker.bootstrap
+
+
+def _run_all(
+    chosen: list[Scenario], kafka: str, odradek: str, show_all: bool, *, whole: bool
+) -> int:
+    """Runs and prints a line a scenario and version, below it what differs. How many failed."""
+    run_id = uuid.uuid4().hex[:6]
+    same = allowed = failed = 0
+    used: set[str] = set()
+    for each in chosen:
+        for version in each.versions:
+            found = run_pair(each, version, kafka, odradek, run_id)
+            bad = [difference for difference in found if difference.reason is None]
+            used |= {difference.pattern or "" for difference in found}
+            failed += bool(bad)
+            allowed += bool(found) and not bad
+            same += not found
+            word = "different" if bad else "allowed" if found else "same"
+            print(f"{word:10}{each.name} v{version}", flush=True)
+            for difference in found if show_all else bad:
+                _show(difference)
+    unused = [pattern for pattern in ALLOWED if pattern not in used] if whole else []
+    for pattern in unused:
+        print(f"not seen, though allowed: {pattern}")
+    print(f"{same} same, {allowed} with allowed differences only, {failed} different")
+    return failed + len(unused)
+
+
+def _show(difference: Difference) -> None:
+    why = f"  ({difference.reason})" if difference.reason else ""
+    path = difference.path.partition("/")[2]
+    print(
+        f"          {path}: kafka={difference.kafka!r:.200} odradek={difference.odradek!r:.200}{why}"
+    )
+
+
+def run_pair(
+    each: Scenario, version: int, kafka: str, odradek: str, run_id: str
+) -> list[Difference]:
+    """The differences between the two brokers, driven at the same time."""
+    prefix = f"{run_id}-{each.name.replace('.', '_')}-v{version}"
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(_run, each, a, version, prefix) for a in (kafka, odradek)]
+        theirs, ours = (future.result() for future in futures)
+    return compare(f"{each.name}@{version}", theirs, ours)
+
+
+def _run(each: Scenario, address: str, version: int, prefix: str) -> list[tuple[str, Any]]:
+    session = Session(address, version, prefix)
+    try:
+        each.run(session)
+    except Exception as error:  # noqa: BLE001 - that one broker broke it is a difference
+        print(traceback.format_exc(limit=-3), file=sys.stderr)
+        session.note("ended early", f"{type(error).__name__}: {error}")
+    finally:
+        session.close()
+    return session.answers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""One scenario's talk with one broker: sends, waits until things have settled, keeps answers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from conformance.differential.plain import Plainer
+from conformance.differential.wire import ConnectionClosed, NoAnswer, Wire
+from odradek.protocol.messages import (
+    create_topics_request,
+    find_coordinator_request,
+    metadata_request,
+    offset_fetch_request,
+)
+
+SETTLE_S = 20.0
+COORDINATOR_RETRIES = {14, 15, 16}
+
+
+class Session:
+    """`version` is the one of the API under test; names made by `name()` are the same on both
+    brokers and in no other run. `answers` are (step, plain answer) in order.
+    """
+
+    def __init__(self, bootstrap: str, version: int, prefix: str) -> None:
+        self.version = version
+        self.answers: list[tuple[str, Any]] = []
+        self.plainer = Plainer(prefix)
+        self._prefix = prefix
+        self._bootstrap = bootstrap
+        self._wires: dict[str, Wire] = {}
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def name(self, hint: str = "t") -> str:
+        return f"{self._prefix}-{hint}"
+
+    def wire(self, on: str = "main") -> Wire:
+        """The connection of this name, opened on first use and after the broker closed it."""
+        if on not in self._wires:
+            self._wires[on] = Wire(self._bootstrap)
+        return self._wires[on]
+
+    def ask(self, step: str, request: Any, version: int | None = None, *, on: str = "main") -> Any:
+        """Send, and keep the answer under `step`; None when the broker closed the connection."""
+        self.send(request, version, on=on)
+        return self.take(step, on=on)
+
+    def send(self, request: Any, version: int | None = None, *, on: str = "main") -> None:
+        wanted = self.version if version is None else version
+        with contextlib.suppress(ConnectionClosed):
+            self.wire(on).send(request, wanted)
+
+    def take(self, step: str, *, on: str = "main") -> Any:
+        """Keep the next answer of a connection under `step`."""
+        try:
+            answer = self.wire(on).receive()
+        except (ConnectionClosed, NoAnswer) as end:
+            self.answers.append((step, type(end).__name__))
+            self._wires.pop(on).close()
+            return None
+        self.answers.append((step, self.plainer.plain(answer)))
+        return answer
+
+    def note(self, step: str, value: Any) -> None:
+        """Keep something that the scenario found out itself."""
+        self.answers.append((step, value))
+
+    def quiet(self, request: Any, version: int) -> Any:
+        """Send without keeping the answer."""
+        wire = self.wire("quiet")
+        wire.send(request, version)
+        return wire.receive()
+
+    def until(self, ready: Callable[[Any], bool], request: Any, version: int) -> Any:
+        """Ask quietly again until `ready(answer)`: what Kafka does in the background is done."""
+        ends = time.monotonic() + SETTLE_S
+        while True:
+            answer = self.quiet(request, version)
+            if ready(answer) or time.monotonic() > ends:
+                return answer
+            time.sleep(0.02)
+
+    def create(self, hint: str = "t", partitions: int = 1, **configs: str) -> str:
+        """A topic that is led; config names with ``_`` for ``.``. Its name."""
+        name = self.name(hint)
+        given = [
+            create_topics_request.CreatableTopicConfig(key.replace("_", "."), value)
+            for key, value in configs.items()
+        ]
+        topic = create_topics_request.CreatableTopic(name, partitions, 1, [], given)
+        answer = self.quiet(create_topics_request.CreateTopicsRequest([topic], 10_000), 7)
+        assert answer.topics[0].error_code == 0, answer
+        self.led(name)
+        return name
+
+    def led(self, name: str) -> Any:
+        """Wait until the topic's partitions have leaders; its metadata."""
+        wanted = [metadata_request.MetadataRequestTopic(name=name)]
+        request = metadata_request.MetadataRequest(wanted, False)
+
+        def ready(answer: Any) -> bool:
+            topic = answer.topics[0]
+            return topic.error_code == 0 and all(p.error_code == 0 for p in topic.partitions)
+
+        return self.until(ready, request, 12).topics[0]
+
+    def gone(self, name: str) -> None:
+        """Wait until the topic is unknown."""
+        wanted = [metadata_request.MetadataRequestTopic(name=name)]
+        request = metadata_request.MetadataRequest(wanted, False)
+        self.until(lambda answer: answer.topics[0].error_code == 3, request, 12)
+
+    def topic_id(self, name: str) -> bytes:
+        found: bytes = self.led(name).topic_id
+        return found
+
+    def group(self, hint: str = "g") -> str:
+        """A group whose coordinator is loaded; its name."""
+        name = self.name(hint)
+        find = find_coordinator_request.FindCoordinatorRequest(name)
+        self.until(lambda answer: answer.error_code == 0, find, 3)
+        fetch = offset_fetch_request.OffsetFetchRequest(name, None)
+        self.until(lambda answer: answer.error_code not in COORDINATOR_RETRIES, fetch, 7)
+        return name

@@ -1,0 +1,143 @@
+"""kafka-python's own integration tests, unmodified, out of its source package.
+
+The package leaves out one module that the tests import (`test/service.py`); a stand-in of a few
+lines takes its place. Every test is a line of the result. KAFKA_VERSION is 4.1, whose API
+ranges Odradek serves; the broker must have node.id 0, for the tests name it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ET
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from conformance.harness import Case, Context, Outcome, Skip, main
+from conformance.peer.artifacts import CACHE
+
+HERE = Path(__file__).resolve().parent
+KAFKA_VERSION = "4.1"
+FILES = ("admin", "consumer", "producer")
+TEST_TIMEOUT_S = 60
+SUITE_TIMEOUT_S = 900.0
+
+
+def _sources() -> Path:
+    """The unpacked source package of the kafka-python that is installed."""
+    try:
+        release = version("kafka-python")
+    except PackageNotFoundError:
+        raise Skip("kafka-python is not installed") from None
+    home = CACHE / f"kafka-python-{release}"
+    if not home.is_dir():
+        _unpack(release, home)
+    return home
+
+
+def _unpack(release: str, home: Path) -> None:
+    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    try:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "-d",
+            str(partial),
+            f"kafka-python=={release}",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            raise Skip(f"pip could not fetch kafka-python's sources: {done.stderr[-200:]}")
+        with tarfile.open(next(partial.glob("*.tar.gz"))) as archive:
+            archive.extractall(partial, filter="data")
+        unpacked = next(path for path in partial.iterdir() if path.is_dir())
+        # The clients under test are the installed ones; the tests alone are taken from here.
+        shutil.rmtree(unpacked / "kafka")
+        (unpacked / "test" / "__init__.py").touch()
+        shutil.copy(HERE / "released" / "kafka_python_service.py", unpacked / "test" / "service.py")
+        unpacked.rename(home)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run(context: Context, name: str) -> list[Outcome]:
+    home = _sources()
+    report = context.work / f"{name}.xml"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:odradek",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+        "--timeout",
+        str(TEST_TIMEOUT_S),
+        "--timeout-method",
+        "signal",
+        "--tb",
+        "line",
+        "--show-capture",
+        "no",
+        "--junitxml",
+        str(report),
+        f"test/integration/test_{name}_integration.py",
+    ]
+    environment = {
+        **os.environ,
+        "KAFKA_VERSION": KAFKA_VERSION,
+        "KAFKA_URI": f"kafka://{context.bootstrap}",
+        # Asked for even when the broker is not theirs to start; any directory will do.
+        "KAFKA_ROOT": str(context.work),
+        "PYTHONPATH": str(home),
+    }
+    done = subprocess.run(
+        command,
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SUITE_TIMEOUT_S,
+        check=False,
+    )
+    if not report.exists():
+        raise AssertionError(f"pytest ended with {done.returncode}: {done.stdout[-500:]}")
+    return [_outcome(case) for case in ET.parse(report).getroot().iter("testcase")]
+
+
+def _outcome(case: ET.Element) -> Outcome:
+    seconds = float(case.get("time", "0"))
+    for kind, verdict in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+        found = case.find(kind)
+        if found is not None:
+            reason = (found.get("message") or "").strip().splitlines() or [""]
+            return Outcome(case.get("name", "?"), verdict, seconds, reason[0])
+    return Outcome(case.get("name", "?"), "passed", seconds)
+
+
+CASES = tuple(
+    Case(
+        f"test_{name}_integration",
+        lambda context, name=name: _run(context, name),
+        timeout_s=SUITE_TIMEOUT_S + 30,
+    )
+    for name in FILES
+)
+
+if __name__ == "__main__":
+    main("kafka_python_suite", CASES)

@@ -1,0 +1,1 @@
+"""Test suites that others released, run as they are."""

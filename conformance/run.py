@@ -1,0 +1,162 @@
+"""Starts the brokers, runs the suites as processes of their own, and compares the results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.harness import Result
+from conformance.known import KNOWN
+from conformance.peer import BrokerProcess, PeerUnavailable
+from conformance.peer.artifacts import ROOT
+from conformance.peer.server import STARTERS
+from conformance.report import read_results, write_report
+
+NAMES = ("kafka", "odradek")
+# kafka-python's tests name the broker 0 and expect its advertised listeners to be configured.
+NUMBERED = {"node.id": "0", "advertised.listeners": "PLAINTEXT://{address}"}
+SUITE_TIMEOUT_S = 2700.0
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A module of this package. `numbered`: needs NUMBERED. `stopped`: runs after the broker."""
+
+    name: str
+    numbered: bool = False
+    stopped: bool = False
+
+
+ALL = (
+    Suite("kcat"),
+    Suite("confluent"),
+    Suite("kafka_python"),
+    Suite("aiokafka"),
+    Suite("cross"),
+    Suite("java_tools"),
+    Suite("dump_log"),
+    Suite("spark"),
+    Suite("stopped", stopped=True),
+    Suite("kafka_python_suite", numbered=True),
+)
+SUITES = tuple(suite.name for suite in ALL)
+
+
+def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> int:
+    """Run the suites on each broker; the exit code. A whole run of both writes the docs."""
+    results: dict[str, list[Result]] = {}
+    for name in names:
+        try:
+            results[name] = _run_broker(name, suites, subset)
+        except PeerUnavailable as reason:
+            print(
+                f"{reason} Apache Kafka's own results are those recorded in docs/conformance.json."
+            )
+    whole = set(NAMES) == set(results) and subset is None
+    recorded = read_results()
+    if whole:
+        kept = {n: [r for r in recorded.get(n, []) if r.suite not in suites] for n in NAMES}
+        write_report({n: kept[n] + results[n] for n in NAMES}, SUITES)
+    bad = _judge(results.get("odradek", []), results.get("kafka") or recorded.get("kafka", []))
+    print("\n".join(bad) if bad else "no unexpected failure")
+    return 1 if bad else 0
+
+
+def list_cases(suites: Sequence[str], subset: str | None) -> None:
+    """Print the names of the cases, a suite after the other."""
+    for suite in suites:
+        for name in _case_names(suite, subset):
+            print(f"{suite}: {name}")
+
+
+def _run_broker(name: str, suites: Sequence[str], subset: str | None) -> list[Result]:
+    chosen = [suite for suite in ALL if suite.name in suites]
+    results: list[Result] = []
+    for numbered in (False, True):
+        here = [suite for suite in chosen if suite.numbered == numbered]
+        here = [suite for suite in here if subset is None or _case_names(suite.name, subset)]
+        if here:
+            results += _run_on_one(name, here, NUMBERED if numbered else {}, subset)
+    return results
+
+
+def _run_on_one(
+    name: str, suites: list[Suite], properties: dict[str, str], subset: str | None
+) -> list[Result]:
+    work = Path(tempfile.mkdtemp(prefix=f"conformance-{name}-"))
+    results: list[Result] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        broker = stack.enter_context(STARTERS[name](work / "broker", properties))
+        for suite in sorted(suites, key=lambda suite: suite.stopped):
+            if suite.stopped:
+                took = broker.stop()
+                print(f"--- {name} stopped in {took:.2f} s", flush=True)
+            results += _run_suite(broker, suite.name, subset, work)
+        if not suites[-1].stopped and broker.process.poll() is not None:
+            print(f"--- {name} ended on its own: {broker.log_text()[-2000:]}")
+    return results
+
+
+def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path) -> list[Result]:
+    """One suite as a process; a case that left no result has failed."""
+    print(f"--- {suite} against {broker.name}", flush=True)
+    lines = work / f"{suite}.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        f"conformance.{suite}",
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--log-dir",
+        str(broker.log_dir),
+        "--json",
+        str(lines),
+    ]
+    command += ["--subset", subset] if subset else []
+    began = time.monotonic()
+    try:
+        with (work / f"{suite}.err").open("wb") as errors:
+            subprocess.run(command, cwd=ROOT, stderr=errors, timeout=SUITE_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        print(f"{suite}: no end within {SUITE_TIMEOUT_S:g} s")
+    rows = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
+    results = [Result(**json.loads(row)) for row in rows]
+    if not results:
+        told = (work / f"{suite}.err").read_text(encoding="utf-8", errors="replace")[-800:]
+        seconds = time.monotonic() - began
+        print(told)
+        results = [Result(suite, "the suite itself", "failed", seconds, "it gave no results")]
+    return results
+
+
+def _case_names(suite: str, subset: str | None) -> list[str]:
+    command = [sys.executable, "-m", f"conformance.{suite}", "--bootstrap-server", "-", "--list"]
+    command += ["--subset", subset] if subset else []
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def _judge(ours: list[Result], theirs: list[Result]) -> list[str]:
+    """A line for each result of Odradek that must not be."""
+    of_kafka = {(result.suite, result.name): result.outcome for result in theirs}
+    bad = []
+    for result in ours:
+        key = (result.suite, result.name)
+        if result.outcome == "failed" and key not in KNOWN and of_kafka.get(key) != "failed":
+            bad.append(f"FAILED {result.suite}: {result.name}: {result.reason[:300]}")
+        if result.outcome == "skipped" and of_kafka.get(key) == "passed":
+            bad.append(f"SKIPPED, not by Kafka: {result.suite}: {result.name}: {result.reason}")
+        if result.outcome == "passed" and key in KNOWN:
+            bad.append(f"PASSED, though known to fail: {result.suite}: {result.name}")
+    return bad
