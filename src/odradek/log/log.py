@@ -453,7 +453,7 @@ class UnifiedLog:
                 return
             if self.log_dir.offline or self.closed:
                 raise self.log_dir.error()
-            end = offset if offset < self.active.base_offset else self.log_end_offset
+            end = offset if offset <= self.active.base_offset else self.log_end_offset
             try:
                 self._sync_segments(end)
             except OSError as error:

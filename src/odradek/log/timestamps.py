@@ -83,8 +83,11 @@ def _first_record(
     batch = segment.read_batch(position, header.size_bytes)
     try:
         for record in islice(iter_records(batch, UNPACKED_BYTES_MAX), RECORDS_MAX):
-            if record.timestamp >= timestamp and record.offset >= start_offset:
+            if record.timestamp < timestamp or record.offset < start_offset:
+                continue
+            if header.base_offset <= record.offset <= header.last_offset:
                 return TimestampOffset(record.timestamp, record.offset, epoch)
+            break
     except CorruptRecord:
         pass
     else:
