@@ -128,3 +128,8 @@ def inapplicable_reason(name: str) -> str | None:
         if name.startswith(prefix):
             return reason
     return None
+
+
+def inapplicable_names() -> list[tuple[str, str]]:
+    """Every name, or beginning of names followed by ``*``, with its reason."""
+    return [*_SINGLE.items(), *((f"{prefix}*", why) for prefix, why in _FAMILIES.items())]

@@ -1,0 +1,72 @@
+"""Renders docs/configuration.md from the config tables: ``python -m tests.helpers.config_docs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from odradek.config.broker import BROKER_CONFIGS
+from odradek.config.definition import ConfigDef, ConfigKey
+from odradek.config.inapplicable import inapplicable_names
+from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
+
+PATH = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
+HEAD = """# Configuration
+
+Generated from the tables in `src/odradek/config`; a test holds this page against them.
+
+Names, types, defaults and valid values are Apache Kafka 4.1's. `odradek serve --config FILE` takes
+a Kafka `server.properties`, `--set key=value` goes over it, and `Broker({"key": "value"})` takes
+the same names. Keys that Kafka knows and that change nothing here are listed when the broker
+starts, apart from those that nobody knows.
+
+Where a default differs from Kafka's, a single node is why: `node.id` need not be given, internal
+topics have one replica, and a group's first rebalance does not wait for more members.
+"""
+
+
+def render() -> str:
+    return "\n".join([HEAD, *_broker(), *_topic(), *_inapplicable()]) + "\n"
+
+
+def _broker() -> Iterator[str]:
+    yield "## Broker configs\n"
+    yield "`altered` says whether a config can change while the broker runs, and for whom.\n"
+    yield "| name | type | default | valid values | importance | altered | what it does |"
+    yield "|-|-|-|-|-|-|-|"
+    for key in _shown(BROKER_CONFIGS):
+        yield f"| {_cells(key)} | {key.importance.value} | {key.mode.value} | {key.doc} |"
+
+
+def _topic() -> Iterator[str]:
+    yield "\n## Topic configs\n"
+    yield "A topic without an override takes the value of the first broker config that is set.\n"
+    yield "| name | type | default | valid values | broker configs behind it | what it does |"
+    yield "|-|-|-|-|-|-|"
+    for key in _shown(TOPIC_CONFIGS):
+        behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS[key.name])
+        yield f"| {_cells(key)} | {behind} | {key.doc} |"
+
+
+def _inapplicable() -> Iterator[str]:
+    yield "\n## Kafka's configs that change nothing here\n"
+    names = sorted(inapplicable_names(), key=lambda pair: (pair[1], pair[0]))
+    for reason, group in groupby(names, key=lambda pair: pair[1]):
+        listed = ", ".join(f"`{name}`" for name, _ in group)
+        yield f"- {reason[0].upper()}{reason[1:]}: {listed}"
+
+
+def _shown(table: ConfigDef) -> Iterator[ConfigKey]:
+    return (key for key in table.values() if not key.internal)
+
+
+def _cells(key: ConfigKey) -> str:
+    default = key.default_text()
+    shown = "unset" if default is None else f"`{default}`" if default else "empty"
+    valid = "" if key.valid is None else f"`{key.valid}`"
+    return f"`{key.name}` | {key.type.name.lower()} | {shown} | {valid}"
+
+
+if __name__ == "__main__":
+    PATH.write_text(render(), encoding="utf-8")
