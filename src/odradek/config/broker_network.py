@@ -85,16 +85,16 @@ NETWORK_CONFIGS = [
         _INT,
         102_400,
         _HIGH,
-        "SO_SNDBUF of the connections. Unset, as -1, leaves it to the system, which tunes it; Kafka "
-        "sets its default.",
+        "SO_SNDBUF of the connections. Unset, as -1, leaves it to the system, which tunes it; "
+        "Kafka sets its default.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
         _INT,
         102_400,
         _HIGH,
-        "SO_RCVBUF of the connections. Unset, as -1, leaves it to the system, which tunes it; Kafka "
-        "sets its default.",
+        "SO_RCVBUF of the connections. Unset, as -1, leaves it to the system, which tunes it; "
+        "Kafka sets its default.",
     ),
     ConfigKey(
         "max.connections",
