@@ -1,0 +1,165 @@
+"""What 100 times the bytes cost: `python -m benchmarks.scaling`.
+
+One partition of 64 MB and one of 6.4 GB, segments of 16 MB, each in a broker of its own. Measured
+are the time from start to first answer after a clean stop, and the CPU and p50 of fetches of
+64 KiB at random offsets, warm (the whole log is read once before).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from conformance.peer import BrokerProcess
+from conformance.peer.artifacts import ROOT
+from conformance.peer.server import STARTERS
+
+from benchmarks.machine import description
+from benchmarks.processes import cpu_seconds
+from benchmarks.report import DOCS, RESULTS, render
+
+SMALL_BYTES = 64_000_000
+FACTOR = 100
+RECORD_BYTES = 1000
+FETCH_BYTES = 65_536
+FETCHES = 4000
+STARTS = 7
+TOPIC = "scaling"
+
+
+class Fetcher:
+    """Fetch requests of version 4 over one socket, one at a time."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def fetch(self, offset: int) -> int:
+        """Fetch one piece of partition 0; the bytes of the answer."""
+        name = TOPIC.encode()
+        # Header v1, then replica id, max wait, min bytes, max bytes, isolation; one topic, one
+        # partition with its offset and its max bytes.
+        body = struct.pack(">hhih7s", 1, 4, 1, 7, b"scaling")
+        body += struct.pack(">iiiib", -1, 100, 1, FETCH_BYTES, 0)
+        body += struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, 0, offset, FETCH_BYTES)
+        self._socket.sendall(struct.pack(">i", len(body)) + body)
+        (size,) = struct.unpack(">i", self._receive(4))
+        answer = self._receive(size)
+        # Correlation id, throttle time, one topic with its name, one partition: its error code.
+        (error,) = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(name) + 4 + 4)
+        if error != 0:
+            raise RuntimeError(f"Fetch at {offset}: error {error}")
+        return size
+
+    def _receive(self, size: int) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            chunk = self._socket.recv(min(1 << 20, size - len(received)))
+            if not chunk:
+                raise RuntimeError("the broker closed the connection")
+            received += chunk
+        return bytes(received)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def fill(broker: BrokerProcess, records: int) -> None:
+    """The topic with this many records, in batches of 64 KB, written by librdkafka."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
+    config = {"segment.bytes": str(16 << 20), "retention.ms": "-1"}
+    admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(30)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.rdkafka",
+            "produce",
+            broker.bootstrap,
+            TOPIC,
+            "--records",
+            str(records),
+            "--size",
+            str(RECORD_BYTES),
+            "--batch",
+            "60",
+        ],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=1800,
+    )
+
+
+def fetches(broker: BrokerProcess, records: int, count: int) -> dict[str, float]:
+    """CPU and median time of fetches at random offsets, in microseconds."""
+    fetcher = Fetcher(broker.bootstrap)
+    chosen = random.Random(1)
+    for log in sorted((broker.log_dir / f"{TOPIC}-0").glob("*.log")):
+        log.read_bytes()  # Into the page cache, whatever the size of the log.
+    offsets = [chosen.randrange(records - 100) for _ in range(count)]
+    for offset in offsets[:500]:
+        fetcher.fetch(offset)
+    taken = []
+    before = cpu_seconds(broker.pid)
+    for offset in offsets:
+        began = time.perf_counter()
+        fetcher.fetch(offset)
+        taken.append(time.perf_counter() - began)
+    used = cpu_seconds(broker.pid) - before
+    fetcher.close()
+    return {"fetch_cpu_us": used / count * 1e6, "fetch_p50_us": statistics.median(taken) * 1e6}
+
+
+def measure(name: str, size: int, count: int) -> dict[str, Any]:
+    """All figures of one size."""
+    records = size // RECORD_BYTES
+    work = Path(tempfile.mkdtemp(prefix="bench-"))
+    broker = STARTERS[name](work)
+    starts = []
+    try:
+        fill(broker, records)
+        for _ in range(STARTS):
+            broker.stop()
+            broker = broker.restart()
+            starts.append(broker.started_s * 1000)
+        figures = fetches(broker, records, count)
+    finally:
+        broker.stop()
+        shutil.rmtree(work, ignore_errors=True)
+    return {"bytes": size, "starts_ms": starts, "start_ms": statistics.median(starts), **figures}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
+    parser.add_argument("--bytes", type=int, default=SMALL_BYTES, help="of the small log")
+    parser.add_argument("--fetches", type=int, default=FETCHES)
+    parser.add_argument("--broker", choices=sorted(STARTERS), default="odradek")
+    parser.add_argument("--out", type=Path, help="directory instead of docs/")
+    given = parser.parse_args()
+    result: dict[str, Any] = {"machine": description()}
+    for key, size in (("small", given.bytes), ("large", given.bytes * FACTOR)):
+        result[key] = measure(given.broker, size, given.fetches)
+        print(key, result[key], file=sys.stderr, flush=True)
+    docs = given.out or DOCS
+    (docs / RESULTS).mkdir(parents=True, exist_ok=True)
+    out = docs / RESULTS / "scaling.json"
+    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(render(docs))
+
+
+if __name__ == "__main__":
+    main()
