@@ -30,6 +30,7 @@ from odradek.cluster.store.memory import MemoryStore
 from odradek.cluster.topics import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
+from odradek.config.log_config import LONG_MAX
 from odradek.coordinator.group.coordinator import GroupCoordinator
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
@@ -48,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 # Threads for what would block the loop: fsync, cold reads, lookups by time, loading, deleting.
 THREADS_MAX = 8
+# Threads, beside those, for what opens clients' batches: a batch of a few KB may unpack to 10,000
+# times as much, and nobody's fsync or cold read is to wait for that.
+UNPACKING_THREADS_MAX = 2
 # What is pending when the broker stops has this long to be answered; SIGTERM ends within two
 # seconds.
 STOP_GRACE_S = 1.0
@@ -78,6 +82,9 @@ class BrokerServer:
         self._store = store
         self._use_sendfile = use_sendfile
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-io")
+        self._unpacker = ThreadPoolExecutor(
+            UNPACKING_THREADS_MAX, thread_name_prefix="odradek-unpack"
+        )
         self._undo: list[Callable[[], Awaitable[None]]] = []
         self._server: Server | None = None
 
@@ -165,6 +172,7 @@ class BrokerServer:
             clock=self._clock,
             node_id=config.node_id,
             executor=self._executor,
+            unpacker=self._unpacker,
             log_manager=log_manager,
             image=lambda: controller.image,
             controller=controller,
@@ -222,6 +230,7 @@ class BrokerServer:
             except Exception:
                 logger.exception("stopping: %s failed", getattr(undo, "__qualname__", undo))
         self._executor.shutdown(wait=False)
+        self._unpacker.shutdown(wait=False)
 
     async def _drain(self) -> None:
         """Ends all waiting, then the connections."""
@@ -234,6 +243,7 @@ class BrokerServer:
 
     async def _shut_down_executor(self) -> None:
         self._executor.shutdown(wait=True)
+        self._unpacker.shutdown(wait=True, cancel_futures=True)
 
     # --- what the outside asks ---
 
@@ -295,11 +305,12 @@ class BrokerServer:
 def _net_limits(config: BrokerConfig) -> NetLimits:
     """The limits of the network layer by Kafka's names; unset ones keep their own defaults."""
     queued = config.get_int("queued.max.request.bytes")
+    idle_ms = config.get_int("connections.max.idle.ms")
     limits = {
         "request_bytes_max": config.get_int("socket.request.max.bytes"),
         "connections_max": config.get_int("max.connections"),
         "connections_max_per_ip": config.get_int("max.connections.per.ip"),
-        "connections_max_idle_ms": config.get_int("connections.max.idle.ms"),
+        "connections_max_idle_ms": idle_ms if idle_ms >= 0 else LONG_MAX,
         "backlog": config.get_int("socket.listen.backlog.size"),
     }
     if queued > 0:

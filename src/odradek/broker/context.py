@@ -49,13 +49,15 @@ class RequestContext:
 class Services:
     """The parts of a running broker, owned by `BrokerServer`, which fills them in while it starts.
 
-    Everything here is used on the event loop only; what blocks goes to `executor`.
+    Everything here is used on the event loop only; what blocks goes to `executor`, and what opens
+    a client's batch, which may take long, to the fewer threads of `unpacker`.
     """
 
     config: BrokerConfig
     clock: Clock
     node_id: int
     executor: Executor
+    unpacker: Executor
     log_manager: LogManager
     image: Callable[[], MetadataImage]
     controller: Controller

@@ -123,7 +123,7 @@ async def _look_up(
                 lookup = partial(offset_of_max_timestamp, log)
             else:
                 lookup = partial(offset_for_timestamp, log, wanted.timestamp)
-            found = await loop.run_in_executor(services.executor, lookup)
+            found = await loop.run_in_executor(services.unpacker, lookup)
         except OSError as error:
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -173,7 +173,7 @@ async def _append_later(call: _Call, response: ProduceResponse) -> Any:
     from odradek.records.recompress import recompress
 
     loop = asyncio.get_running_loop()
-    executor = call.services.executor
+    executor = call.services.unpacker
     for partition, records, answers, position in call.later:
         index = answers[position].index
         config = partition.log.config

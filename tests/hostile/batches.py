@@ -1,0 +1,34 @@
+"""Batches with correct sums and lying insides, built by hand."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from odradek.records.batch import HEADER, HEADER_BYTES, Compression, parse_header, write_crc
+
+RECORD = bytes([12, 0, 0, 0, 1, 1, 0])
+"""The smallest record there is: no key, no value, no headers."""
+
+
+def forged(
+    body: bytes = RECORD,
+    *,
+    compression: Compression = Compression.NONE,
+    count: int = 1,
+    **fields: Any,
+) -> bytearray:
+    """A batch around `body`, said to hold `count` records, stamped now; `fields` of the header
+    as given, and the sum over all of that.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    batch = bytearray(HEADER_BYTES + len(body))
+    batch[HEADER_BYTES:] = body
+    values = (0, len(batch) - 12, -1, 2, 0, compression, count - 1, now_ms, now_ms, -1, -1, -1)
+    HEADER.pack_into(batch, 0, *values, count)
+    crc = fields.pop("crc", None)
+    HEADER.pack_into(batch, 0, *parse_header(batch)._replace(**fields))
+    write_crc(batch)
+    if crc is not None:
+        HEADER.pack_into(batch, 0, *parse_header(batch)._replace(crc=crc))
+    return batch

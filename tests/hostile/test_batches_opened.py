@@ -1,0 +1,137 @@
+"""Where we open what a client packed, a lie in it costs a bounded time and gives an answer."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.log import timestamps
+from odradek.log.log import UnifiedLog
+from odradek.records import record
+from odradek.records.batch import Compression
+from odradek.records.compression import CorruptCompression, compress, decompress
+from tests.hostile.batches import RECORD, forged
+from tests.log.builders import NOW_MS, batch_of, open_log, open_manager
+
+PACKED = [each for each in Compression if each is not Compression.NONE]
+TARGET = NOW_MS + 500
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> UnifiedLog:
+    return open_log(open_manager(tmp_path, LogConfig()))
+
+
+def append(log: UnifiedLog, batch: bytearray) -> None:
+    info = log.append_as_leader(memoryview(batch), 0, now_ms=NOW_MS)
+    log.high_watermark = info.last_offset + 1
+
+
+def lying(count: int = 3, body: bytes = RECORD * 3, **fields: int) -> bytearray:
+    """Its header promises a record of time TARGET; all its records are older."""
+    return forged(body, count=count, base_timestamp=NOW_MS, max_timestamp=TARGET, **fields)
+
+
+def test_a_promise_that_no_record_keeps_ends_the_search(
+    log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+
+    def counted(batch: bytes, bytes_max: int) -> Iterator[record.Record]:
+        opened.append(1)
+        return record.iter_records(batch, bytes_max)
+
+    monkeypatch.setattr("odradek.log.timestamps.iter_records", counted)
+    append(log, batch_of([b"good"]))
+    for _ in range(20):
+        append(log, lying())
+    found = log.offset_for_timestamp(TARGET)
+    assert found is not None and found[:2] == (TARGET, 1)
+    assert log.offset_of_max_timestamp() == found
+    assert len(opened) == 2
+
+
+def test_the_batch_that_holds_the_log_start_may_have_its_match_before_it(log: UnifiedLog) -> None:
+    append(log, batch_of([b"a", b"b"], timestamps=[TARGET, NOW_MS]))
+    append(log, batch_of([b"c"], timestamp_ms=TARGET))
+    log.delete_records(1)
+    found = log.offset_for_timestamp(TARGET)
+    assert found is not None and found[:2] == (TARGET, 2)
+
+
+def test_a_batch_of_too_many_records_is_answered_by_its_header(
+    log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timestamps, "RECORDS_MAX", 10)
+    append(log, batch_of([b"x"] * 12, timestamps=[NOW_MS] * 11 + [TARGET]))
+    found = log.offset_for_timestamp(TARGET)
+    assert found is not None and found[:2] == (TARGET, 0)
+
+
+def test_an_offset_outside_of_the_batch_is_not_believed(log: UnifiedLog) -> None:
+    append(log, batch_of([b"good"]))
+    far = bytes([12, 0, 0, 0x7E, 1, 1, 0])  # offset delta 63
+    append(log, forged(far, base_timestamp=TARGET, max_timestamp=TARGET))
+    append(log, batch_of([b"good"] * 70))
+    found = log.offset_for_timestamp(TARGET)
+    assert found is not None and found[:2] == (TARGET, 1)
+
+
+@pytest.mark.parametrize("compression", PACKED, ids=lambda each: each.name)
+def test_a_bomb_is_answered_by_its_header(
+    log: UnifiedLog, monkeypatch: pytest.MonkeyPatch, compression: Compression
+) -> None:
+    monkeypatch.setattr(timestamps, "UNPACKED_BYTES_MAX", 1_000_000)
+    body = compress(compression, bytes(1_000_001))
+    append(log, lying(1000, body, attributes=int(compression)))
+    found = log.offset_for_timestamp(TARGET)
+    assert found is not None and found[:2] == (TARGET, 0)
+
+
+@pytest.mark.parametrize("compression", PACKED, ids=lambda each: each.name)
+def test_a_frame_broken_at_any_byte_is_corrupt_or_capped(compression: Compression) -> None:
+    good = compress(compression, RECORD * 100)
+    for at in range(len(good)):
+        for broken in (good[:at], good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :]):
+            batch = forged(broken, compression=compression, count=100)
+            try:
+                got = list(record.iter_records(batch, 10_000))
+            except record.CorruptRecord:
+                continue
+            assert len(got) == 100
+
+
+def test_many_empty_gzip_members_cost_no_copy_of_the_rest_each() -> None:
+    """Fed whole, each member's end copied all that was behind it: 5 GB for this stream."""
+    fed: list[int] = []
+    make = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits: int) -> None:
+            self._unpacker = make(bits)
+
+        def decompress(self, data: memoryview, size: int) -> bytes:
+            fed.append(len(data))
+            return bytes(self._unpacker.decompress(data, size))
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._unpacker, name)
+
+    members = gzip.compress(b"", mtime=0) * 5_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zlib, "decompressobj", Counting)
+        assert decompress(Compression.GZIP, members + gzip.compress(b"end")) == b"end"
+    assert max(fed) < len(members) / 4
+
+
+def test_a_gzip_stream_longer_than_a_piece_is_read_whole() -> None:
+    data = bytes(range(256)) * 5_000
+    stored = gzip.compress(data, 0) + gzip.compress(data, 1)
+    assert decompress(Compression.GZIP, stored) == data * 2
+    with pytest.raises(CorruptCompression):
+        decompress(Compression.GZIP, stored[:-1])
