@@ -1,8 +1,8 @@
 """Kafka's error codes, and the one exception that carries them.
 
-An error that a client, a disk or a peer can cause is an `ErrorCode` in the answer, per partition where
-the protocol has a place for it; inside the broker it travels as a `KafkaError`. A programmer's mistake
-is an assertion, never a `KafkaError`.
+An error that a client, a disk or a peer can cause is an `ErrorCode` in the answer, per partition
+where the protocol has a place for it; inside the broker it travels as a `KafkaError`. A
+programmer's mistake is an assertion, never a `KafkaError`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """An operation was refused with `code`; `message` is the sentence for the client and the log."""
+    """An operation was refused with `code`; `message` is the sentence for the client and the
+    log."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)

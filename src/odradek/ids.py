@@ -1,7 +1,8 @@
-"""Names for the identifiers of the protocol: no cost at run time, a type error when they are mixed up.
+"""Names for the identifiers of the protocol: free at run time, a type error when mixed up.
 
-A uuid is its 16 raw bytes, as on the wire: hashable, comparable, never parsed on the hot path. Kafka
-prints one as URL-safe base64 without padding (``Uuid.toString``); `uuid_to_string` does the same.
+A uuid is its 16 raw bytes, as on the wire: hashable, comparable, never parsed on the hot path.
+Kafka prints one as URL-safe base64 without padding (``Uuid.toString``); `uuid_to_string` does the
+same.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, printed as Kafka prints it (``topic-0``): also its directory name."""
+    """One partition of a topic, printed as Kafka prints it (``topic-0``): also its directory
+    name."""
 
     topic: str
     partition: int
