@@ -1,9 +1,10 @@
 """A broker that is killed again and again while an idempotent producer writes; then the books.
 
-What must hold after any number of SIGKILLs: every message that was acknowledged is in its partition at
-the offset that the producer was told, no message is there twice, each partition has the messages in
-the order in which they were sent, and every batch has its right CRC. The page cache outlives a
-process, so nothing needs fsync for this. Run alone, it takes more kills than the tests do::
+What must hold after any number of SIGKILLs: every message that was acknowledged is in its
+partition at the offset that the producer was told, no message is there twice, each partition has
+the messages in the order in which they were sent, and every batch has its right CRC. The page
+cache outlives a process, so nothing needs fsync for this. Run alone, it takes more kills than the
+tests do::
 
     python -m tests.durability.kills --kills 200 --seed 7
 """
@@ -94,7 +95,6 @@ class Killer:
 
     def torn_tails(self) -> int:
         """How often a torn tail was cut, as the brokers' log says."""
-        self.log.flush()
         return len(re.findall(r"cut \d+ torn bytes", Path(self.log.name).read_text("utf-8")))
 
 
@@ -214,6 +214,7 @@ def run(directory: Path, kills: int, seed: int) -> tuple[int, int]:
         messages = balance(directory, killer.address, writer)
     finally:
         killer.kill()
+        killer.log.close()
         writer.producer.purge()
     return messages, killer.torn_tails()
 
