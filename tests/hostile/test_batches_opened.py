@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def append(log: UnifiedLog, batch: bytearray) -> None:
     log.high_watermark = info.last_offset + 1
 
 
-def lying(count: int = 3, body: bytes = RECORD * 3, **fields: int) -> bytearray:
+def lying(count: int = 3, body: bytes = RECORD * 3, **fields: Any) -> bytearray:
     """Its header promises a record of time TARGET; all its records are older."""
     return forged(body, count=count, base_timestamp=NOW_MS, max_timestamp=TARGET, **fields)
 

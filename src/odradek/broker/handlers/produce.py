@@ -4,7 +4,8 @@ Each partition's records must be exactly one batch of format v2; it is checked b
 CRC and appended in the order of the request. acks=1 is answered when it is in the log, acks=all
 when the high watermark has passed it, acks=0 never: an error closes that connection instead. A
 topic whose flush.messages is due is flushed first, whatever the acks. Topics whose
-compression.type is not ``producer`` are recompressed off the event loop.
+compression.type is not ``producer`` are recompressed, and the records of internal topics looked at
+one by one, off the event loop.
 
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
 Transactions: there is no coordinator yet, so a transactional batch belongs to no known transaction.
@@ -71,8 +72,8 @@ class _Call:
         self.leaders: set[int] = set()
         # Appended, but not to be acknowledged before the high watermark has reached the offset.
         self.waiting: dict[Partition, int] = {}
-        # To be appended after its records were recompressed off the loop; its answer takes the
-        # place at that position of the list.
+        # To be appended after its records were recompressed, or looked at, off the loop; its
+        # answer takes the place at that position of the list.
         self.later: list[tuple[Partition, memoryview, list[PartitionProduceResponse], int]] = []
 
 
@@ -161,7 +162,7 @@ def _append_special(
     except KafkaError as error:
         answers.append(_refused(call, partition, index, error))
         return
-    if partition.recompressed and records is not None:
+    if records is not None and (partition.recompressed or partition.internal):
         call.later.append((partition, records, answers, len(answers)))
         answers.append(PartitionProduceResponse(index))
     else:
@@ -169,16 +170,20 @@ def _append_special(
 
 
 async def _append_later(call: _Call, response: ProduceResponse) -> Any:
-    """Recompresses off the loop, then appends; the connection's next request waits for this."""
+    """Looks into batches off the loop, then appends; the connection's next request waits for
+    this.
+    """
     from odradek.records.recompress import recompress
+    from odradek.records.validate_body import validate_body
 
     loop = asyncio.get_running_loop()
     executor = call.services.unpacker
     for partition, records, answers, position in call.later:
         index = answers[position].index
         config = partition.log.config
+        work = validate_body if partition.internal else recompress
         try:
-            batch = await loop.run_in_executor(executor, recompress, records, config, call.now_ms)
+            batch = await loop.run_in_executor(executor, work, records, config, call.now_ms)
         except KafkaError as error:
             answers[position] = _refused(call, partition, index, error)
         else:

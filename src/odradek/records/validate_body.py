@@ -1,0 +1,38 @@
+"""The records inside a batch, looked at one by one: for the topics that a coordinator reads back.
+
+Kafka looks into every batch; here only those of internal topics are worth the time: a client may
+write there too, and what a coordinator cannot load keeps its groups from being served.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.records.batch import BatchHeader
+from odradek.records.record import CorruptRecord, iter_records
+from odradek.records.validate import BatchRules, Writable, validate_batch
+
+UNPACKED_BYTES_MAX = 16 * 1024 * 1024
+RECORDS_MAX = 100_000
+
+
+def validate_body(batch: Writable, config: LogConfig, now_ms: int) -> Writable:
+    """`batch`, whose records are all there, in their places.
+
+    Raises KafkaError: what `validate_batch` finds, INVALID_RECORD, and MESSAGE_TOO_LARGE for more
+    than is looked at.
+    """
+    batch, fields = validate_batch(batch, BatchRules(config), now_ms)
+    header = BatchHeader._make(fields)
+    if header.record_count > RECORDS_MAX:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"more than {RECORDS_MAX} records")
+    try:
+        records = islice(iter_records(batch, UNPACKED_BYTES_MAX), header.record_count)
+        for delta, record in enumerate(records):
+            if record.offset != delta:
+                raise CorruptRecord(f"record {delta} has the offset delta {record.offset}")
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+    return batch
