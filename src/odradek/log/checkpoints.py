@@ -22,7 +22,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
-from odradek.log.files import Files, read_file, write_file
+from odradek.log.files import Files, read_file, write_file, write_new_file
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
@@ -57,10 +57,9 @@ def _read_entries(files: Files, path: str, fields: int) -> list[list[str]]:
     return entries
 
 
-def _write_entries(files: Files, path: str, entries: Iterable[str], *, sync: bool) -> None:
+def _format_entries(entries: Iterable[str]) -> bytes:
     lines = list(entries)
-    text = "\n".join([_VERSION, str(len(lines)), *lines, ""])
-    write_file(files, path, text.encode("utf-8"), sync=sync)
+    return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode("utf-8")
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
@@ -79,7 +78,7 @@ def write_offsets(
 ) -> None:
     """Replaces an offset checkpoint."""
     entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
-    _write_entries(files, path, entries, sync=sync)
+    write_file(files, path, _format_entries(entries), sync=sync)
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
@@ -90,9 +89,15 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
-def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
-    """Replaces a leader epoch checkpoint."""
-    _write_entries(files, path, (f"{epoch} {start}" for epoch, start in epochs), sync=sync)
+def write_epochs(
+    files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool, new: bool = False
+) -> None:
+    """Replaces a leader epoch checkpoint; a `new` one needs no detour over another name."""
+    data = _format_entries(f"{epoch} {start}" for epoch, start in epochs)
+    if new:
+        write_new_file(files, path, data)
+    else:
+        write_file(files, path, data, sync=sync)
 
 
 def read_topic_id(files: Files, path: str) -> Uuid | None:
@@ -117,7 +122,7 @@ def read_topic_id(files: Files, path: str) -> Uuid | None:
 def write_topic_id(files: Files, path: str, topic_id: Uuid) -> None:
     """Writes a ``partition.metadata``; it is synced with the first flush of the log."""
     text = f"version: {_VERSION}\ntopic_id: {uuid_to_string(topic_id)}"
-    write_file(files, path, text.encode("utf-8"), sync=False)
+    write_new_file(files, path, text.encode("utf-8"))
 
 
 def read_properties(files: Files, path: str) -> dict[str, str] | None:

@@ -201,6 +201,12 @@ def make_directory(files: Files, path: str) -> None:
         return
 
 
+def write_new_file(files: Files, path: str, data: bytes) -> None:
+    """Writes a file that is not there yet: a crash may leave it empty or torn."""
+    handle = OpenFile(files, files.open(path, READ_WRITE | os.O_TRUNC))
+    write_all(files, handle.fd, data, 0)
+
+
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     """Replaces the file whole: written beside it, synced if asked, renamed, directory synced.
 

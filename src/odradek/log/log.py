@@ -262,7 +262,10 @@ class UnifiedLog:
 
     def write_epochs(self, *, sync: bool) -> None:
         path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
-        checkpoints.write_epochs(self.log_dir.files, path, self.epochs.entries(), sync=sync)
+        is_new = self.log_end_offset == 0 and not sync
+        checkpoints.write_epochs(
+            self.log_dir.files, path, self.epochs.entries(), sync=sync, new=is_new
+        )
         self.epochs.dirty = False
 
     def assign_topic_id(self, topic_id: Uuid) -> None:

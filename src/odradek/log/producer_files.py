@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from odradek.log.files import Files, read_file, write_file
+from odradek.log.files import Files, read_file, write_new_file
 from odradek.log.offset_index import index_path
 from odradek.log.producer_state import (
     SNAPSHOT_SUFFIX,
@@ -25,10 +25,10 @@ _logger = logging.getLogger(__name__)
 def write_producer_files(files: Files, directory: str, offset: int, state: ProducerState) -> None:
     """Writes the state as of `offset`, as Kafka does and as a whole window."""
     path = index_path(directory, offset, SNAPSHOT_SUFFIX)
-    write_file(files, path, state.encode_snapshot(), sync=False)
+    write_new_file(files, path, state.encode_snapshot())
     if state.producers:
         path = index_path(directory, offset, WINDOW_SUFFIX)
-        write_file(files, path, state.encode_window(), sync=False)
+        write_new_file(files, path, state.encode_window())
 
 
 def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:

@@ -165,9 +165,11 @@ def list_segments(
 def remove_strays(segments: list[Segment]) -> None:
     """Takes out the empty files of failed rolls: only a last segment, behind all data, is empty."""
     for at in range(len(segments) - 1, -1, -1):
+        segment = segments[at]
+        if segment.size:
+            continue
         is_last = at == len(segments) - 1
-        behind = at == 0 or segments[at].base_offset >= segments[at - 1].next_offset()
-        if segments[at].size == 0 and not (is_last and behind):
+        if not is_last or (at and segment.base_offset < segments[at - 1].next_offset()):
             _remove_segments(segments, at, at + 1, "an empty file in the way")
 
 

@@ -1,0 +1,174 @@
+"""Starting after a crash: what is cut, what is read again, what is not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.log import recovery, segment
+from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
+
+CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
+
+
+def filled(root: Path, count: int, *, clean: bool) -> Path:
+    """A directory with a log of `count` batches, as a clean stop or a kill leaves it."""
+    manager = open_manager(root, CONFIG)
+    log = open_log(manager)
+    for at in range(count):
+        append(log, [b"%03d" % at * 30], producer_id=1, producer_epoch=0, base_sequence=at)
+    manager.close(clean=clean)
+    return root / str(TP)
+
+
+def newest(directory: Path, suffix: str = ".log") -> Path:
+    return max(directory.glob(f"*{suffix}"))
+
+
+def test_torn_tail_is_cut_reported_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = filled(tmp_path, 20, clean=False)
+    path = newest(directory)
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:70])
+    with caplog.at_level(logging.WARNING):
+        manager = open_manager(tmp_path, CONFIG)
+    assert f"cut 70 torn bytes behind {len(whole)} good ones" in caplog.text
+    log = open_log(manager)
+    assert log.log_dir.torn_bytes_cut == 70
+    assert (log.log_end_offset, path.read_bytes()) == (20, whole)
+    assert append(log, [b"next"]).first_offset == 20
+    manager.close()
+
+
+@pytest.mark.parametrize("damage", ["flip", "zeros", "offset"])
+def test_bad_batch_and_all_behind_it_is_cut(tmp_path: Path, damage: str) -> None:
+    directory = filled(tmp_path, 40, clean=False)
+    path = sorted(directory.glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    size = 12 + int.from_bytes(data[8:12], "big")
+    if damage == "flip":
+        data[2 * size + 80] ^= 1
+    elif damage == "zeros":
+        data[2 * size :] = bytes(len(data) - 2 * size)
+    else:
+        data[2 * size : 2 * size + 8] = bytes(8)
+    path.write_bytes(data)
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    end = int(path.stem) + 2
+    assert log.log_end_offset == end
+    assert values_of(log) == [b"%03d" % at * 30 for at in range(end)]
+    assert sorted(directory.glob("*.log"))[-1] == path
+    manager.close()
+
+
+def test_only_segments_behind_the_recovery_point_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(40):
+        append(log, [b"%03d" % at * 30])
+    manager.maintain(NOW_MS)
+    expected = [log.active.base_offset]
+    manager.close(clean=False)
+    read: list[int] = []
+    real = recovery.recover_segment
+
+    def recover_segment(*args):
+        read.append(args[0].base_offset)
+        return real(*args)
+
+    monkeypatch.setattr(recovery, "recover_segment", recover_segment)
+    manager = open_manager(tmp_path, CONFIG)
+    assert read == expected
+    manager.close()
+
+
+def test_clean_start_reads_no_batch_but_the_last_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, 200, clean=True)
+    batches: list[int] = []
+    real = segment.Segment.headers
+
+    def headers(self, position):
+        for found in real(self, position):
+            batches.append(found[0])
+            yield found
+
+    monkeypatch.setattr(segment.Segment, "headers", headers)
+    manager = open_manager(tmp_path, CONFIG)
+    assert open_log(manager).log_end_offset == 200
+    assert len(batches) <= CONFIG.index_interval_bytes // 100 + 2
+    manager.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_whole_window_is_known_after_a_start(tmp_path: Path, clean: bool) -> None:
+    filled(tmp_path, 50, clean=clean)
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(45, 50):
+        info = append(log, [b"%03d" % at * 30], producer_id=1, producer_epoch=0, base_sequence=at)
+        assert (info.duplicate, info.first_offset) == (True, at)
+    manager.close()
+
+
+def test_window_is_rebuilt_from_the_log_where_kafka_left_only_its_snapshot(
+    tmp_path: Path,
+) -> None:
+    directory = filled(tmp_path, 50, clean=True)
+    for path in directory.glob("*.odradek-window"):
+        path.unlink()
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(45, 50):
+        assert append(
+            log, [b"%03d" % at * 30], producer_id=1, producer_epoch=0, base_sequence=at
+        ).duplicate
+    manager.close()
+
+
+def test_lost_or_damaged_indexes_are_rebuilt(tmp_path: Path) -> None:
+    directory = filled(tmp_path, 60, clean=True)
+    for at, path in enumerate(sorted(directory.glob("*index"))):
+        if at % 3 == 0:
+            path.unlink()
+        elif at % 3 == 1:
+            path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+        else:
+            path.write_bytes(b"\xff" * 24)
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for offset in range(60):
+        assert values_of(log, offset)[0] == b"%03d" % offset * 30
+    manager.close()
+
+
+def test_half_done_files_of_a_crash_are_removed(tmp_path: Path) -> None:
+    directory = filled(tmp_path, 5, clean=False)
+    strays = ["00000000000000000099.log.deleted", "leader-epoch-checkpoint.tmp", "x.cleaned"]
+    for name in strays:
+        (directory / name).write_bytes(b"x")
+    manager = open_manager(tmp_path, CONFIG)
+    assert not [name for name in strays if (directory / name).exists()]
+    assert open_log(manager).log_end_offset == 5
+    manager.close()
+
+
+def test_preallocated_indexes_of_a_stopped_kafka_are_understood(tmp_path: Path) -> None:
+    directory = filled(tmp_path, 30, clean=True)
+    for path in (newest(directory, ".index"), newest(directory, ".timeindex")):
+        path.write_bytes(path.read_bytes() + bytes(240))
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    assert log.log_end_offset == 30
+    append(log, [b"more" * 100])
+    manager.close()
+    assert len(newest(directory, ".index").read_bytes()) < 240
