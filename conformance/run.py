@@ -45,6 +45,7 @@ ALL = (
     Suite("dump_log"),
     Suite("spark"),
     Suite("stopped", stopped=True),
+    Suite("franz_go"),
     Suite("kafka_python_suite", numbered=True),
 )
 SUITES = tuple(suite.name for suite in ALL)

@@ -1,0 +1,81 @@
+"""franz-go's released tests, unmodified, from the Go module: a client that shares code with none.
+
+Producing, direct consumption, metadata changes under way, and consumer groups under all four
+balancers, eager and cooperative, with members that come and go. Its transactional test is left
+out: it hangs where transactions are not served.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from conformance.harness import Case, Context, Outcome, Skip, main
+
+MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
+PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
+# The tests that talk to a broker; the package's unit tests would say nothing about one.
+TESTS = "GroupETL|Issue|Pause|Direct|AddRemove|ConsumeTopic|Client_Produce|UnknownGroup"
+RECORDS = 50_000
+SUITE_TIMEOUT_S = 900.0
+VERDICTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+
+
+def _run(context: Context) -> list[Outcome]:
+    go = shutil.which("go")
+    if go is None:
+        raise Skip("franz-go's tests need Go: there is no `go` on the PATH")
+    environment = {
+        **os.environ,
+        "KGO_SEEDS": context.bootstrap,
+        "KGO_TEST_RF": "1",
+        "KGO_TEST_RECORDS": str(RECORDS),
+        "KGO_LOG_LEVEL": "none",
+    }
+    command = [
+        go,
+        "test",
+        "-json",
+        "-count=1",
+        f"-timeout={SUITE_TIMEOUT_S:.0f}s",
+        f"-run=^Test({TESTS})",
+        PACKAGE,
+    ]
+    done = subprocess.run(
+        command,
+        cwd=MODULE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SUITE_TIMEOUT_S + 60,
+        check=False,
+    )
+    found = _outcomes(done.stdout)
+    if not found:
+        raise Skip(f"Go could not build franz-go's tests: {(done.stderr or done.stdout)[-300:]}")
+    return found
+
+
+def _outcomes(output: str) -> list[Outcome]:
+    """One for each test and subtest, with the first line it printed when it failed."""
+    printed: dict[str, list[str]] = {}
+    found = []
+    for line in output.splitlines():
+        event = json.loads(line) if line.startswith("{") else {}
+        test, action = event.get("Test"), event.get("Action")
+        if test and action == "output":
+            printed.setdefault(test, []).append(event["Output"].strip())
+        elif test and action in VERDICTS:
+            said = [text for text in printed.get(test, []) if not text.startswith(("=", "---"))]
+            reason = said[0] if said and action != "pass" else ""
+            found.append(Outcome(test, VERDICTS[action], event.get("Elapsed", 0.0), reason))
+    return found
+
+
+CASES = (Case("franz-go", _run, timeout_s=SUITE_TIMEOUT_S + 90),)
+
+if __name__ == "__main__":
+    main("franz_go", CASES)
