@@ -116,14 +116,12 @@ class FetchSessionCache:
     ) -> FetchContext:
         """Resolves a request against its session (``FetchManager.newContext``)."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self.sessions.pop(session_id, None)
-            # A partition that is named twice is read once, with what was said last.
-            unique = {(each.topic, each.partition): each for each in wanted}
-            return FetchContext(
-                ErrorCode.NONE,
-                wanted if len(unique) == len(wanted) else list(unique.values()),
-                create_session=epoch == INITIAL_EPOCH,
-            )
+            if session_id:
+                self.sessions.pop(session_id, None)
+            if len(wanted) > 1:
+                # A partition that is named twice is read once, with what was said last.
+                wanted = list({(each.topic, each.partition): each for each in wanted}.values())
+            return FetchContext(ErrorCode.NONE, wanted, create_session=epoch == INITIAL_EPOCH)
         session = self.sessions.get(session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])

@@ -406,3 +406,13 @@ def test_storage_error_is_told_to_those_who_know_it(
     broker.call(fail)
     expected = ErrorCode.KAFKA_STORAGE_ERROR if version > 5 else ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer(client.call(fetch(), version)).error_code == expected
+
+
+@pytest.mark.parametrize(("version", "served"), [(9, False), (10, True)])
+def test_topic_of_zstd_is_for_those_who_know_it(
+    broker: Broker, client: WireClient, version: int, served: bool
+) -> None:
+    broker.create_topic("t", config={"compression.type": "zstd"})
+    fill(client, 1)
+    expected = ErrorCode.NONE if served else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert answer(client.call(fetch(), version)).error_code == expected

@@ -221,6 +221,34 @@ def test_body_that_does_not_unpack_is_corrupt_where_it_must_be(
     assert got.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
+def test_frame_belongs_to_its_request_while_that_is_off_the_loop(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes of a batch in another thread's hands stay what they are while others arrive."""
+    from odradek.records import recompress as module
+
+    held, gate, original = threading.Event(), threading.Event(), module.recompress
+
+    def recompress(*arguments: Any) -> Any:
+        held.set()
+        assert gate.wait(20)
+        return original(*arguments)
+
+    monkeypatch.setattr(module, "recompress", recompress)
+    broker.create_topic("t", config={"compression.type": "gzip"})
+    broker.create_topic("other")
+    client.send(produce(records=batch(b"first" * 100)), 9)
+    assert held.wait(10)
+    for _ in range(5):
+        client.send(produce(records=batch(b"later" * 100)), 9)
+        with WireClient(broker.bootstrap_servers) as busy:
+            for _ in range(50):
+                busy.call(produce("other", records=batch(b"y" * 500)), 9)
+    gate.set()
+    assert [answer(client.receive()).base_offset for _ in range(6)] == list(range(6))
+    assert stored(client) == [b"first" * 100] + [b"later" * 100] * 5
+
+
 class TestFlush:
     """flush.messages=1: nothing is acknowledged, and nothing is read, before fsync returned."""
 

@@ -40,6 +40,7 @@ TOPIC_ID_VERSION = 13
 REPLICA_STATE_VERSION = 15
 CURRENT_LEADER_VERSION = 16
 STORAGE_ERROR_VERSION = 6
+ZSTD_VERSION = 10
 READ_COMMITTED = 1
 CONSUMER = -1
 
@@ -92,6 +93,7 @@ class _Reading:
 
     __slots__ = (
         "_answer_now",
+        "_before_zstd",
         "_by_id",
         "_committed",
         "_context",
@@ -119,6 +121,7 @@ class _Reading:
         self._context = context
         self._fetch = fetch
         self._by_id = context.api_version >= TOPIC_ID_VERSION
+        self._before_zstd = context.api_version < ZSTD_VERSION
         self._committed = request.isolation_level == READ_COMMITTED
         self._max_wait_ms = request.max_wait_ms
         self._max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
@@ -208,6 +211,8 @@ class _Reading:
         try:
             if self._replica_id != CONSUMER:
                 self._check_replica(partition, wanted)
+            if self._before_zstd and log.config.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             region, epoch, end_offset = partition.read(
                 wanted.fetch_offset,
                 wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0),
