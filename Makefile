@@ -21,10 +21,10 @@ check: venv              ## lint, format, types, layers, generated code
 bench: venv java         ## beside Apache Kafka, on this machine, in one run (needs Maven)
 	$(PY) -m benchmarks.first_light $(ARGS)
 
-conformance: venv java   ## the foreign suites against Odradek and Apache Kafka (needs Maven and kcat)
+conformance: venv java conformance-packages   ## the foreign suites against Odradek and Apache Kafka (needs Maven and kcat)
 	$(PY) -m conformance run $(ARGS)
 
-conformance-ci: venv java
+conformance-ci: venv java conformance-packages
 	$(PY) -m conformance run --subset ci $(ARGS)
 
 generate: venv           ## message classes from their definitions
@@ -36,7 +36,9 @@ constraints: venv        ## pin and hash anew what pyproject.toml asks for
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header -q -c constraints/all.txt -o constraints/base.txt pyproject.toml
 
-.PHONY: venv java
+.PHONY: venv java conformance-packages
+conformance-packages: venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r conformance/requirements.txt
 venv:
 	@scripts/setup-venv
 java:
