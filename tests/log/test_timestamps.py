@@ -44,10 +44,9 @@ def test_first_record_at_or_after_the_timestamp_is_found(
         assert (found[:2] if found else None) == expected
         assert found is None or found.leader_epoch == 4
     latest = offset_of_max_timestamp(log)
-    largest = max(written)
-    if visible and largest in [stamp for stamp, _ in visible]:
-        assert latest is not None
-        assert latest[:2] == next((s, at) for s, at in visible if s == largest)
+    largest = max((stamp for stamp, _ in visible), default=None)
+    expected = next(((s, at) for s, at in visible if s == largest), None)
+    assert (latest[:2] if latest else None) == expected
     manager.close(clean=False)
 
 

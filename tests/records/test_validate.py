@@ -116,6 +116,17 @@ def test_log_append_time_topic_ignores_timestamps_but_not_the_mark() -> None:
     assert code_of(lie(21, ">h", 8), rules) is ErrorCode.INVALID_TIMESTAMP
 
 
+@pytest.mark.parametrize(
+    ("count", "code"), [(3, ErrorCode.NONE), (2**31 - 1, ErrorCode.INVALID_RECORD)]
+)
+def test_more_records_than_fit_are_refused(count: int, code: ErrorCode) -> None:
+    batch = build_batch([Record(None, None) for _ in range(3)], timestamp_ms=NOW_MS)
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    write_crc(batch)
+    assert code_of(batch) is code
+
+
 @given(data=st.data())
 def test_a_flipped_bit_is_refused_wherever_the_crc_reaches(data: st.DataObject) -> None:
     batch = good_batch(producer_id=3, producer_epoch=0, base_sequence=0)

@@ -49,21 +49,51 @@ def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | N
 
 
 def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
-    """The first record with the largest timestamp (KIP-734); None without records."""
-    best: Segment | None = None
+    """The first record with the largest timestamp (KIP-734) behind the log start; None without
+    any.
+    """
+    best: tuple[int, Segment] | None = None
     for segment in list(log.segments):
-        segment.load_timestamps()
-        if segment.size and (best is None or segment.max_timestamp > best.max_timestamp):
-            best = segment
+        largest = _largest_visible(segment, log.log_start_offset)
+        if largest is not None and (best is None or largest > best[0]):
+            best = (largest, segment)
     if best is None:
         return None
-    target = best.max_timestamp
-    for position, header in _headers_from(best, target, log.log_start_offset):
-        if header.max_timestamp == target and header.last_offset >= log.log_start_offset:
-            found = _first_record(best, position, header, target, log.log_start_offset)
+    target, segment = best
+    for position, header in _headers_from(segment, target, log.log_start_offset):
+        if header.max_timestamp >= target and header.last_offset >= log.log_start_offset:
+            found = _first_record(segment, position, header, target, log.log_start_offset)
             if found is not None:
                 return found
     return None
+
+
+def _largest_visible(segment: Segment, start_offset: int) -> int | None:
+    """The largest timestamp in the segment from `start_offset` on; None without such records."""
+    if segment.size and segment.base_offset >= start_offset:
+        segment.load_timestamps()
+        return segment.max_timestamp
+    found = segment.locate(start_offset) if segment.size else None
+    if found is None:
+        return None
+    largest: list[int] = []
+    for position, header in segment.headers(found[0]):
+        if header.base_offset >= start_offset:
+            largest.append(header.max_timestamp)
+        else:
+            largest += _timestamps_from(segment, position, header, start_offset)
+    return max(largest, default=None)
+
+
+def _timestamps_from(
+    segment: Segment, position: int, header: BatchHeader, start_offset: int
+) -> list[int]:
+    """The timestamps of a batch's records from `start_offset` on."""
+    try:
+        records = list(iter_records(segment.read_batch(position, header.size_bytes)))
+    except CorruptRecord:
+        return [header.max_timestamp]
+    return [record.timestamp for record in records if record.offset >= start_offset]
 
 
 def _headers_from(
