@@ -91,7 +91,7 @@ def test_librdkafka_describes_the_cluster(broker: Broker, admin: AdminClient) ->
     assert len(cluster.authorized_operations) == 7
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_kafka_python_administers_topics(broker: Broker) -> None:
     from kafka import TopicPartition as Partition
     from kafka.admin import ConfigResource as Resource
