@@ -35,6 +35,7 @@ from odradek.records.record import iter_batches, iter_records
 PARTITIONS = 3
 MESSAGES_PER_LIFE_MAX = 400
 VALUE_BYTES_MAX = 1_000_000
+OUTSTANDING_MAX = 600
 KILL_AFTER_S_MAX = 0.05
 FLUSH_S = 60
 START_S = 20
@@ -140,7 +141,10 @@ class Writer:
             self.producer.poll(0.01)
         thread = killer.kill_later()
         while thread.is_alive() and len(self.sent) < limit:
-            self.send()
+            if len(self.sent) - len(self.acknowledged) < OUTSTANDING_MAX:
+                self.send()
+            else:
+                self.producer.poll(0.001)
         thread.join()
 
     def _delivered(self, error: Any, message: Any) -> None:
