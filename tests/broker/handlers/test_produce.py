@@ -322,6 +322,19 @@ class TestFlush:
         response = client.call(fetch(), 11)
         assert response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
+    def test_stop_answers_the_produce_that_waits(self, broker: Broker, client: WireClient) -> None:
+        broker.create_topic("t")
+        gate, started = threading.Event(), threading.Event()
+        self.hold_flushes(broker, gate, started, [])
+        client.send(produce(acks=-1), 9)
+        assert started.wait(10)
+        stopper = threading.Thread(target=broker.close)
+        stopper.start()
+        gate.set()
+        assert answer(client.receive()).error_code == ErrorCode.NONE
+        stopper.join(20)
+        assert not stopper.is_alive()
+
     def test_waiting_produce_times_out(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         gate, started = threading.Event(), threading.Event()
