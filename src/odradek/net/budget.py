@@ -1,10 +1,11 @@
 """Memory over all connections: for requests in `MemoryBudget`, for answers in `UnsentAnswers`.
 
-Memory for requests is charged before it is allocated, and granted in order.
+Memory for requests is charged before it is used, a step ahead of the bytes that arrive, and granted
+in order: a size that somebody claims and does not send is not memory.
 
-A frame that does not fit waits; who came first is served first, and nobody overtakes, so a large
-frame is not starved by small ones. One frame may always be held, however large: a limit below the
-largest frame slows, it does not block. Memory for answers cannot be refused: the request is
+Who finds no room waits; who came first is served first, and nobody overtakes, so a large frame is
+not starved by small ones. One frame may always be held, however large: a limit below the largest
+frame slows, it does not block. Memory for answers cannot be refused: the request is
 executed. When peers let too much of it lie, the one that took nothing for longest loses its
 connection.
 """
@@ -29,14 +30,16 @@ class MemoryBudget:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
-        self.waiting: dict[MemoryWaiter, int] = {}
+        self.waiting: dict[MemoryWaiter, tuple[int, int]] = {}
 
-    def acquire(self, owner: MemoryWaiter, size: int) -> bool:
-        """True: `size` bytes are charged. False: `owner.memory_granted(size)` will be called."""
-        if not self.waiting and self._fits(size):
+    def acquire(self, owner: MemoryWaiter, size: int, held: int = 0) -> bool:
+        """True: `size` bytes are charged, beside the `held` ones that `owner` has been charged.
+        False: `owner.memory_granted(size)` will be called.
+        """
+        if not self.waiting and self._fits(size, held):
             self.used += size
             return True
-        self.waiting[owner] = size
+        self.waiting[owner] = (size, held)
         return False
 
     def release(self, size: int) -> None:
@@ -50,13 +53,13 @@ class MemoryBudget:
         if self.waiting.pop(owner, None) is not None:
             self._grant()
 
-    def _fits(self, size: int) -> bool:
-        return self.used == 0 or self.used + size <= self.bytes_max
+    def _fits(self, size: int, held: int) -> bool:
+        return self.used == held or self.used + size <= self.bytes_max
 
     def _grant(self) -> None:
         while self.waiting:
-            owner, size = next(iter(self.waiting.items()))
-            if not self._fits(size):
+            owner, (size, held) = next(iter(self.waiting.items()))
+            if not self._fits(size, held):
                 return
             del self.waiting[owner]
             self.used += size

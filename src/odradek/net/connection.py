@@ -32,7 +32,7 @@ from types import CoroutineType
 from typing import Any
 
 from odradek.net.budget import MemoryBudget, UnsentAnswers
-from odradek.net.limits import FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
+from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import Sender, close_regions
 from odradek.protocol.framing import pack_size, unpack_size
@@ -304,19 +304,21 @@ class Connection(asyncio.BufferedProtocol):
             self._release(_TURN)
 
     def _keep_torn(self, pos: int, end: int) -> bool:
-        """Keeps the first bytes of a frame; False when its memory has to be waited for."""
+        """Keeps the first bytes of a frame; False when memory for more has to be waited for."""
         needed = self._receive.needed(pos, end)
-        if needed and not self._charged:
-            if not self._shared.budget.acquire(self, needed):
+        charged = self._charged
+        if charged < needed and charged <= end - pos:
+            step = min(needed, end - pos + CLAIM_BYTES) - charged
+            if not self._shared.budget.acquire(self, step, charged):
                 self._hold |= _MEMORY
                 return False
-            self._charged = needed
-        self._receive.keep_torn(pos, end, needed)
+            self._charged += step
+        self._receive.keep_torn(pos, end, needed, self._charged)
         return True
 
     def memory_granted(self, size: int) -> None:
         """`MemoryBudget`: the frame that waited has its memory."""
-        self._charged = size
+        self._charged += size
         self._release(_MEMORY)
 
     def _uncharge(self) -> None:
@@ -540,9 +542,11 @@ class Connection(asyncio.BufferedProtocol):
         return head.__class__ is not list and not head.done()  # type: ignore[union-attr]
 
     @property
-    def claimed_unused(self) -> int:
-        """Bytes of the memory for requests that are charged to this connection and not filled."""
-        return max(0, self._charged - self._receive.kept) if self._charged else 0
+    def receiving(self) -> tuple[memoryview, int] | None:
+        """The buffer of a frame that memory is charged for, and how many bytes of it are there."""
+        if not self._charged or self._hold & _EXECUTING:
+            return None
+        return self._receive.view, self._receive.kept
 
     @property
     def _peer(self) -> str:

@@ -18,6 +18,12 @@ SCRATCH_BYTES = 131_072
 TAIL_BYTES = 16_384
 """A torn frame's first bytes, kept aside until the rest arrives, without asking the budget."""
 
+CLAIM_BYTES = 1_048_576
+"""A frame larger than this claims its memory in steps of this size, as its bytes arrive."""
+
+PROGRESS_BYTES_MIN = 65_536
+"""While others wait for memory, who holds some has to send so much in `request_bytes_wait_ms`."""
+
 BACKLOG_BYTES = 65_536
 """Bytes read ahead on a connection whose requests may not start yet; then reading stops."""
 
@@ -52,7 +58,7 @@ class NetLimits:
     request_bytes_queued_max: int = 512 * 1_048_576
     """queued.max.request.bytes: frames being received or executed, over all connections."""
     request_bytes_wait_ms: int = 5_000
-    """After so long a wait for that memory the connection that claims most of it unused goes."""
+    """After so long a wait for that memory the connections go that hold some and hardly send."""
     requests_in_flight_max: int = 256
     """Requests of one connection that were started and not answered."""
     response_bytes_queued_max: int = 1_048_576

@@ -105,16 +105,19 @@ class ReceiveBuffer:
             return size if size > len(self._scratch.view) else 0
         return 4 + int(_SIZE.unpack_from(self.view, start)[0])
 
-    def keep_torn(self, start: int, end: int, needed: int) -> None:
-        """Keeps the first bytes of a frame, in a buffer of `needed` bytes unless that is 0."""
+    def keep_torn(self, start: int, end: int, needed: int, limit: int = 0) -> None:
+        """Keeps the first bytes of a frame, in a buffer of `needed` bytes unless that is 0; it is
+        `full` at `limit`.
+        """
         view = self.view
         if needed:
             if self.own and start == 0 and len(view) == needed:
                 self.end = end
-                return
-            own = allocate(needed)
-            own[: end - start] = view[start:end]
-            self._hold(own, 0, end - start)
+            else:
+                own = allocate(needed)
+                own[: end - start] = view[start:end]
+                self._hold(own, 0, end - start)
+            self._limit = min(limit, needed)
         else:
             tail = bytes(view[start:end])
             self.clear()
@@ -123,7 +126,7 @@ class ReceiveBuffer:
     def keep_waiting(self, start: int, end: int) -> None:
         """Keeps bytes that may not be taken as frames yet, with room for some more."""
         if self.own and (start == 0 or end < len(self.view)):
-            self._hold(self.view, start, end)
+            self.start, self.end = start, end
             return
         size = end - start
         own = allocate(max(BACKLOG_BYTES, size))

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable, KeysView, Sequence
+from collections.abc import Container, Iterable, KeysView, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 
 from odradek.clock import Clock
-from odradek.net.budget import MemoryBudget, UnsentAnswers
+from odradek.net.budget import MemoryBudget, MemoryWaiter, UnsentAnswers
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
-from odradek.net.limits import NetLimits
+from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
 from odradek.net.receive import Scratch
 
@@ -20,6 +21,33 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 1.0
 """How often connections are looked at for idleness at most; the precision of the time-outs."""
+
+
+Holders = dict[Connection, tuple[memoryview, int]]
+
+
+@dataclass(slots=True)
+class _MemoryWait:
+    """Who waits longest for request memory, and what the holders of it had received then."""
+
+    waiter: MemoryWaiter
+    since_ms: float
+    holders: Holders
+
+
+def _idle_holders(
+    holders: Holders, before: Holders, waiting: Container[MemoryWaiter]
+) -> list[Connection]:
+    """Those who made no progress since `before`; if all wait for one another, the largest."""
+    idle = []
+    for holder, (view, received) in holders.items():
+        view_before, received_before = before.get(holder, (None, 0))
+        progress = received - received_before if view is view_before else PROGRESS_BYTES_MIN
+        if holder not in waiting and progress < PROGRESS_BYTES_MIN:
+            idle.append(holder)
+    if not idle and all(holder in waiting for holder in holders):
+        return sorted(holders, key=lambda holder: holders[holder][1])[-1:]
+    return idle
 
 
 class Server:
@@ -51,7 +79,7 @@ class Server:
         self._stopping = False
         self._empty: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._memory_wait_since: tuple[object, float] | None = None
+        self._memory_wait: _MemoryWait | None = None
 
     async def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Listens on all `endpoints`, or on none: raises BindError with a line for the user."""
@@ -130,20 +158,23 @@ class Server:
         self._relieve_memory(now)
 
     def _relieve_memory(self, now: float) -> None:
-        """Lets the hoarder go when somebody has waited too long for request memory."""
-        waiter = next(iter(self.budget.waiting), None)
+        """Lets those go who hold request memory and hardly send, when somebody waits too long."""
+        waiting = self.budget.waiting
+        waiter = next(iter(waiting), None)
         if waiter is None:
-            self._memory_wait_since = None
-        elif self._memory_wait_since is None or self._memory_wait_since[0] is not waiter:
-            self._memory_wait_since = (waiter, now)
-        elif now - self._memory_wait_since[1] >= self.limits.request_bytes_wait_ms:
-            self._memory_wait_since = (waiter, now)
-            hoarder = max(self._shared.connections, key=lambda c: c.claimed_unused)
-            if hoarder.claimed_unused:
-                hoarder.abort(
-                    f"others wait for request memory, of which it claims {hoarder.claimed_unused}"
-                    " bytes that it does not send"
+            self._memory_wait = None
+            return
+        holders = {c: receiving for c in self._shared.connections if (receiving := c.receiving)}
+        mark = self._memory_wait
+        if mark is not None and mark.waiter is waiter:
+            if now - mark.since_ms < self.limits.request_bytes_wait_ms:
+                return
+            for holder in _idle_holders(holders, mark.holders, waiting):
+                holder.abort(
+                    "others wait for request memory, of which it holds some and hardly sends: "
+                    f"{holders[holder][1]} bytes of a frame are there"
                 )
+        self._memory_wait = _MemoryWait(waiter, now, holders)
 
     def _schedule_tick(self) -> None:
         idle_s = self.limits.connections_max_idle_ms / 1000
