@@ -110,7 +110,7 @@ class PooledFile:
     path), and gives the file a second chance when the pool looks for a victim.
     """
 
-    __slots__ = ("_pool", "flags", "handle", "path", "used")
+    __slots__ = ("_pool", "flags", "handle", "path", "retired", "used")
 
     def __init__(self, pool: FilePool, path: str, flags: int) -> None:
         self._pool = pool
@@ -118,14 +118,18 @@ class PooledFile:
         self.flags = flags
         self.handle: OpenFile | None = None
         self.used = False
+        self.retired = False
 
     def open(self) -> OpenFile:
         """The open file, opened with `flags` if it is not; OSError when that fails."""
         self.used = True
         return self.handle or self._pool.open(self)
 
-    def release(self) -> None:
-        """Lets go of the descriptor; holders of the `OpenFile` keep it."""
+    def retire(self) -> None:
+        """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it
+        to himself.
+        """
+        self.retired = True
         self._pool.release(self)
 
 
@@ -148,6 +152,8 @@ class FilePool:
 
     def open(self, file: PooledFile) -> OpenFile:
         with self._lock:
+            if file.retired:
+                return OpenFile(self.files, self.files.open(file.path, UPDATE))
             if file.handle is None:
                 while len(self._open) >= self.files_max:
                     self._evict()

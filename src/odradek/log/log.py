@@ -460,6 +460,8 @@ class UnifiedLog:
             try:
                 self._sync_segments(end)
             except OSError as error:
+                if self.closed:
+                    raise self.log_dir.error("the log was closed") from error
                 what = f"flushing {self.topic_partition}"
                 raise self.log_dir.fail(error, what) from error
             self.recovery_point = max(self.recovery_point, end)
@@ -520,9 +522,8 @@ class UnifiedLog:
     def take_first_segments(self, count: int) -> list[Segment]:
         """Takes segments out of the log's list and moves the log start behind them."""
         assert count < len(self.segments)
-        with self.flush_lock:
-            taken = self.segments[:count]
-            del self.segments[:count], self.bases[:count]
+        taken = self.segments[:count]
+        del self.segments[:count], self.bases[:count]
         self.raise_log_start(self.bases[0])
         return taken
 
@@ -555,11 +556,9 @@ class UnifiedLog:
                 self._close_cleanly()
             except OSError as error:
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
-        with self.flush_lock:
-            self.closed = True
-            for segment in self.segments:
-                segment.file.release()
-                self.log_dir.cache.forget(segment)
+        self.closed = True  # first: a flush on another thread looks at it
+        for segment in self.segments:
+            segment.let_go()
 
     def _close_cleanly(self) -> None:
         self.flush()

@@ -29,7 +29,7 @@ class CorruptIndex(ValueError):
 
 
 class OffsetIndex:
-    """The entries of one segment; `persisted` of them are in the file."""
+    """The entries of one segment; `persisted` of them are in the file, -1: it is written anew."""
 
     __slots__ = ("offsets", "path", "persisted", "positions")
 
@@ -37,7 +37,7 @@ class OffsetIndex:
         self.path = path
         self.offsets = array("i")
         self.positions = array("i")
-        self.persisted = 0
+        self.persisted = -1
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from odradek.log.files import Files, read_file, write_new_file
 from odradek.log.offset_index import index_path
@@ -46,6 +46,16 @@ def delete_producer_files(
 ) -> None:
     """Removes the producer files of offsets that the log does not have (any more)."""
     for offset in [offset for offset in producer_files if offset > above]:
+        for suffix in producer_files.pop(offset):
+            files.unlink(index_path(directory, offset, suffix))
+
+
+def delete_stray_producer_files(
+    files: Files, directory: str, producer_files: dict[int, set[str]], bases: Container[int]
+) -> None:
+    """Removes the producer files of earlier stops: those of segments and the newest are kept."""
+    newest = max(producer_files, default=0)
+    for offset in [o for o in producer_files if o != newest and o not in bases]:
         for suffix in producer_files.pop(offset):
             files.unlink(index_path(directory, offset, suffix))
 

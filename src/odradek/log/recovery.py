@@ -24,6 +24,7 @@ from odradek.log.log import UnifiedLog
 from odradek.log.log_dir import LogDir
 from odradek.log.producer_files import (
     delete_producer_files,
+    delete_stray_producer_files,
     load_producers,
     producer_files_by_offset,
 )
@@ -85,6 +86,8 @@ def load_log(
     producer_files = producer_files_by_offset(names)
     delete_producer_files(files, directory, producer_files, above=log_end_offset)
     producers = load_producers(files, directory, producer_files, segments, log_end_offset)
+    bases = {segment.base_offset for segment in segments}
+    delete_stray_producer_files(files, directory, producer_files, bases)
     topic_id = None
     if checkpoints.PARTITION_METADATA_FILE in names:
         path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"

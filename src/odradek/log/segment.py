@@ -102,6 +102,7 @@ class Segment:
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
+        "deleted",
         "directory",
         "file",
         "first_timestamp",
@@ -137,6 +138,7 @@ class Segment:
         self.size = size
         self.created_ms = created_ms
         self.active = False
+        self.deleted = False
         self.index: OffsetIndex | None = None
         self.time_index: TimeIndex | None = None
         self.index_interval_bytes = 4096
@@ -254,13 +256,20 @@ class Segment:
             OpenFile(self._pool.files, self._pool.files.open(self.path(suffix), READ_WRITE))
 
     def flush(self, *, indexes: bool) -> None:
-        """Returns when the ``.log``, and the indexes as far as written, are on the disk."""
+        """Returns when the ``.log``, and the indexes as far as written, are on the disk.
+
+        Nothing is done, and nothing said, when the segment is deleted meanwhile by its owner.
+        """
         files = self._pool.files
-        files.fsync(self.file.open().fd)
-        if indexes:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                handle = OpenFile(files, files.open(self.path(suffix), READ_WRITE))
-                files.fsync(handle.fd)
+        try:
+            files.fsync(self.file.open().fd)
+            if indexes:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
+                    files.fsync(handle.fd)
+        except FileNotFoundError:
+            if not self.deleted:
+                raise
 
     # -- indexes -----------------------------------------------------------------------------------
 
@@ -296,7 +305,6 @@ class Segment:
         """Empties both indexes: recovery adds the entries again with `index_batch`."""
         self.index = OffsetIndex(self.path(INDEX_SUFFIX))
         self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
-        self.index.persisted = self.time_index.persisted = -1
         self._pending.clear()
         self.bytes_since_index_entry = 0
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
@@ -435,10 +443,15 @@ class Segment:
         self._timestamps_known = True
         return cut
 
+    def let_go(self) -> None:
+        """The segment is no part of an open log any more: no file stays open for it."""
+        self.deleted = True
+        self.file.retire()
+        self._cache.forget(self)
+
     def mark_deleted(self) -> list[str]:
         """Renames the files to ``.deleted``; their paths, to be removed later."""
-        self.file.release()
-        self._cache.forget(self)
+        self.let_go()
         paths = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
@@ -451,7 +464,7 @@ class Segment:
 
     def remove_files(self) -> None:
         """Removes the files at once: they hold nothing."""
-        self.file.release()
+        self.let_go()
         for suffix in SEGMENT_SUFFIXES:
             try:
                 self._pool.files.unlink(self.path(suffix))

@@ -25,7 +25,7 @@ _ENTRY = struct.Struct(">qi")
 
 
 class TimeIndex:
-    """The entries of one segment; `persisted` of them are in the file."""
+    """The entries of one segment; `persisted` of them are in the file, -1: it is written anew."""
 
     __slots__ = ("offsets", "path", "persisted", "timestamps")
 
@@ -33,7 +33,7 @@ class TimeIndex:
         self.path = path
         self.timestamps = array("q")
         self.offsets = array("i")
-        self.persisted = 0
+        self.persisted = -1
 
     def __len__(self) -> int:
         return len(self.timestamps)
