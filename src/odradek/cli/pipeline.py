@@ -28,49 +28,55 @@ def pipeline() -> None:
     """Carry topics into tables with Spark."""
 
 
+TableDirOption = Annotated[
+    str, typer.Option(metavar="DIR", help="Where table, quarantine and checkpoint are kept.")
+]
+FormatOption = Annotated[str, typer.Option("--format", help="delta or parquet.")]
+MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.")]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(metavar="DDL|@FILE", help='For json: "id BIGINT NOT NULL, at TIMESTAMP".'),
+]
+OnceOption = Annotated[bool, typer.Option("--once", help="Ingest what is there now, then end.")]
+StartingOption = Annotated[
+    str,
+    typer.Option(metavar="WHERE", help="First start: earliest, latest or Spark's offsets JSON."),
+]
+BatchRowsOption = Annotated[
+    int, typer.Option(metavar="N", min=1, help="A batch takes at most N offsets.")
+]
+DataLossOption = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Pass over what the topic no longer has.")
+]
+KafkaOption = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config of Kafka's Java consumer.")
+]
+SparkConfOption = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any of Spark's settings.")
+]
+
+
 @app.command("ingest")
 def ingest(
     topics: Annotated[str, typer.Option(metavar="T[,T]", help="The topics to read.")],
-    table_dir: Annotated[
-        str, typer.Option(metavar="DIR", help="Where table, quarantine and checkpoint are kept.")
-    ],
-    format_: Annotated[str, typer.Option("--format", help="delta or parquet.")] = "delta",
+    table_dir: TableDirOption,
+    format_: FormatOption = "delta",
     parser: Annotated[str, typer.Option(help="raw, json or access-log.")] = "raw",
-    schema: Annotated[
-        str | None,
-        typer.Option(metavar="DDL|@FILE", help='For json: "id BIGINT NOT NULL, at TIMESTAMP".'),
-    ] = None,
+    schema: SchemaOption = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
-    once: Annotated[
-        bool, typer.Option("--once", help="Ingest what is there now, then end.")
-    ] = False,
-    interval: Annotated[
-        str, typer.Option(metavar="TIME", help="Start a batch this often.")
-    ] = "10 seconds",
-    starting: Annotated[
-        str,
-        typer.Option(
-            metavar="WHERE", help="First start: earliest, latest or Spark's offsets JSON."
-        ),
-    ] = "earliest",
-    batch_rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="A batch takes at most N offsets.")
-    ] = 500_000,
-    allow_data_loss: Annotated[
-        bool,
-        typer.Option("--allow-data-loss", help="Pass over what the topic no longer has."),
-    ] = False,
-    kafka_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A config of Kafka's Java consumer."),
-    ] = None,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[2]",
+    once: OnceOption = False,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Start a batch this often.")] = (
+        "10 seconds"
+    ),
+    starting: StartingOption = "earliest",
+    batch_rows: BatchRowsOption = 500_000,
+    allow_data_loss: DataLossOption = False,
+    kafka_option: KafkaOption = None,
+    master: MasterOption = "local[2]",
     driver_memory: Annotated[
         str, typer.Option(metavar="SIZE", help="The heap of Spark's driver.")
     ] = "1g",
-    spark_conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any of Spark's settings.")
-    ] = None,
+    spark_conf: SparkConfOption = None,
 ) -> None:
     """Ingest topics into a table, each record exactly once.
 
@@ -109,10 +115,10 @@ def ingest(
 def sql(
     query: Annotated[str, typer.Argument(help="The table is t, the quarantine is quarantine.")],
     table_dir: Annotated[str, typer.Option(metavar="DIR", help="As given to ingest.")],
-    format_: Annotated[str, typer.Option("--format", help="delta or parquet.")] = "delta",
+    format_: FormatOption = "delta",
     as_json: JsonOutput = False,
     rows: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 1000,
-    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[2]",
+    master: MasterOption = "local[2]",
 ) -> None:
     """Ask an ingest's tables with Spark SQL."""
     from pyspark.errors import AnalysisException
