@@ -116,7 +116,8 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
     options = parser.parse_args(argv)
     chosen = select(cases, options.subset, options.only)
     if options.list:
-        print("\n".join(case.name for case in chosen))
+        for case in chosen:
+            print(case.name)
         return
     failed = False
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:
