@@ -46,6 +46,22 @@ def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
         os.fstat(fd)
 
 
+def test_closed_on_another_thread_during_a_read_the_file_stays_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"0123456789")
+    region = FileRegion(open_file(path), 0, 10)
+    pread = os.pread
+
+    def close_first(fd: int, length: int, position: int) -> bytes:
+        region.close()
+        return pread(fd, min(length, 4), position)
+
+    monkeypatch.setattr(region_module.os, "pread", close_first)
+    assert region.read() == b"0123456789"
+
+
 def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(3 * PROBE_STEP_BYTES))

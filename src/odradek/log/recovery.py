@@ -263,7 +263,8 @@ def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> 
         good, next_offset = position + header.size_bytes, header.last_offset + 1
     cut = segment.size - good
     if cut:
-        log_dir.files.ftruncate(segment.file.open().fd, good)
+        handle = segment.file.open()
+        log_dir.files.ftruncate(handle.fd, good)
         segment.size = good
     segment.close_indexes(sync=False)
     segment.make_inactive()

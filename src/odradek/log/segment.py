@@ -262,7 +262,8 @@ class Segment:
         """
         files = self._pool.files
         try:
-            files.fsync(self.file.open().fd)
+            handle = self.file.open()  # held by this reference: the owner may let go meanwhile
+            files.fsync(handle.fd)
             if indexes:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                     handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
@@ -405,7 +406,8 @@ class Segment:
 
     def read_batch(self, position: int, size: int) -> bytes:
         """One whole batch; fewer bytes when the file became shorter."""
-        return self._pool.files.pread(self.file.open().fd, size, position)
+        handle = self.file.open()
+        return self._pool.files.pread(handle.fd, size, position)
 
     def _read_header(self, position: int) -> BatchHeader:
         return parse_header(self.read_batch(position, HEADER_BYTES))
@@ -428,7 +430,8 @@ class Segment:
         if found is None:
             return 0
         index, time_index = self.indexes()
-        self._pool.files.ftruncate(self.file.open().fd, found[0])
+        handle = self.file.open()
+        self._pool.files.ftruncate(handle.fd, found[0])
         cut, self.size = self.size - found[0], found[0]
         index.truncate(offset - self.base_offset)
         time_index.truncate(offset - self.base_offset)

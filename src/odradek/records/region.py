@@ -45,17 +45,21 @@ class FileRegion:
         return self.length
 
     def fileno(self) -> int:
-        """The descriptor; ValueError once the region is closed."""
+        """The descriptor, valid until `close`; ValueError after that."""
+        return self._held().fd
+
+    def _held(self) -> OpenFile:
+        """The open file: whoever works on another thread keeps it, lest `close` there closes it."""
         if self._file is None:
             raise ValueError("the region is closed")
-        return self._file.fd
+        return self._file
 
     def read(self) -> bytes:
         """The bytes of the region; fewer when the file was cut short."""
-        fd, position, remaining = self.fileno(), self.position, self.length
+        file, position, remaining = self._held(), self.position, self.length
         chunks = []
         while remaining > 0:
-            chunk = os.pread(fd, remaining, position)
+            chunk = os.pread(file.fd, remaining, position)
             if not chunk:
                 break
             chunks.append(chunk)
@@ -64,17 +68,18 @@ class FileRegion:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def resident(self) -> int:
-        """How many bytes from the start of the region are in the page cache, as far as can be told.
+        """How many bytes from the start of the region are in the page cache, as far as can be
+        told.
 
         Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Where the
         system or the file system cannot tell, all of it.
         """
-        if not self.probes_residency or not self.length:
+        if _RWF_NOWAIT is None or not self.length:
             return self.length
-        fd, last = self.fileno(), self.length - 1
+        file, last = self._held(), self.length - 1
         probe = bytearray(1)
         at = found = 0
-        while _is_resident(fd, probe, self.position + at):
+        while _is_resident(file.fd, probe, self.position + at):
             if at == last:
                 return self.length
             found, at = at, min(at + PROBE_STEP_BYTES, last)
