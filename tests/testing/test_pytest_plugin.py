@@ -1,4 +1,4 @@
-"""The `kafka` fixture as a user's project has it: nothing but the installed package, under xdist."""
+"""The `kafka` fixture in a project of its user's: the installed package alone, under xdist."""
 
 from __future__ import annotations
 
