@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import xml.etree.ElementTree as ET
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -131,11 +132,7 @@ def _outcome(case: ET.Element) -> Outcome:
 
 
 CASES = tuple(
-    Case(
-        f"test_{name}_integration",
-        lambda context, name=name: _run(context, name),
-        timeout_s=SUITE_TIMEOUT_S + 30,
-    )
+    Case(f"test_{name}_integration", partial(_run, name=name), timeout_s=SUITE_TIMEOUT_S + 30)
     for name in FILES
 )
 

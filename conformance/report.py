@@ -30,8 +30,10 @@ def read_results() -> dict[str, list[Result]]:
     return {name: [Result(**row) for row in rows] for name, rows in stored.items()}
 
 
-def write_report(results: dict[str, list[Result]], suites: Sequence[str]) -> None:
-    """Write both files."""
+def write_report(
+    results: dict[str, list[Result]], suites: Sequence[str], in_ci: set[tuple[str, str]]
+) -> None:
+    """Write both files. `in_ci`: suite and name of each case that CI runs."""
     stored = {
         name: [asdict(row) for row in sorted(rows, key=lambda r: suites.index(r.suite))]
         for name, rows in results.items()
@@ -42,7 +44,9 @@ def write_report(results: dict[str, list[Result]], suites: Sequence[str]) -> Non
             row["reason"] = _short(row["reason"])
     (DOCS / "conformance.json").write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     text = HEAD.read_text(encoding="utf-8").format(kafka=KAFKA_VERSION, versions=_versions())
-    text += _totals(results, suites) + "".join(_suite_table(results, suite) for suite in suites)
+    text += _totals(results, suites) + "".join(
+        _suite_table(results, suite, in_ci) for suite in suites
+    )
     (DOCS / "conformance.md").write_text(text, encoding="utf-8")
 
 
@@ -62,19 +66,20 @@ def _totals(results: dict[str, list[Result]], suites: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _suite_table(results: dict[str, list[Result]], suite: str) -> str:
+def _suite_table(results: dict[str, list[Result]], suite: str, in_ci: set[tuple[str, str]]) -> str:
     kafka = {r.name: r for r in results["kafka"] if r.suite == suite}
     odradek = {r.name: r for r in results["odradek"] if r.suite == suite}
     names = list(kafka) + [name for name in odradek if name not in kafka]
     if not names:
         return ""
-    lines = [f"\n## {suite}\n", "| case | Kafka | Odradek | |", "|---|---|---|---|"]
+    lines = [f"\n## {suite}\n", "| case | CI | Kafka | Odradek | |", "|---|---|---|---|---|"]
     for name in names:
         ours, theirs = odradek.get(name), kafka.get(name)
         note = KNOWN.get((suite, name), "") if ours and ours.outcome == "failed" else ""
         note = note or _short((ours.reason if ours else "") or (theirs.reason if theirs else ""))
+        ci = "yes" if (suite, name) in in_ci else ""
         lines.append(
-            f"| {name} | {theirs.outcome if theirs else '-'} "
+            f"| {name} | {ci} | {theirs.outcome if theirs else '-'} "
             f"| {ours.outcome if ours else '-'} | {note.replace('|', ' ')} |"
         )
     return "\n".join(lines) + "\n"

@@ -65,7 +65,7 @@ def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> 
     recorded = read_results()
     if whole:
         kept = {n: [r for r in recorded.get(n, []) if r.suite not in suites] for n in NAMES}
-        write_report({n: kept[n] + results[n] for n in NAMES}, SUITES)
+        write_report({n: kept[n] + results[n] for n in NAMES}, SUITES, _in_ci())
     bad = _judge(results.get("odradek", []), results.get("kafka") or recorded.get("kafka", []))
     print("\n".join(bad) if bad else "no unexpected failure")
     return 1 if bad else 0
@@ -137,6 +137,10 @@ def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path
         print(told)
         results = [Result(suite, "the suite itself", "failed", seconds, "it gave no results")]
     return results
+
+
+def _in_ci() -> set[tuple[str, str]]:
+    return {(suite, name) for suite in SUITES for name in _case_names(suite, "ci")}
 
 
 def _case_names(suite: str, subset: str | None) -> list[str]:
