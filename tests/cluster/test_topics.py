@@ -110,6 +110,7 @@ def test_defaults_of_the_broker_stand_in_for_minus_one() -> None:
         (NewTopic("t", configs=[("nope", "1")]), ErrorCode.INVALID_CONFIG),
         (NewTopic("t", configs=[("retention.ms", "x")]), ErrorCode.INVALID_CONFIG),
         (NewTopic("t", configs=[("retention.ms", None)]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs=[("remote.storage.enable", "true")]), ErrorCode.INVALID_CONFIG),
         (NewTopic("t", 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
         (NewTopic("t", -1, 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
         (NewTopic("t", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

@@ -161,6 +161,8 @@ def test_coarser_unit_has_no_finer_one_among_its_origins() -> None:
     ]
     assert [origin.value for origin in config.origins("log.retention.hours")] == ["7", "168"]
     assert config.origins("broker.rack") == []
+    hours = BrokerConfig({"log.retention.hours": "7"})
+    assert hours.origins("log.retention.ms") == []
 
 
 def test_whether_a_broker_config_can_be_altered() -> None:

@@ -45,7 +45,7 @@ def _topic() -> Iterator[str]:
     yield "| name | type | default | valid values | broker configs behind it | what it does |"
     yield "|-|-|-|-|-|-|"
     for key in _shown(TOPIC_CONFIGS):
-        behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS[key.name])
+        behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS.get(key.name, ()))
         yield f"| {_cells(key)} | {behind} | {key.doc} |"
 
 

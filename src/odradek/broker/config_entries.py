@@ -35,7 +35,8 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     entries = []
     for name, key in TOPIC_CONFIGS.items():
         value = to_text(values[name])
-        origins = config.origins(SYNONYMS[name][0].name)
+        synonyms = SYNONYMS.get(name)
+        origins = config.origins(synonyms[0].name) if synonyms else []
         if name in overrides:
             own = ConfigOrigin(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
             origins = [own, *origins]

@@ -213,6 +213,12 @@ def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> N
         if name not in TOPIC_CONFIGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
     values = config.topic_values(overrides)
+    if values["remote.storage.enable"]:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
     low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
     if _number(values[low]) > _number(values[high]):
         raise KafkaError(

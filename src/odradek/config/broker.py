@@ -25,7 +25,14 @@ from odradek.config.definition import (
 )
 from odradek.config.inapplicable import inapplicable_reason
 from odradek.config.log_config import LogConfig
-from odradek.config.topic import HOUR_MS, MINUTE_MS, SYNONYMS, TOPIC_CONFIGS, Synonym
+from odradek.config.topic import (
+    HOUR_MS,
+    MINUTE_MS,
+    SYNONYMS,
+    TOPIC_CONFIGS,
+    WITHOUT_EFFECT,
+    Synonym,
+)
 
 BROKER_CONFIGS = ConfigDef(
     [*NETWORK_CONFIGS, *TOPIC_DEFAULTS, *LOG_CONFIGS, *GROUP_CONFIGS, *PRODUCER_CONFIGS]
@@ -91,6 +98,9 @@ class BrokerConfig:
         self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
         self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
         self._static = {n: t for n, t in self._given.items() if n in BROKER_CONFIGS}
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name in self._static:
+                self._static.setdefault(other, self._static[name])
         self._broker: dict[str, str] = {}
         self._cluster: dict[str, str] = {}
         self._values: dict[str, ConfigValue | None] = {}
@@ -219,7 +229,11 @@ class BrokerConfig:
         values = self.topic_values(overrides)
         policy = values.pop("cleanup.policy")
         assert isinstance(policy, list)
-        fields = {name.replace(".", "_"): value for name, value in values.items()}
+        fields = {
+            name.replace(".", "_"): value
+            for name, value in values.items()
+            if name not in WITHOUT_EFFECT
+        }
         return LogConfig(
             cleanup_delete="delete" in policy,
             cleanup_compact="compact" in policy,
@@ -230,7 +244,7 @@ class BrokerConfig:
         """A topic config's value where the topic has no override: the broker's, in the topic's
         unit.
         """
-        for synonym in SYNONYMS[name]:
+        for synonym in SYNONYMS.get(name, ()):
             value = self._values[synonym.name]
             if value is not None:
                 return scaled(value, synonym)
@@ -243,11 +257,13 @@ class BrokerConfig:
         return to_text(self._topic_defaults[name])
 
     def origins(self, name: str) -> list[ConfigOrigin]:
-        """Every place that gives a broker config a value, the one in force first."""
+        """Every place that gives a broker config a value, the one in force first; none where only
+        another unit of it is set.
+        """
         names = _SYNONYM_NAMES.get(name, (name,))
         found = list(self._origins(names))
-        # What a finer unit says is no synonym of the coarser one (ConfigHelper.configSynonyms).
-        while found and found[0].name != name and name not in names[:1]:
+        # What another unit says is left out where it comes first (ConfigHelper.configSynonyms).
+        while found and found[0].name != name:
             found.pop(0)
         return found
 
@@ -293,15 +309,11 @@ def dynamic_reason(name: str, per_broker: bool) -> str | None:
 
 
 def _node_id(config: BrokerConfig) -> int:
-    """node.id, or broker.id where only that is given; both must agree."""
+    """node.id, which broker.id says too where either is given."""
     node_id, broker_id = config.get_int("node.id"), config.get_int("broker.id")
-    if not config.explicit("broker.id"):
-        return node_id
-    if config.explicit("node.id") and node_id != broker_id:
+    if config.explicit("broker.id") and node_id != broker_id:
         raise invalid_value("node.id", node_id, f"broker.id is {broker_id}, and both must be equal")
-    if broker_id < 0:
-        raise invalid_value("broker.id", broker_id, "Value must be at least 0")
-    return broker_id
+    return node_id
 
 
 __all__ = [

@@ -2,13 +2,14 @@
 configs.
 
 Names, types, defaults and valid values are those of Kafka 4.1 (``LogConfig``); the configs of
-tiered storage and of replication throttling are left out until there is code that obeys them.
+tiered storage are those of a broker that has none, where they change nothing (`WITHOUT_EFFECT`).
 `SYNONYMS` says which broker configs stand behind a topic config, first the one that wins, with
 the factor that turns its value into the topic's unit (``ServerTopicConfigSynonyms``).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +46,24 @@ class GzipLevels:
 
 
 GZIP_LEVELS = GzipLevels()
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """``*``, or partition:broker for each replica."""
+
+    def check(self, name: str, value: ConfigValue) -> None:
+        assert isinstance(value, list)
+        pairs = all(re.fullmatch(r"([0-9]+:[0-9]+)?", item, re.ASCII) for item in value)
+        if not pairs and value != ["*"]:
+            reason = f"{name} must be the literal '*' or a list of replicas in the form {self}"
+            raise invalid_value(name, value, reason)
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+_THROTTLED = ThrottledReplicas()
 
 TOPIC_CONFIGS = ConfigDef(
     [
@@ -126,6 +145,14 @@ TOPIC_CONFIGS = ConfigDef(
             at_least(0),
         ),
         ConfigKey(
+            "follower.replication.throttled.replicas",
+            ConfigType.LIST,
+            [],
+            _MEDIUM,
+            "The replicas whose fetching is throttled while partitions move; there are none here.",
+            _THROTTLED,
+        ),
+        ConfigKey(
             "index.interval.bytes",
             _INT,
             4096,
@@ -133,6 +160,32 @@ TOPIC_CONFIGS = ConfigDef(
             "About how many bytes of records lie between two entries of the offset index: fewer "
             "make seeks shorter and the index larger.",
             at_least(0),
+        ),
+        ConfigKey(
+            "leader.replication.throttled.replicas",
+            ConfigType.LIST,
+            [],
+            _MEDIUM,
+            "The replicas from which fetching is throttled while partitions move; there are none "
+            "here.",
+            _THROTTLED,
+        ),
+        ConfigKey(
+            "local.retention.bytes",
+            _LONG,
+            -2,
+            _MEDIUM,
+            "How large the part of a partition on the broker's own disk may grow; there is no "
+            "tiered storage.",
+            at_least(-2),
+        ),
+        ConfigKey(
+            "local.retention.ms",
+            _LONG,
+            -2,
+            _MEDIUM,
+            "How long records stay on the broker's own disk; there is no tiered storage.",
+            at_least(-2),
         ),
         ConfigKey(
             "max.compaction.lag.ms",
@@ -211,6 +264,27 @@ TOPIC_CONFIGS = ConfigDef(
             "Whether the file of a new segment gets its full size at once.",
         ),
         ConfigKey(
+            "remote.log.copy.disable",
+            ConfigType.BOOLEAN,
+            False,
+            _MEDIUM,
+            "Whether tiered storage takes no more segments; there is none.",
+        ),
+        ConfigKey(
+            "remote.log.delete.on.disable",
+            ConfigType.BOOLEAN,
+            False,
+            _MEDIUM,
+            "Whether what tiered storage has goes when it is switched off; there is none.",
+        ),
+        ConfigKey(
+            "remote.storage.enable",
+            ConfigType.BOOLEAN,
+            False,
+            _MEDIUM,
+            "Whether segments go to tiered storage; there is none, and true is refused.",
+        ),
+        ConfigKey(
             "retention.bytes",
             _LONG,
             -1,
@@ -269,6 +343,20 @@ TOPIC_CONFIGS = ConfigDef(
             "loses records.",
         ),
     ]
+)
+
+
+# Accepted and shown as by a Kafka broker without tiered storage and without followers.
+WITHOUT_EFFECT = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    }
 )
 
 

@@ -45,7 +45,7 @@ def test_every_version_has_all_topic_configs(
 ) -> None:
     broker.create_topic("t", 1, {"retention.ms": "5"})
     result = describe(client, ResourceType.TOPIC, "t", version=version)
-    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
     configs = by_name(result)
     assert set(configs) == set(TOPIC_CONFIGS)
     retention = configs["retention.ms"]
@@ -59,22 +59,25 @@ def test_every_version_has_all_topic_configs(
     assert configs["preallocate"].value == "false"
 
 
-@pytest.mark.parametrize("config", [{"log.retention.hours": "2"}])
+@pytest.mark.parametrize("config", [{"log.segment.bytes": "2000000", "log.retention.hours": "2"}])
 def test_synonyms_say_where_a_topics_value_could_come_from(
     broker: Broker, client: WireClient
 ) -> None:
-    broker.create_topic("t", 1, {"retention.ms": "5"})
+    broker.create_topic("t", 1, {"segment.bytes": "3000000"})
     broker.create_topic("u")
     options = {"include_synonyms": True}
-    (own,) = describe(client, ResourceType.TOPIC, "t", "retention.ms", **options).configs
+    (own,) = describe(client, ResourceType.TOPIC, "t", "segment.bytes", **options).configs
     assert [(it.name, it.value, it.source) for it in own.synonyms] == [
-        ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
-        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+        ("segment.bytes", "3000000", ConfigSource.DYNAMIC_TOPIC_CONFIG),
+        ("log.segment.bytes", "2000000", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.segment.bytes", "1073741824", ConfigSource.DEFAULT_CONFIG),
     ]
-    (inherited,) = describe(client, ResourceType.TOPIC, "u", "retention.ms", **options).configs
-    assert inherited.value == "7200000"
+    (inherited,) = describe(client, ResourceType.TOPIC, "u", "segment.bytes", **options).configs
+    assert inherited.value == "2000000"
     assert inherited.config_source == ConfigSource.STATIC_BROKER_CONFIG
+    # What is set in another unit has a value and no synonym, as in Kafka.
+    (hours,) = describe(client, ResourceType.TOPIC, "u", "retention.ms", **options).configs
+    assert (hours.value, hours.synonyms) == ("7200000", [])
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -152,4 +155,4 @@ def test_resource_that_is_not_there_says_why(
 ) -> None:
     result = describe(client, kind, name)
     assert (result.error_code, result.configs) == (code, [])
-    assert result.error_message
+    assert bool(result.error_message) == (code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -128,8 +128,15 @@ def test_topics_are_found_by_id(broker: Broker, client: WireClient, version: int
 @pytest.mark.parametrize("version", [10, 11])
 def test_ids_before_version_12_are_an_invalid_request(client: WireClient, version: int) -> None:
     for topic in (MetadataRequestTopic(name=None), MetadataRequestTopic(Uuid(b"x" * 16), "t")):
-        (answer,) = client.call(MetadataRequest([topic]), version).topics
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        response = client.call(MetadataRequest([topic]), version)
+        assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
+        assert (response.brokers, response.controller_id) == ([], -1)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_neither_name_nor_id_is_an_invalid_request(client: WireClient, version: int) -> None:
+    response = client.call(MetadataRequest([MetadataRequestTopic(name=None)]), version)
+    assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(8, 14))

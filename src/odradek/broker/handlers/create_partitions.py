@@ -11,7 +11,7 @@ from collections import Counter
 
 from odradek.broker.context import RequestContext, Services
 from odradek.cluster.topics import NewPartitions
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -38,9 +38,15 @@ async def handle(
         answers[topic.name] = CreatePartitionsTopicResult(
             topic.name,
             ErrorCode.NONE if error is None else error.code,
-            None if error is None else error.message,
+            _message(error),
         )
     return CreatePartitionsResponse(results=list(answers.values()))
+
+
+def _message(error: KafkaError | None) -> str | None:
+    if error is None or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None  # Kafka has no words for a topic that is not there.
+    return error.message
 
 
 def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:

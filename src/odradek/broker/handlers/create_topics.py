@@ -4,9 +4,8 @@ From v5 on the answer has the topic's partitions, replicas and configs with thei
 its id; a result for each topic, each with its own error. Names that come twice are INVALID_REQUEST.
 
 Deviations from Kafka: a topic can be used when the answer leaves (Kafka: a little later), so the
-request's time-out has nothing to limit. Configs of tiered storage and of replication throttling are
-INVALID_CONFIG, as any unknown one. Two new names of one request that differ only in '.' and '_'
-collide, as they would in two requests. KIP-4, KIP-525 (configs in the answer), KIP-516 (ids).
+request's time-out has nothing to limit. Two new names of one request that differ only in '.' and
+'_' collide, as they would in two requests. KIP-4, KIP-525 (configs in the answer), KIP-516 (ids).
 """
 
 from __future__ import annotations
@@ -74,7 +73,11 @@ def _answer(
         replication_factor=len(partitions[0].replicas),
         configs=[
             CreatableTopicConfigs(
-                entry.key.name, entry.value, entry.read_only, entry.source, entry.key.sensitive
+                entry.key.name,
+                result.configs.get(entry.key.name, entry.value),
+                entry.read_only,
+                entry.source,
+                entry.key.sensitive,
             )
             for entry in topic_entries(services.config, result.configs)
         ],

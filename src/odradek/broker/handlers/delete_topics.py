@@ -57,8 +57,7 @@ def _answers(image: MetadataImage, asked: Sequence[DeleteTopicState]) -> list[De
             answer.name, answer.topic_id = _found(image, name, topic_id)
         except KafkaError as error:
             _refuse(answer, error.code, error.message)
-    _refuse_same_topics(answers)
-    return answers
+    return _without_same_topics(answers)
 
 
 def _refuse(answer: DeletableTopicResult, code: ErrorCode, message: str) -> None:
@@ -91,11 +90,17 @@ def _found(image: MetadataImage, name: str | None, topic_id: Uuid) -> tuple[str,
     return topic.name, topic.topic_id
 
 
-def _refuse_same_topics(answers: Sequence[DeletableTopicResult]) -> None:
-    """A topic asked for by name and by id is not deleted, under neither."""
-    accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
-    counts = Counter(answer.topic_id for answer in accepted)
-    for answer in accepted:
-        if counts[answer.topic_id] > 1:
+def _without_same_topics(answers: Sequence[DeletableTopicResult]) -> list[DeletableTopicResult]:
+    """A topic asked for by name and by id is refused, with one answer for both as in Kafka."""
+    found: dict[Uuid, DeletableTopicResult] = {}
+    kept = []
+    for answer in answers:
+        first = answer
+        if answer.error_code == ErrorCode.NONE:
+            first = found.setdefault(answer.topic_id, answer)
+        if first is answer:
+            kept.append(answer)
+        else:
             text = "The provided topic name maps to an ID that was already supplied."
-            _refuse(answer, ErrorCode.INVALID_REQUEST, text)
+            _refuse(first, ErrorCode.INVALID_REQUEST, text)
+    return kept

@@ -51,12 +51,14 @@ def _result(
     services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        ErrorCode.NONE, None, resource.resource_type, resource.resource_name
+        ErrorCode.NONE, "", resource.resource_type, resource.resource_name
     )
     try:
         configs = _configs(services, request, resource)
     except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
+        result.error_code = error.code
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka has no words for it.
+            result.error_message = error.message
         return result
     wanted = resource.configuration_keys
     result.configs = [each for each in configs if not wanted or each.name in wanted]

@@ -8,7 +8,8 @@ Deviations from Kafka: an auto-created topic is usable at once, its leader is in
 in `odradek.broker.advertised`. Topics are answered in the order asked, Kafka in none.
 
 Authorized operations (v8+) are all there are for the resource when asked for, -2147483648 if not.
-REBOOTSTRAP_REQUIRED (v13) is never answered. KIP-516 (topic ids), KIP-430 (operations).
+REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id is INVALID_REQUEST
+(Kafka: UNKNOWN_SERVER_ERROR). KIP-516 (topic ids), KIP-430 (operations).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from odradek.cluster.internal_topics import internal_topic
 from odradek.cluster.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicName, Uuid
-from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -42,8 +43,8 @@ def handle(
     if asked is None or (version == 0 and not asked):
         everything = [_topic(found) for found in image.topics_by_name.values()]
         return _response(services, context, request, everything)
-    if version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in asked):
-        return _invalid_request(services, context, request)
+    if any(_is_malformed(topic, version) for topic in asked):
+        return _invalid_request(asked)
     ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != ZERO_UUID)
     if ids:
         # Kafka looks at names only where no id is given in the whole request.
@@ -125,16 +126,18 @@ def _partition(partition: PartitionImage) -> MetadataResponsePartition:
     )
 
 
-def _invalid_request(
-    services: Services, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse:
-    """A topic without a name or with an id, in a version that does not have this yet."""
+def _is_malformed(topic: MetadataRequestTopic, version: int) -> bool:
+    """A topic with neither name nor id; before version 12, one with an id or without a name."""
+    if topic.name is None:
+        return version < 12 or topic.topic_id == ZERO_UUID
+    return version < 12 and topic.topic_id != ZERO_UUID
+
+
+def _invalid_request(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """Nothing but the error for each topic, no broker either (``MetadataRequest`` of Kafka)."""
     code = ErrorCode.INVALID_REQUEST
-    topics = [
-        MetadataResponseTopic(code, topic.name or "", topic.topic_id)
-        for topic in request.topics or ()
-    ]
-    return _response(services, context, request, topics)
+    topics = [MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in asked]
+    return MetadataResponse(topics=topics, error_code=code)
 
 
 def _response(
