@@ -48,43 +48,43 @@ def _broker(name: str, address: str | None) -> Iterator[str]:
     if address:
         yield address
         return
-    with tempfile.TemporaryDirectory(prefix=f"differential-{name}-") as work:
-        with STARTERS[name](Path(work), PROPERTIES) as broker:
-            yield broker.bootstrap
+    with (
+        tempfile.TemporaryDirectory(prefix=f"differential-{name}-") as work,
+        STARTERS[name](Path(work), PROPERTIES) as broker,
+    ):
+        yield broker.bootstrap
 
 
 def _run_all(
     chosen: list[Scenario], kafka: str, odradek: str, show_all: bool, *, whole: bool
 ) -> int:
-    """Runs and prints a line a scenario and version, below it what differs. How many failed."""
+    """Runs and prints a line a scenario and version, below them what differs. How many failed."""
     run_id = uuid.uuid4().hex[:6]
-    same = allowed = failed = 0
+    counts = dict.fromkeys(("same", "allowed", "different"), 0)
     used: set[str] = set()
     for each in chosen:
+        told: dict[str, list[str]] = {}
         for version in each.versions:
             found = run_pair(each, version, kafka, odradek, run_id)
-            bad = [difference for difference in found if difference.reason is None]
+            bad = [difference for difference in found if difference.pattern is None]
             used |= {difference.pattern or "" for difference in found}
-            failed += bool(bad)
-            allowed += bool(found) and not bad
-            same += not found
             word = "different" if bad else "allowed" if found else "same"
+            counts[word] += 1
             print(f"{word:10}{each.name} v{version}", flush=True)
             for difference in found if show_all else bad:
-                _show(difference)
+                told.setdefault(_line(difference), []).append(f"v{version}")
+        for line, versions in told.items():
+            print(f"          {' '.join(versions)}  {line}", flush=True)
     unused = [pattern for pattern in ALLOWED if pattern not in used] if whole else []
     for pattern in unused:
         print(f"not seen, though allowed: {pattern}")
-    print(f"{same} same, {allowed} with allowed differences only, {failed} different")
-    return failed + len(unused)
+    print(", ".join(f"{count} {word}" for word, count in counts.items()))
+    return counts["different"] + len(unused)
 
 
-def _show(difference: Difference) -> None:
-    why = f"  ({difference.reason})" if difference.reason else ""
-    path = difference.path.partition("/")[2]
-    print(
-        f"          {path}: kafka={difference.kafka!r:.200} odradek={difference.odradek!r:.200}{why}"
-    )
+def _line(difference: Difference) -> str:
+    why = ALLOWED.get(difference.pattern or "")
+    return difference.told + (f"  [{why}]" if why else "")
 
 
 def run_pair(
@@ -103,8 +103,9 @@ def _run(each: Scenario, address: str, version: int, prefix: str) -> list[tuple[
     try:
         each.run(session)
     except Exception as error:  # noqa: BLE001 - that one broker broke it is a difference
-        print(traceback.format_exc(limit=-3), file=sys.stderr)
-        session.note("ended early", f"{type(error).__name__}: {error}")
+        print("".join(traceback.format_exc(limit=-3, chain=False)), file=sys.stderr)
+        # A value of its own for each broker: a scenario that broke is never the same.
+        session.note("ended early", f"{address}: {type(error).__name__}: {error}")
     finally:
         session.close()
     return session.answers

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from conformance.differential.allowed import ALLOWED
@@ -21,13 +21,20 @@ class Difference:
     odradek: Any
 
     @property
-    def reason(self) -> str | None:
-        """Why it is allowed, if it is."""
-        return next((why for at, why in ALLOWED.items() if fnmatchcase(self.path, at)), None)
+    def pattern(self) -> str | None:
+        """The key of `ALLOWED` that covers it, if it is allowed."""
+        return next((at for at in ALLOWED if _matches(self.path, at)), None)
 
     @property
-    def pattern(self) -> str | None:
-        return next((at for at in ALLOWED if fnmatchcase(self.path, at)), None)
+    def told(self) -> str:
+        """The difference without scenario and version."""
+        where = self.path.partition("/")[2]
+        return f"{where}: kafka={self.kafka!r:.200} odradek={self.odradek!r:.200}"
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """``*`` stands for anything; brackets and all else for themselves."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), path, re.DOTALL) is not None
 
 
 def compare(
@@ -35,10 +42,10 @@ def compare(
 ) -> list[Difference]:
     """The differences of two runs of a scenario."""
     found: list[Difference] = []
-    for index in range(max(len(kafka), len(odradek))):
-        step, theirs = kafka[index] if index < len(kafka) else (odradek[index][0], MISSING)
-        _, ours = odradek[index] if index < len(odradek) else (step, MISSING)
-        found += _differences(f"{name}/{step}", theirs, ours)
+    theirs, ours = dict(kafka), dict(odradek)
+    for step in [*theirs, *(step for step in ours if step not in theirs)]:
+        pair = theirs.get(step, MISSING), ours.get(step, MISSING)
+        found += _differences(f"{name}/{step}", *pair)
     return found
 
 

@@ -15,6 +15,8 @@ from odradek.protocol.messages import (
     metadata_request,
     offset_fetch_request,
 )
+from odradek.protocol.messages import list_offsets_request as lo
+from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 
 SETTLE_S = 20.0
 COORDINATOR_RETRIES = {14, 15, 16}
@@ -58,6 +60,7 @@ class Session:
 
     def take(self, step: str, *, on: str = "main") -> Any:
         """Keep the next answer of a connection under `step`."""
+        assert step not in dict(self.answers), f"two steps are named {step}"
         try:
             answer = self.wire(on).receive()
         except (ConnectionClosed, NoAnswer) as end:
@@ -100,7 +103,7 @@ class Session:
         return name
 
     def led(self, name: str) -> Any:
-        """Wait until the topic's partitions have leaders; its metadata."""
+        """Wait until the topic's partitions are led, and their leaders know; its metadata."""
         wanted = [metadata_request.MetadataRequestTopic(name=name)]
         request = metadata_request.MetadataRequest(wanted, False)
 
@@ -108,7 +111,23 @@ class Session:
             topic = answer.topics[0]
             return topic.error_code == 0 and all(p.error_code == 0 for p in topic.partitions)
 
-        return self.until(ready, request, 12).topics[0]
+        found = self.until(ready, request, 12).topics[0]
+        ends = [lo.ListOffsetsPartition(p.partition_index, -1, -1) for p in found.partitions]
+        ask = lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(name, ends)])
+        self.until(lambda a: all(p.error_code == 0 for p in a.topics[0].partitions), ask, 8)
+        return found
+
+    def fill(self, request: Any) -> None:
+        """Produce quietly; it must succeed."""
+        answer = self.quiet(request, 9)
+        for topic in answer.responses:
+            assert all(part.error_code == 0 for part in topic.partition_responses), answer
+
+    def producer_id(self) -> int:
+        """An id of the broker's making, which Kafka's has to fetch first."""
+        request = InitProducerIdRequest(None, 1000)
+        found: int = self.until(lambda a: a.error_code == 0, request, 4).producer_id
+        return found
 
     def gone(self, name: str) -> None:
         """Wait until the topic is unknown."""

@@ -6,10 +6,12 @@ import importlib
 import re
 import socket
 import struct
+from dataclasses import replace
 from typing import Any
 
 from odradek.protocol.codec import decode, encode
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM
+from odradek.protocol.spec import StructSpec, load
 
 TIMEOUT_S = 15.0
 
@@ -75,7 +77,25 @@ def request_frame(request: Any, version: int, correlation_id: int, client_id: st
     name = client_id.encode()
     header = struct.pack(">hhih", type(request).API_KEY, version, correlation_id, len(name)) + name
     flexible = version >= type(request).FLEXIBLE_FROM >= 0
-    return header + (b"\0" if flexible else b"") + encode(request, version)
+    fitted = fit(request, load(type(request).SPEC).body, version)
+    return header + (b"\0" if flexible else b"") + encode(fitted, version)
+
+
+def fit(message: Any, spec: StructSpec, version: int) -> Any:
+    """A copy without the fields for which `version` has no place, so that a scenario can fill in
+    those of all versions.
+    """
+    changes: dict[str, Any] = {}
+    empty = type(message)()
+    for field in spec.fields:
+        value = getattr(message, field.attribute)
+        if not field.versions.has(version):
+            changes[field.attribute] = getattr(empty, field.attribute)
+        elif field.struct is not None and field.is_array and value is not None:
+            changes[field.attribute] = [fit(each, field.struct, version) for each in value]
+        elif field.struct is not None and value is not None:
+            changes[field.attribute] = fit(value, field.struct, version)
+    return replace(message, **changes)
 
 
 def response_class(request_class: type[Any]) -> type[Any]:

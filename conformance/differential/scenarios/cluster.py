@@ -1,0 +1,163 @@
+"""ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster."""
+
+from __future__ import annotations
+
+from conformance.differential.registry import scenario
+from conformance.differential.session import Session
+from odradek.broker.apis import API_BY_KEY
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from odradek.protocol.messages.describe_topic_partitions_request import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+BAD_NAMES = ("", ".", "..", "a b", "ü", "x" * 249, "x" * 250, "a/b", "a\0b")
+
+
+def _advertised(s: Session, step: str, request: ApiVersionsRequest) -> None:
+    """Only the APIs that Odradek serves, with what both advertise."""
+    s.send(request)
+    answer = s.wire().receive()
+    s.note(f"{step}: error", answer.error_code)
+    for found in sorted(answer.api_keys, key=lambda each: each.api_key):
+        if found.api_key in API_BY_KEY:
+            handler = API_BY_KEY[found.api_key].handler
+            s.note(f"{step}: {handler}", {"min": found.min_version, "max": found.max_version})
+    features = [feature.name for feature in answer.supported_features]
+    s.note(f"{step}: supported features", sorted(features))
+    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    s.note(f"{step}: finalized features", sorted(finalized))
+
+
+@scenario(ApiKey.API_VERSIONS)
+def answered(s: Session) -> None:
+    _advertised(s, "valid", ApiVersionsRequest("diff", "1.0"))
+
+
+@scenario(ApiKey.API_VERSIONS, versions=(3, 4))
+def software_names(s: Session) -> None:
+    for name, version in (("", ""), ("a b", "1"), ("a", "-1-"), ("-a", "1")):
+        s.ask(f"{name!r} {version!r}", ApiVersionsRequest(name, version))
+    _advertised(s, "dots and dashes", ApiVersionsRequest("a.b-c", "1.0-x"))
+
+
+def _topics(*names: str) -> list[MetadataRequestTopic]:
+    return [MetadataRequestTopic(name=name) for name in names]
+
+
+@scenario(ApiKey.METADATA)
+def known(s: Session) -> None:
+    topic = s.create(partitions=3)
+    s.ask("one", MetadataRequest(_topics(topic), False))
+    s.ask("twice", MetadataRequest(_topics(topic, topic), False))
+    if s.version >= 1:
+        s.ask("none", MetadataRequest([], False))
+
+
+@scenario(ApiKey.METADATA, versions=(0, 1, 9, 12))
+def everything(s: Session) -> None:
+    topic = s.create(partitions=2)
+    s.send(MetadataRequest([] if s.version == 0 else None, False))
+    answer = s.wire().receive()
+    s.note("brokers", [broker.node_id for broker in answer.brokers])
+    mine = [found for found in answer.topics if found.name == topic]
+    s.note("mine", [s.plainer.plain(found) for found in mine])
+    s.note("controller", answer.controller_id)
+
+
+@scenario(ApiKey.METADATA, least=4)
+def unknown(s: Session) -> None:
+    s.ask("unknown", MetadataRequest(_topics(s.name("nobody")), False))
+    for name in BAD_NAMES:
+        s.ask(f"name {name[:9]!r} {len(name)}", MetadataRequest(_topics(name), False))
+
+
+@scenario(ApiKey.METADATA, least=4)
+def created(s: Session) -> None:
+    topic = s.name("auto")
+    s.send(MetadataRequest(_topics(topic), True))
+    s.wire().receive()
+    s.led(topic)
+    s.ask("made", MetadataRequest(_topics(topic), True))
+    for name in BAD_NAMES[:5]:
+        s.ask(f"bad {name!r}", MetadataRequest(_topics(name), True))
+
+
+@scenario(ApiKey.METADATA, versions=(1, 3, 5, 9))
+def creating(s: Session) -> None:
+    s.ask("first answer", MetadataRequest(_topics(s.name("auto")), True))
+
+
+@scenario(ApiKey.METADATA, versions=(10, 12, 13))
+def by_id(s: Session) -> None:
+    topic = s.create(partitions=2)
+    topic_id = s.topic_id(topic)
+    s.plainer.alias("topic_id", topic_id)
+    s.ask("id", MetadataRequest([MetadataRequestTopic(topic_id, None)], False))
+    s.ask("id and name", MetadataRequest([MetadataRequestTopic(topic_id, topic)], False))
+    s.ask("id, another name", MetadataRequest([MetadataRequestTopic(topic_id, "q")], False))
+    s.ask("unknown id", MetadataRequest([MetadataRequestTopic(b"\7" * 16, None)], False))
+    s.ask("zero id", MetadataRequest([MetadataRequestTopic(bytes(16), None)], False))
+    both = [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(b"\7" * 16, None)]
+    s.ask("known and unknown", MetadataRequest(both, False))
+    mixed = [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(name=topic)]
+    s.ask("mixed", MetadataRequest(mixed, False))
+    create = [MetadataRequestTopic(b"\7" * 16, None)]
+    s.ask("creating by id", MetadataRequest(create, True))
+
+
+@scenario(ApiKey.METADATA, versions=(8, 10, 11, 13))
+def authorized_operations(s: Session) -> None:
+    topic = s.create()
+    wanted = _topics(topic, s.name("nobody"))
+    s.ask("both", MetadataRequest(wanted, False, True, True))
+    s.ask("topic", MetadataRequest(wanted, False, False, True))
+    s.ask("cluster", MetadataRequest(wanted, False, True, False))
+
+
+@scenario(ApiKey.METADATA, versions=(12,))
+def internal_topics(s: Session) -> None:
+    s.group()
+    s.ask("offsets", MetadataRequest(_topics("__consumer_offsets"), False, True, True))
+
+
+@scenario(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def pages(s: Session) -> None:
+    one, two = s.create("a", 3), s.create("b", 3)
+    wanted = [TopicRequest(two), TopicRequest(one), TopicRequest(s.name("nobody"))]
+    s.ask("all", DescribeTopicPartitionsRequest(wanted))
+    for limit in (1, 2, 3, 4, 6):
+        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(wanted, limit))
+    for limit in (0, -1):
+        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(wanted, limit))
+    for topic, partition in ((one, 0), (one, 1), (one, 2), (one, 3), (two, 0), (two, 2)):
+        cursor = Cursor(topic, partition)
+        request = DescribeTopicPartitionsRequest(wanted, 2, cursor)
+        s.ask(f"cursor {topic[-1]} {partition}", request)
+    s.ask("cursor -1", DescribeTopicPartitionsRequest(wanted, 2, Cursor(one, -1)))
+    s.ask("cursor elsewhere", DescribeTopicPartitionsRequest(wanted, 2, Cursor("zzz", 0)))
+    s.ask("cursor before", DescribeTopicPartitionsRequest(wanted, 2, Cursor("", 0)))
+    s.ask("twice", DescribeTopicPartitionsRequest([TopicRequest(one), TopicRequest(one)]))
+
+
+@scenario(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def bad_topics(s: Session) -> None:
+    s.ask("unknown", DescribeTopicPartitionsRequest([TopicRequest(s.name("nobody"))]))
+    for name in BAD_NAMES:
+        request = DescribeTopicPartitionsRequest([TopicRequest(name)])
+        s.ask(f"name {name[:9]!r} {len(name)}", request)
+
+
+@scenario(ApiKey.DESCRIBE_CLUSTER)
+def described(s: Session) -> None:
+    s.ask("plain", DescribeClusterRequest())
+    s.ask("operations", DescribeClusterRequest(True))
+    s.ask("fenced too", DescribeClusterRequest(False, 1, True))
+    if s.version >= 1:
+        s.ask("controllers", DescribeClusterRequest(False, 2))
+        s.ask("endpoint 3", DescribeClusterRequest(False, 3))
+        s.ask("endpoint 0", DescribeClusterRequest(False, 0))
