@@ -29,10 +29,13 @@ from odradek.records.batch import (
     Buffer,
     Compression,
 )
+from odradek.records.compression import DECOMPRESSED_BYTES_MAX
 
 UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TRANSACTIONAL_MASK | TIMESTAMP_TYPE_MASK
 RECORD_BYTES_MIN = 7
 """An empty record: length, attributes, two deltas, key and value length, number of headers."""
+PACKED_RECORDS_MAX = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN
+"""A packed batch may say that it holds so many: more would not be unpacked by anyone."""
 LENGTH_MIN_V0 = 14
 """Kafka's smallest record of any format: a shorter length is CORRUPT_MESSAGE at once."""
 
@@ -79,7 +82,10 @@ def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Wri
         or attributes & UNUSUAL_ATTRIBUTES_MASK
         or attributes & COMPRESSION_MASK > Compression.ZSTD
         or (pid >= 0 and seq < 0)
-        or (n * RECORD_BYTES_MIN > size - HEADER_BYTES and not attributes & COMPRESSION_MASK)
+        or (
+            n * RECORD_BYTES_MIN > size - HEADER_BYTES
+            and (n > PACKED_RECORDS_MAX or not attributes & COMPRESSION_MASK)
+        )
         or max_ts > now_ms + rules.after_max_ms
         or base_ts < now_ms - rules.before_max_ms
     ):
@@ -173,7 +179,9 @@ def _check_counts(header: BatchHeader) -> None:
             f"Invalid reported count for record batch: {header.record_count}",
         )
     space = header.size_bytes - HEADER_BYTES
-    if not header.compression and header.record_count * RECORD_BYTES_MIN > space:
+    if header.compression:
+        space = DECOMPRESSED_BYTES_MAX
+    if header.record_count * RECORD_BYTES_MIN > space:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records do not fit in a batch of {header.size_bytes} bytes",

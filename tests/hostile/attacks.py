@@ -1,0 +1,37 @@
+"""What the attacks have in common: frames, and how a connection ends."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from tests.helpers.wire import ConnectionClosed, WireClient
+from tests.hostile.process import BrokerProcess
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def header(api_key: int, version: int, *, flexible: bool) -> bytes:
+    """A request header without client id."""
+    return struct.pack(">hhih", api_key, version, 7, -1) + (b"\0" if flexible else b"")
+
+
+def answers_until_closed(client: WireClient) -> list[bytes]:
+    """The frames that come before the broker closes the connection; TimeoutError if it stays."""
+    frames: list[bytes] = []
+    while True:
+        try:
+            frames.append(client.receive_frame())
+        except ConnectionClosed as error:
+            if isinstance(error.__cause__, TimeoutError):
+                raise error.__cause__ from None
+            return frames
+
+
+def reason(process: BrokerProcess, client: WireClient, since: int = 0) -> str:
+    """Why the broker closed the connection, from its log."""
+    host, port = client.socket.getsockname()
+    line = re.compile(rf"closing the connection from {host}:{port} \(\w+\)(?: at once)?: (.*)")
+    return process.wait_for_line(line.search, since=since)[1]

@@ -1,0 +1,98 @@
+"""One broker process for the tests of a module, and a client beside them that must never notice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+from tests.hostile.process import BrokerProcess
+
+KEPT = "kept"
+MEMORY_BYTES_MAX = 250 * 1_048_576
+"""What a broker that starts with 50 MB may have used at the most after all of a module's attacks,
+unless the module has a limit of its own of this name.
+"""
+
+
+@pytest.fixture(scope="module")
+def process(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as running:
+        with WireClient(running.bootstrap_servers) as client:
+            create_topic(client, KEPT)
+            create_topic(client, "t")
+        yield running
+        bytes_max = getattr(request.module, "MEMORY_BYTES_MAX", MEMORY_BYTES_MAX)
+        assert running.memory_bytes("VmHWM") < bytes_max
+        bugs = [line for line in running.lines if "bug in" in line or "Traceback" in line]
+        assert not bugs, "".join(running.lines)
+
+
+@pytest.fixture
+def canary(process: BrokerProcess) -> Iterator[Canary]:
+    with Canary(process.bootstrap_servers) as running:
+        yield running
+
+
+@pytest.fixture
+def attacker(process: BrokerProcess) -> Iterator[WireClient]:
+    with WireClient(process.bootstrap_servers) as client:
+        yield client
+
+
+def create_topic(client: WireClient, name: str, **configs: object) -> None:
+    entries = [
+        CreatableTopicConfig(key.replace("_", "."), str(value)) for key, value in configs.items()
+    ]
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1, [], entries)], 10_000, False)
+    assert client.call(request, 7).topics[0].error_code == 0
+
+
+class Canary:
+    """Another client: it sends, fetches what it sent, and asks for versions, again and again."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._client = WireClient(bootstrap_servers)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._error: BaseException | None = None
+        self.rounds = 0
+
+    def round_trip(self) -> None:
+        sent = self._client.call(produce(KEPT, batch(b"canary")), 9)
+        answer = sent.responses[0].partition_responses[0]
+        assert answer.error_code == 0
+        got = self._client.call(fetch(KEPT, answer.base_offset), 12)
+        assert got.responses[0].partitions[0].high_watermark > answer.base_offset
+        assert self._client.call(ApiVersionsRequest("canary", "1"), 3).error_code == 0
+        self.rounds += 1
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(0.01):
+                self.round_trip()
+        except BaseException as error:  # noqa: BLE001 - raised where the test ends
+            self._error = error
+
+    def __enter__(self) -> Canary:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        self.round_trip()
+        self._client.socket.close()

@@ -1,0 +1,117 @@
+"""A broker in a process of its own, so that its memory, descriptors and CPU can be measured, and
+its limits set, without those of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+_LISTENS = re.compile(r"listens on PLAINTEXT://(127\.0\.0\.1:\d+)")
+_SERVE = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0"]
+
+
+class BrokerProcess:
+    """`odradek serve` on a free port, with its log read line by line."""
+
+    def __init__(self, data: Path, config: Mapping[str, object] | None = None) -> None:
+        sets = [f"--set={name}={value}" for name, value in (config or {}).items()]
+        self._process = subprocess.Popen(
+            [*_SERVE, "--data", str(data), *sets], stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.bootstrap_servers = self.wait_for_line(_LISTENS.search, START_TIMEOUT_S)[1]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._changed:
+                self.lines.append(line)
+                self._changed.notify_all()
+
+    def wait_for_line(
+        self,
+        search: Callable[[str], re.Match[str] | None],
+        timeout_s: float = 20.0,
+        since: int = 0,
+    ) -> re.Match[str]:
+        """The first match in the log from line `since` on; AssertionError when none comes."""
+        found: list[re.Match[str]] = []
+
+        def is_there() -> bool:
+            nonlocal since
+            for line in self.lines[since:]:
+                since += 1
+                match = search(line)
+                if match:
+                    found.append(match)
+                    return True
+            return False
+
+        with self._changed:
+            if not self._changed.wait_for(is_there, timeout_s):
+                raise AssertionError("not in the log:\n" + "".join(self.lines[-30:]))
+        return found[0]
+
+    # What the system says of it; Linux only.
+
+    def memory_bytes(self, which: str = "VmRSS") -> int:
+        """Resident memory now; ``VmHWM``: its highest."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(rf"{which}:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+    def cpu_ticks(self) -> int:
+        """User and system time in ticks of the clock."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - /proc
+
+    def limit_file_size(self, size: int) -> None:
+        """The largest file that the process may write; -1 for any size."""
+        _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+    # Its end.
+
+    def close(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+        finally:
+            self._reader.join()
+            assert self._process.stderr is not None
+            self._process.stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

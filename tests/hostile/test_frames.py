@@ -1,0 +1,169 @@
+"""Frames with wrong sizes, torn, slow, too many: the connection ends or waits, and no other one
+notices.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.create_topics_request import CreateTopicsRequest
+from odradek.protocol.messages.fetch_request import FetchRequest
+from odradek.protocol.messages.join_group_request import JoinGroupRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.produce_request import ProduceRequest
+from tests.helpers.requests import fetch, produce
+from tests.helpers.wire import WireClient, request_bytes
+from tests.hostile.attacks import answers_until_closed, framed, header, reason
+from tests.hostile.conftest import Canary
+from tests.hostile.process import BrokerProcess
+from tests.protocol.golden import golden_messages
+
+pytestmark = pytest.mark.usefixtures("canary")
+
+PIPELINED = 100_000
+HALF_OPEN = 200
+CLAIMS = 400
+"""Eighty times the memory for requests, if a size that is claimed were memory."""
+
+TORN = [ProduceRequest, FetchRequest, MetadataRequest, CreateTopicsRequest, JoinGroupRequest]
+
+
+def golden(cls: type) -> bytes:
+    """The fullest request of the newest version that Kafka's own class wrote, as a frame."""
+    version, _, body = [entry for entry in golden_messages()[cls] if entry[1]][-1]
+    flexible = version >= cls.FLEXIBLE_FROM >= 0  # type: ignore[attr-defined]
+    return header(cls.API_KEY, version, flexible=flexible) + body  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
+def test_a_size_that_no_frame_may_have(
+    process: BrokerProcess, attacker: WireClient, size: int
+) -> None:
+    attacker.socket.sendall(struct.pack(">i", size))
+    assert answers_until_closed(attacker) == []
+    assert reason(process, attacker).startswith(f"invalid frame size {size},")
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 9])
+def test_a_frame_too_short_for_a_header(
+    process: BrokerProcess, attacker: WireClient, size: int
+) -> None:
+    attacker.send_frame(bytes(size))
+    assert answers_until_closed(attacker) == []
+    assert "header" in reason(process, attacker)
+
+
+@pytest.mark.parametrize("cls", TORN, ids=lambda cls: cls.__name__)
+def test_a_request_torn_at_every_byte_by_a_half_close(process: BrokerProcess, cls: type) -> None:
+    stream = framed(golden(cls))
+    for size in range(len(stream)):
+        with WireClient(process.bootstrap_servers) as attacker:
+            attacker.socket.sendall(stream[:size])
+            attacker.socket.shutdown(socket.SHUT_WR)
+            assert answers_until_closed(attacker) == []
+
+
+@pytest.mark.parametrize("cls", TORN, ids=lambda cls: cls.__name__)
+def test_a_body_that_ends_at_every_byte(process: BrokerProcess, cls: type) -> None:
+    data = golden(cls)
+    for size in range(len(data)):
+        with WireClient(process.bootstrap_servers) as attacker:
+            attacker.send_frame(data[:size])
+            assert answers_until_closed(attacker) == []
+            assert "malformed request" in reason(process, attacker)
+
+
+def test_requests_torn_at_every_byte_that_hang_are_answered_when_the_rest_comes(
+    process: BrokerProcess,
+) -> None:
+    stream = framed(request_bytes(produce("t"), 9))
+    clients = [WireClient(process.bootstrap_servers) for _ in stream]
+    for size, client in enumerate(clients):
+        client.socket.sendall(stream[:size])
+    for size, client in enumerate(clients):
+        client.socket.sendall(stream[size:])
+    for client in clients:
+        assert client.receive_frame()
+        client.socket.close()
+
+
+def test_a_request_byte_by_byte(attacker: WireClient) -> None:
+    for byte in framed(request_bytes(ApiVersionsRequest("slow", "1"), 3)):
+        attacker.socket.sendall(bytes([byte]))
+    assert attacker.receive_frame()
+
+
+def test_connections_that_say_nothing_cost_nothing(
+    process: BrokerProcess, attacker: WireClient
+) -> None:
+    descriptors = process.descriptors()
+    silent = [WireClient(process.bootstrap_servers) for _ in range(HALF_OPEN)]
+    for client in silent[::2]:
+        client.socket.sendall(b"\0\0")
+        client.socket.shutdown(socket.SHUT_RD)
+    assert attacker.call(ApiVersionsRequest("x", "1"), 3)
+    for client in silent:
+        client.socket.close()
+    for _ in range(1000):  # turns of the broker's loop
+        attacker.call(ApiVersionsRequest("x", "1"), 3)
+        if process.descriptors() <= descriptors:
+            return
+    raise AssertionError("descriptors of closed connections are still open")
+
+
+def test_a_hundred_thousand_requests_in_one_go_are_answered_in_order(
+    process: BrokerProcess, attacker: WireClient
+) -> None:
+    one = framed(request_bytes(ApiVersionsRequest("many", "1"), 0))
+    stream = b"".join(one[:8] + number.to_bytes(4, "big") + one[12:] for number in range(PIPELINED))
+    sender = threading.Thread(target=attacker.socket.sendall, args=(stream,))
+    sender.start()
+    answers = attacker.socket.makefile("rb")
+    for number in range(PIPELINED):
+        size = int.from_bytes(answers.read(4), "big")
+        assert answers.read(size)[:4] == number.to_bytes(4, "big")
+    sender.join()
+    answers.close()
+
+
+def test_requests_whose_answers_nobody_reads_stop_being_read(
+    process: BrokerProcess, attacker: WireClient
+) -> None:
+    """Memory is looked at when the module ends: 100 MB of answers must not lie in the broker."""
+    attacker.socket.settimeout(0.5)
+    stream = framed(request_bytes(ApiVersionsRequest("deaf", "1"), 3)) * 1000
+    with pytest.raises(TimeoutError):
+        for _ in range(2 * PIPELINED // 1000):
+            attacker.socket.sendall(stream)
+
+
+def test_long_polls_in_one_go_wait_within_the_limit_of_a_connection(
+    process: BrokerProcess, attacker: WireClient, canary: Canary
+) -> None:
+    poll = fetch("t", 0, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1)
+    stream = framed(request_bytes(poll, 12)) * 1000
+    attacker.socket.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        for _ in range(PIPELINED // 1000):
+            attacker.socket.sendall(stream)
+    rounds = canary.rounds
+    with WireClient(process.bootstrap_servers) as other:
+        assert other.call(fetch("t", 0, max_wait_ms=1), 12).error_code == 0
+    assert canary.rounds >= rounds
+
+
+def test_sizes_claimed_and_not_sent_hold_up_nobody(
+    process: BrokerProcess, attacker: WireClient
+) -> None:
+    claims = [WireClient(process.bootstrap_servers) for _ in range(CLAIMS)]
+    for claim in claims:
+        claim.socket.sendall(struct.pack(">i", 104_857_600) + bytes(10))
+    large = produce("t", bytes(900_000))
+    assert attacker.call(large, 9).responses[0].partition_responses[0].error_code
+    for claim in claims:
+        claim.socket.close()
