@@ -335,8 +335,6 @@ def test_two_thousand_partitions_need_no_more_files_than_the_limit(tmp_path: Pat
             for tp in partitions:
                 append(manager.create(tp, TOPIC_ID), [b"%d %d" % (tp.partition, round)])
         assert len(os.listdir("/proc/self/fd")) < 600, len(os.listdir("/proc/self/fd"))
-        manager.close(clean=False)
-        manager = open_manager(root, LogConfig())
         for tp in partitions:
             values = values_of(manager.get(tp))
             assert values == [b"%d 0" % tp.partition, b"%d 1" % tp.partition], values

@@ -64,6 +64,8 @@ def load_log(
     files = log_dir.files
     names = files.listdir(directory)
     segments = list_segments(directory, names, log_dir, options)
+    for segment in segments:
+        segment.index_interval_bytes = config.index_interval_bytes
     first_base = segments[0].base_offset if segments else 0
     log_start_offset = max(options.log_start_offset, first_base)
     epochs = load_epochs(files, directory, names, segments, log_start_offset)
