@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,10 +26,13 @@ unless the module has a limit of its own of this name.
 
 
 @pytest.fixture(scope="module")
-def process(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker")) as running:
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("broker")
+
+
+@pytest.fixture(scope="module")
+def process(request: pytest.FixtureRequest, data_dir: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(data_dir) as running:
         with WireClient(running.bootstrap_servers) as client:
             create_topic(client, KEPT)
             create_topic(client, "t")
@@ -86,6 +90,7 @@ class Canary:
             self._error = error
 
     def __enter__(self) -> Canary:
+        self.round_trip()
         self._thread.start()
         return self
 

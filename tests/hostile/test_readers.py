@@ -1,0 +1,171 @@
+"""Fetches whose reader leaves, sleeps, or has the file pulled away under the answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from odradek.records.record import iter_batches
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import ConnectionClosed, WireClient
+from tests.hostile.attacks import reason
+from tests.hostile.conftest import Canary, create_topic
+from tests.hostile.process import BrokerProcess
+
+MEMORY_BYTES_MAX = 120 * 1_048_576
+"""The log that they read is larger, and so is what the readers together ask for."""
+LOG_BYTES = 150 * 1_048_576
+BATCH_BYTES = 900_000
+READERS = 30
+SMALL_BUFFER = 4096
+RESET = struct.pack("ii", 1, 0)
+EVERYTHING = {"max_bytes": 2**31 - 1, "partition_max_bytes": 2**31 - 1}
+CPU_S_MAX = 0.25
+"""Of CPU, while nothing moves but a canary's thousand requests a second at most."""
+
+
+@pytest.fixture(scope="module")
+def big(process: BrokerProcess) -> str:
+    """A topic with a log of `LOG_BYTES` in one segment."""
+    with WireClient(process.bootstrap_servers) as client:
+        create_topic(client, "big")
+        fill(client, "big", LOG_BYTES)
+    return "big"
+
+
+def fill(client: WireClient, topic: str, size: int) -> None:
+    records = batch(os.urandom(BATCH_BYTES))
+    for _ in range(size // BATCH_BYTES):
+        answer = client.call(produce(topic, records), 9).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+
+
+def reader(process: BrokerProcess, topic: str) -> WireClient:
+    """A client that has asked for all of `topic`, and takes a few KB of it at most."""
+    client = WireClient.__new__(WireClient)
+    host, _, port = process.bootstrap_servers.rpartition(":")
+    client.socket = socket.socket()
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
+    client.socket.settimeout(20)
+    client.socket.connect((host, int(port)))
+    client._correlation_id, client._sent = 0, {}
+    client.send(fetch(topic, 0, **EVERYTHING), 12)  # type: ignore[arg-type]
+    return client
+
+
+@pytest.fixture
+def readers(process: BrokerProcess, big: str) -> Iterator[list[WireClient]]:
+    """Many readers, each in the middle of its answer."""
+    clients = [reader(process, big) for _ in range(READERS)]
+    for client in clients:
+        assert client.socket.recv(100)
+    yield clients
+    for client in clients:
+        client.socket.close()
+
+
+def until_descriptors(process: BrokerProcess, count: int, canary: Canary) -> None:
+    """Waits for as many rounds of the canary as it takes to have no more than `count` open."""
+    last = canary.rounds + 500
+    while process.descriptors() > count:
+        assert canary.rounds < last, "descriptors are still open"
+        os.sched_yield()
+
+
+def test_readers_that_vanish_leave_nothing_behind(
+    process: BrokerProcess, big: str, canary: Canary
+) -> None:
+    before = process.descriptors()
+    for _ in range(3):
+        clients = [reader(process, big) for _ in range(READERS)]
+        for client in clients:
+            assert client.socket.recv(1000)
+        for client in clients[::2]:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        for client in clients:
+            client.socket.close()
+    until_descriptors(process, before, canary)
+
+
+def test_readers_that_sleep_cost_no_memory_and_no_time(
+    process: BrokerProcess, readers: list[WireClient], canary: Canary
+) -> None:
+    """Memory is looked at when the module ends."""
+    rounds, ticks, begun = canary.rounds, process.cpu_ticks(), time.monotonic()
+    while canary.rounds < rounds + 50:
+        os.sched_yield()
+    spent = (process.cpu_ticks() - ticks) / os.sysconf("SC_CLK_TCK")
+    assert spent < max(CPU_S_MAX, (time.monotonic() - begun) / 2)
+
+
+def test_a_reader_that_wakes_gets_every_byte(readers: list[WireClient]) -> None:
+    """The rest of the answer that the fixture read 100 bytes of: whole batches, in order."""
+    client = readers[0]
+    left = bytearray()
+    while len(left) < 3 * BATCH_BYTES:
+        left += client.socket.recv(1 << 20)
+    start = left.index(struct.pack(">qi", 1, BATCH_BYTES + 70)[:8])
+    offsets = [int.from_bytes(each[:8], "big") for each in iter_batches(left[start:])]
+    assert offsets == [1, 2]
+
+
+def test_a_log_cut_short_under_an_answer_ends_that_connection_only(
+    process: BrokerProcess, data_dir: Path, canary: Canary
+) -> None:
+    with WireClient(process.bootstrap_servers) as client:
+        create_topic(client, "cut")
+        fill(client, "cut", 20 * BATCH_BYTES)
+        blocked = reader(process, "cut")
+        (size,) = struct.unpack(">i", blocked.socket.recv(4))
+        (log,) = data_dir.glob("cut-0/*.log")
+        kept = log.stat().st_size // 2
+        os.truncate(log, kept)
+        received = drained(blocked)
+        assert received < size
+        assert received <= kept + 10_000, "bytes were sent that are not in the file"
+        assert "cut short" in reason(process, blocked)
+        blocked.socket.close()
+
+
+def test_a_topic_deleted_under_an_answer(process: BrokerProcess, canary: Canary) -> None:
+    """The file stays until it was sent: the answer is whole, and the descriptor goes with it."""
+    with WireClient(process.bootstrap_servers) as client:
+        before = process.descriptors()
+        create_topic(client, "gone")
+        fill(client, "gone", 20 * BATCH_BYTES)
+        blocked = reader(process, "gone")
+        (size,) = struct.unpack(">i", blocked.socket.recv(4))
+        request = DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000)
+        assert client.call(request, 5).responses[0].error_code == 0
+        left = size
+        while left:
+            left -= len(blocked.socket.recv(min(left, 1 << 20)))
+        blocked.socket.close()
+        until_descriptors(process, before, canary)
+
+
+def drained(client: WireClient) -> int:
+    """How many bytes come until the connection ends."""
+    received = 0
+    try:
+        while data := client.socket.recv(1 << 20):
+            received += len(data)
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def test_a_fetch_that_half_closes_is_answered_or_closed(process: BrokerProcess, big: str) -> None:
+    with WireClient(process.bootstrap_servers) as client:
+        client.send(fetch(big, 0, partition_max_bytes=1000), 12)
+        client.socket.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionClosed):
+            assert len(client.receive_frame()) >= BATCH_BYTES
