@@ -71,6 +71,25 @@ def test_subtracting_everything_leaves_an_empty_list() -> None:
     assert made["cleanup.policy"] == ""
 
 
+@pytest.mark.parametrize(
+    ("op", "before", "value", "after"),
+    [
+        (APPEND, "delete", "compact", "delete,compact"),
+        (APPEND, "delete", "delete", "delete"),
+        (APPEND, "", "delete,delete", "delete"),
+        (SUBTRACT, "compact,delete", "compact", "delete"),
+        (SUBTRACT, "delete,delete", "delete", "delete"),
+        (SUBTRACT, "delete", "compact", "delete"),
+    ],
+)
+def test_lists_are_edited_part_by_part(op: OpType, before: str, value: str, after: str) -> None:
+    image = IMAGE.with_configs({T: {"cleanup.policy": before}}, {})
+    made = plan_config_change(
+        image, BrokerConfig({}), change(TOPIC, "t", ("cleanup.policy", op, value))
+    )
+    assert made == {"cleanup.policy": after}
+
+
 def test_delete_of_what_is_not_set_is_no_error() -> None:
     made = plan_config_change(
         IMAGE, BrokerConfig({}), change(TOPIC, "t", ("segment.ms", DELETE, None))

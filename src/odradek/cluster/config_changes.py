@@ -6,6 +6,7 @@ The rules and their sentences are those of Kafka's ``ConfigurationControlManager
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -177,10 +178,16 @@ def _check_list(table: ConfigDef, op: ConfigOp) -> None:
 
 
 def _spliced(op: ConfigOp, before: str, value: str) -> str:
+    """A list with parts added where they are not there yet, or each taken out once."""
     parts = [part for part in before.split(",") if part]
-    for part in value.split(","):
-        if op.op is OpType.APPEND and part not in parts:
-            parts.append(part)
-        elif op.op is OpType.SUBTRACT and part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    changes = value.split(",")
+    if op.op is OpType.APPEND:
+        return ",".join(dict.fromkeys([*parts, *changes]))
+    left = Counter(changes)
+    kept = []
+    for part in parts:
+        if left[part]:
+            left[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)

@@ -100,6 +100,19 @@ def test_every_version_has_all_broker_configs(client: WireClient, version: int) 
     assert configs["broker.rack"].value is None
 
 
+def test_a_resource_is_described_again_but_not_without_end(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    resource = DescribeConfigsResource(ResourceType.TOPIC, "t", None)
+    twice = client.call(DescribeConfigsRequest([resource] * 2), 4).results
+    assert twice[0] == twice[1]
+    often = client.call(DescribeConfigsRequest([resource] * 5000), 4).results
+    assert [result.error_code for result in often[:50]] == [ErrorCode.NONE] * 50
+    assert often[-1].error_code == ErrorCode.INVALID_REQUEST
+    assert sum(len(result.configs) for result in often) < 200 * len(TOPIC_CONFIGS)
+
+
 def test_keys_narrow_it_down(client: WireClient) -> None:
     result = describe(client, ResourceType.BROKER, "1", "num.partitions", "nope")
     assert [config.name for config in result.configs] == ["num.partitions"]

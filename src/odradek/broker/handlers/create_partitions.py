@@ -2,7 +2,8 @@
 
 `count` is the number that there shall be in all. A topic that is named twice is INVALID_REQUEST.
 
-Deviation from Kafka: the partitions can be used when the answer leaves. KIP-195.
+Deviations from Kafka: the partitions can be used when the answer leaves; more than 10,000 new ones
+in a topic are POLICY_VIOLATION (Kafka: UNKNOWN_SERVER_ERROR, or no answer). KIP-195.
 """
 
 from __future__ import annotations

@@ -5,14 +5,15 @@ and, when asked for, its documentation. `configuration_keys` narrows it down. A 
 without a name has what was altered for all brokers; the broker loggers are Python's, with Log4j's
 level names.
 
-Deviations from Kafka: configs that do not apply here are not there. Client metrics and groups have
-no configs of their own (Kafka shows the defaults of new-style groups). Documentation in our words.
-KIP-133, KIP-226 (synonyms), KIP-412 (loggers), KIP-569 (types and documentation).
+Deviations from Kafka: what is named over and over is INVALID_REQUEST. Configs that do not apply
+here are not there. Client metrics and groups have no configs of their own (Kafka shows the
+defaults of new-style groups). Documentation in our words. KIP-133, KIP-226 (synonyms), KIP-412
+(loggers), KIP-569 (types and documentation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from odradek.broker.config_entries import (
     ConfigEntry,
@@ -38,66 +39,91 @@ from odradek.protocol.messages.describe_configs_response import (
     DescribeConfigsSynonym,
 )
 
+# A request may name a resource more than once, but not so often that a small request has an answer
+# of any size.
+REPEATED_RESOURCES_MAX = 100
+
 
 def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_result(services, request, resource) for resource in request.resources]
-    )
+    description = _Description(services, request)
+    results = [description.result(resource) for resource in request.resources]
+    return DescribeConfigsResponse(results=results)
 
 
-def _result(
-    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        ErrorCode.NONE, "", resource.resource_type, resource.resource_name
-    )
-    try:
-        configs = _configs(services, request, resource)
-    except KafkaError as error:
-        result.error_code = error.code
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka has no words for it.
-            result.error_message = error.message
+class _Description:
+    """The answer to one request while it is made. What is the same for several resources is made
+    once, and no more resources are described in full than there are, with a few to spare.
+    """
+
+    def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
+        self._services = services
+        self._request = request
+        self._left = len(services.image().topics_by_name) + REPEATED_RESOURCES_MAX
+        self._made: dict[object, list[DescribeConfigsResourceResult]] = {}
+
+    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            ErrorCode.NONE, "", resource.resource_type, resource.resource_name
+        )
+        try:
+            configs = self._configs(resource.resource_type, resource.resource_name)
+            self._left -= 1
+            if self._left < 0:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "The same is described too often.")
+        except KafkaError as error:
+            result.error_code = error.code
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka has no words for it.
+                result.error_message = error.message
+            return result
+        wanted = set(resource.configuration_keys or ())
+        if wanted:
+            configs = [each for each in configs if each.name in wanted]
+        result.configs = configs
         return result
-    wanted = resource.configuration_keys
-    result.configs = [each for each in configs if not wanted or each.name in wanted]
-    return result
+
+    def _configs(self, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+        if kind == ResourceType.TOPIC:
+            overrides = _topic_overrides(self._services, name)
+            key = (kind, *sorted(overrides.items()))
+            return self._shown(key, lambda: topic_entries(self._services.config, overrides))
+        if kind == ResourceType.BROKER:
+            if not name:
+                config = self._services.config
+                return self._shown((kind, ""), lambda: default_broker_entries(config))
+            check_own_broker_name(self._services.image(), name)
+            return self._shown(kind, lambda: broker_entries(self._services.config))
+        if kind == ResourceType.BROKER_LOGGER:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            check_own_broker_name(self._services.image(), name)
+            return _loggers()
+        if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
+            if not name:
+                text = "The resource's name must not be empty"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            return []
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource {name}"
+        )
+
+    def _shown(
+        self, key: object, entries: Callable[[], Sequence[ConfigEntry]]
+    ) -> list[DescribeConfigsResourceResult]:
+        shown = self._made.get(key)
+        if shown is None:
+            shown = self._made[key] = _shown(self._request, entries())
+        return shown
 
 
-def _configs(
-    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> list[DescribeConfigsResourceResult]:
-    kind, name = resource.resource_type, resource.resource_name
-    if kind == ResourceType.TOPIC:
-        return _shown(request, _topic_entries(services, name))
-    if kind == ResourceType.BROKER:
-        if not name:
-            return _shown(request, default_broker_entries(services.config))
-        check_own_broker_name(services.image(), name)
-        return _shown(request, broker_entries(services.config))
-    if kind == ResourceType.BROKER_LOGGER:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        check_own_broker_name(services.image(), name)
-        return _loggers()
-    if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty")
-        return []
-    raise KafkaError(
-        ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource {name}"
-    )
-
-
-def _topic_entries(services: Services, name: str) -> list[ConfigEntry]:
+def _topic_overrides(services: Services, name: str) -> Mapping[str, str]:
     check_topic_name(name)
     image = services.image()
     topic = TopicName(name)
     if topic not in image.topics_by_name:
-        text = "This server does not host this topic-partition."
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return topic_entries(services.config, image.topic_configs.get(topic, {}))
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return image.topic_configs.get(topic, {})
 
 
 def _shown(

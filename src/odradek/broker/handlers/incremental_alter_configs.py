@@ -5,7 +5,8 @@ value in force; of topics, of this broker or all brokers (dynamic ones only), an
 loggers. Refused for a resource as a whole, as in AlterConfigs; an unknown operation is
 INVALID_REQUEST.
 
-Deviations from Kafka: as in AlterConfigs. KIP-339, KIP-412 (loggers).
+Deviations from Kafka: as in AlterConfigs; an unknown operation is UNKNOWN_SERVER_ERROR there.
+KIP-339, KIP-412 (loggers).
 """
 
 from __future__ import annotations
