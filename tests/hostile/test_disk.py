@@ -1,0 +1,176 @@
+"""A full disk and a disk that fails, seen by clients of the whole broker."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.records.record import iter_batches, iter_records
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+from tests.hostile.attacks import answers_until_closed, reason
+from tests.hostile.conftest import create_topic
+from tests.hostile.process import BrokerProcess
+from tests.log.faulty_files import FaultyFiles
+
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, WireClient, Path]]:
+    """A broker with a disk of its own to fill, and a client of it."""
+    with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
+        create_topic(client, "t")
+        yield process, client, tmp_path / "t-0" / "00000000000000000000.log"
+
+
+def sent(client: WireClient, value: bytes, topic: str = "t", acks: int = 1) -> tuple[int, int]:
+    answer = client.call(produce(topic, batch(value), acks=acks), 9)
+    partition = answer.responses[0].partition_responses[0]
+    return partition.error_code, partition.base_offset
+
+
+def values(client: WireClient, topic: str = "t") -> list[bytes | None]:
+    answer = client.call(fetch(topic), 12).responses[0].partitions[0]
+    assert answer.error_code == 0
+    return [
+        record.value
+        for each in iter_batches(answer.records or b"")
+        for record in iter_records(each)
+    ]
+
+
+def test_a_full_disk_refuses_appends_serves_reads_and_heals(
+    disk: tuple[BrokerProcess, WireClient, Path],
+) -> None:
+    process, client, log = disk
+    for number in range(3):
+        assert sent(client, b"%d" % number) == (0, number)
+    whole = log.stat().st_size
+    process.limit_file_size(whole + 500)
+    assert sent(client, bytes(1000)) == (STORAGE, -1)
+    assert log.stat().st_size == whole, "the partial write was not cut off"
+    assert sent(client, b"3") == (0, 3), "what still fits is taken"
+    process.limit_file_size(0)
+    for acks in (1, -1):
+        assert sent(client, b"no", acks=acks) == (STORAGE, -1)
+    assert values(client) == [b"0", b"1", b"2", b"3"]
+    process.wait_for_line(re.compile("the partial write was cut off").search)
+    process.limit_file_size(-1)
+    assert sent(client, bytes(1000), acks=-1) == (0, 4)
+    assert values(client) == [b"0", b"1", b"2", b"3", bytes(1000)]
+
+
+def test_a_full_disk_closes_the_connection_of_who_wants_no_answer(
+    disk: tuple[BrokerProcess, WireClient, Path],
+) -> None:
+    process, client, _ = disk
+    assert sent(client, b"first") == (0, 0)
+    process.limit_file_size(0)
+    client.send(produce("t", acks=0), 9)
+    assert answers_until_closed(client) == []
+    assert "KAFKA_STORAGE_ERROR" in reason(process, client)
+    process.limit_file_size(-1)
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(0, offset, -1, "")
+    topics = [OffsetCommitRequestTopic("t", partitions=[partition])]
+    return OffsetCommitRequest("g", -1, "", None, -1, topics)
+
+
+def test_a_full_disk_refuses_offsets_and_topics_until_there_is_space(
+    disk: tuple[BrokerProcess, WireClient, Path],
+) -> None:
+    process, client, _ = disk
+    client.call(FindCoordinatorRequest("g", 0), 2)
+    assert client.call(commit(1), 5).topics[0].partitions[0].error_code == 0
+    process.limit_file_size(0)
+    refused = client.call(commit(2), 5).topics[0].partitions[0].error_code
+    assert refused == ErrorCode.NOT_COORDINATOR  # Kafka's word for it: the client looks again
+    with pytest.raises(AssertionError):
+        create_topic(client, "later")
+    process.limit_file_size(-1)
+    assert client.call(commit(2), 5).topics[0].partitions[0].error_code == 0
+    create_topic(client, "later")
+    assert sent(client, b"x", "later") == (0, 0)
+
+
+class HeldFiles(FaultyFiles):
+    """An fsync that can be made to wait, and to fail when it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self.asked = threading.Event()
+
+    def fsync(self, fd: int) -> None:
+        self.fsyncs += 1
+        self.asked.set()
+        assert self.may_sync.wait(20)
+        if self.fail_fsync is not None:
+            error, self.fail_fsync = self.fail_fsync, None
+            raise error
+        os.fsync(fd)
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> HeldFiles:
+    held = HeldFiles()
+    monkeypatch.setattr("odradek.log.manager.RealFiles", lambda: held)
+    return held
+
+
+def test_no_acknowledgement_before_fsync_and_none_after_a_failed_one(
+    files: HeldFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("durable", config={"flush.messages": 1})
+        broker.create_topic("other")
+        assert sent(client, b"first", "durable") == (0, 0)
+        with WireClient(broker.bootstrap_servers) as reader:
+            files.may_sync.clear()
+            files.asked.clear()
+            client.send(produce("durable", batch(b"second")), 9)
+            assert files.asked.wait(20)
+            assert values(reader, "durable") == [b"first"], "shown before it was durable"
+            assert sent(reader, b"x", "other") == (0, 0), "others are served meanwhile"
+            files.fail_fsync = OSError(errno.EIO, "the disk is gone")
+            files.may_sync.set()
+            answer = client.receive().responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (STORAGE, -1)
+            synced = files.fsyncs
+            for topic in ("durable", "other"):
+                assert sent(client, b"no", topic) == (STORAGE, -1)
+            got = reader.call(fetch("durable"), 12).responses[0].partitions[0]
+            assert got.error_code == STORAGE
+            assert files.fsyncs == synced, "a failed fsync was tried again"
+    assert "is offline" in caplog.text
+
+
+def test_a_disk_that_fails_while_writing_goes_offline(
+    files: HeldFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        assert sent(client, b"first") == (0, 0)
+        files.fail_pwrite = OSError(errno.EIO, "the disk is gone")
+        assert sent(client, b"second") == (STORAGE, -1)
+        assert sent(client, b"third") == (STORAGE, -1)
+        assert client.call(fetch("t"), 12).responses[0].partitions[0].error_code == STORAGE
+    assert "is offline" in caplog.text
