@@ -311,6 +311,30 @@ def test_unreadable_checkpoints_are_passed_over_and_the_logs_checked(tmp_path: P
     manager.close()
 
 
+def test_logs_are_spread_over_the_directories_that_work(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("a", "b")]
+    files = FaultyFiles()
+    manager = LogManager([str(root) for root in roots], CONFIG, ManualClock(NOW_MS), files=files)
+    manager.load("cluster", 1)
+    partitions = [TopicPartition("t", at) for at in range(6)]
+    logs = [manager.create(tp, TOPIC_ID) for tp in partitions]
+    assert [log.log_dir.path for log in logs] == [str(root) for root in roots] * 3
+    for log in logs:
+        append(log, [b"x"])
+    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    with pytest.raises(KafkaError):
+        logs[0].flush()
+    logs[1].flush()
+    append(logs[1], [b"y"])
+    assert manager.create(TopicPartition("t", 9), TOPIC_ID).log_dir is logs[1].log_dir
+    manager.close()
+    assert [(root / ".kafka_cleanshutdown").exists() for root in roots] == [False, True]
+    manager = LogManager([str(root) for root in roots], CONFIG, ManualClock(NOW_MS))
+    manager.load("cluster", 1)
+    assert len(manager.all_logs()) == 6
+    manager.close()
+
+
 def test_names_of_directories() -> None:
     assert parse_directory_name("a-b-3") == TopicPartition("a-b", 3)
     for name in ("a", "a-", "a-b", "a-1-delete", "a-0.x-stray", "__cluster_metadata-0"):

@@ -18,7 +18,7 @@ import re
 import resource
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -35,6 +35,8 @@ from odradek.log.segment import IndexCache
 CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
 PRODUCER_EXPIRATION_MS = 86_400_000
+CLOSE_THREADS = 8
+"""How many logs are closed at once."""
 FILE_NAME_BYTES_MAX = 255
 CLOSING_THREADS = 8
 OPEN_FILES_MIN = 32
@@ -248,7 +250,7 @@ class LogManager:
     def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         return self._logs.get(topic_partition)
 
-    def all_logs(self) -> Iterable[UnifiedLog]:
+    def all_logs(self) -> list[UnifiedLog]:
         """A snapshot of the logs there are."""
         return list(self._logs.values())
 
@@ -437,6 +439,13 @@ _CHECKPOINTS = (
 def _close(log: UnifiedLog, *, clean: bool) -> None:
     try:
         log.close(clean=clean)
+    except KafkaError as error:
+        _logger.warning("closing %s: %s", log.topic_partition, error)
+
+
+def _close_cleanly(log: UnifiedLog) -> None:
+    try:
+        log.close()
     except KafkaError as error:
         _logger.warning("closing %s: %s", log.topic_partition, error)
 
