@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.pipeline.session import SessionOptions, open_session
+from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     options = SessionOptions(
-        "odradek tests", driver_memory="768m", shuffle_partitions=2, jvm_log=log
+        "odradek tests",
+        driver_memory="768m",
+        shuffle_partitions=2,
+        java_options=SHORT_LIFE,
+        jvm_log=log,
     )
     session = open_session(options)
     yield session

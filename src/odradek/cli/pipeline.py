@@ -124,12 +124,16 @@ def sql(
     from pyspark.errors import AnalysisException
 
     from odradek.pipeline.errors import PipelineError
-    from odradek.pipeline.session import SessionOptions, open_session
+    from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
 
     tables = _table_dir(table_dir, format_)
     log = None if "://" in table_dir else Path(tables.root) / "spark.log"
     try:
-        spark = open_session(SessionOptions("odradek pipeline sql", master=master, jvm_log=log))
+        spark = open_session(
+            SessionOptions(
+                "odradek pipeline sql", master=master, java_options=SHORT_LIFE, jvm_log=log
+            )
+        )
         try:
             tables.create_views(spark)
             result = spark.sql(query)

@@ -17,7 +17,7 @@ from odradek.demo import events, report
 from odradek.demo.broker_process import running_broker
 from odradek.demo.clients import LiveCounter, Streamer, count_records, create_topic
 from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions, IngestSummary
-from odradek.pipeline.session import SessionOptions, find_java, open_session
+from odradek.pipeline.session import SHORT_LIFE, SessionOptions, find_java, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ def _broker(options: DemoOptions, console: Console) -> Iterator[str]:
 
 def _open_spark(options: DemoOptions) -> SparkSession:
     log = options.out / "spark.log"
-    return open_session(SessionOptions(app_name="odradek demo", jvm_log=log))
+    return open_session(
+        SessionOptions(app_name="odradek demo", java_options=SHORT_LIFE, jvm_log=log)
+    )
 
 
 def _stream(

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 JAVA_ANSWER_TIMEOUT_S = 60
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options for a JVM that ends before the better compiler and collector would have paid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class SessionOptions:
     master: str = "local[2]"
     driver_memory: str = "1g"
     shuffle_partitions: int = 4
+    java_options: str = ""
     jvm_log: Path | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -107,7 +110,9 @@ def _spark_conf(options: SessionOptions) -> SparkConf:
         "spark.app.name": options.app_name,
         "spark.master": options.master,
         "spark.driver.memory": options.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()}",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()} {options.java_options}"
+        ),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",

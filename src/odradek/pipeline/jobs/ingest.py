@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
 from odradek.pipeline.progress import Progress, total_lag
@@ -206,10 +207,10 @@ class IngestJob:
         return query_id
 
     def _prepare_tables(self) -> None:
-        empty = self._spark.createDataFrame([], KAFKA_SOURCE_SCHEMA)
+        empty = empty_frame(self._spark, parse_schema(KAFKA_SOURCE_SCHEMA))
         parsed = self._parser(records(empty))
-        self._table.prepare(_all_nullable(accepted(parsed)))
-        self._quarantine.prepare(_all_nullable(rejected(parsed, self._options.parser)))
+        self._table.prepare(accepted(parsed).schema)
+        self._quarantine.prepare(rejected(parsed, self._options.parser).schema)
 
     def _check_tables_fit_checkpoint(self) -> None:
         """A lost checkpoint would bring every record twice, a lost table would miss some."""
@@ -233,10 +234,3 @@ class IngestJob:
             raise PipelineError(
                 f"{tables.checkpoint} is not the checkpoint of {tables.path('table')}. {advice}"
             )
-
-
-def _all_nullable(rows: DataFrame) -> StructType:
-    schema = StructType.fromJson(rows.schema.jsonValue())
-    for one in schema.fields:
-        one.nullable = True
-    return schema

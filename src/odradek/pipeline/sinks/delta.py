@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.sinks.commit import BatchCommit
 
 
@@ -26,7 +27,7 @@ class DeltaSink:
         self._role = role
 
     def prepare(self, schema: StructType) -> None:
-        empty = self._spark.createDataFrame([], schema)
+        empty = empty_frame(self._spark, schema)
         empty.write.format("delta").mode("ignore").save(self._path)
 
     def exists(self) -> bool:

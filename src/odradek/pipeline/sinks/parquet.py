@@ -21,6 +21,7 @@ import json
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.commit import BatchCommit
 from odradek.pipeline.sinks.files import Files
@@ -71,7 +72,7 @@ class ParquetSink:
         schema = StructType.fromJson(json.loads(self._files.read_text(self._schema_file())))
         paths = [self._batch_dir(batch_id) for batch_id in self._committed_ids()]
         if not paths:
-            return self._spark.createDataFrame([], schema)
+            return empty_frame(self._spark, schema)
         return self._spark.read.schema(schema).parquet(*paths)
 
     def _committed_ids(self) -> list[int]:

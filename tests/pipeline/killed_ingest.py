@@ -1,0 +1,108 @@
+"""An ingest that is to be killed: runs one as a process and tells each step of it on stdout.
+
+    {"step": "table-committed", "batch": 7}     a step was reached
+    {"stopped": "table-committed", "batch": 7}  and here it stands still, waiting for SIGKILL
+    {"done": 3}                                 the topic's end was reached, after so many batches
+
+At the step that it is told to stop at, for the n-th time, it blocks for ever: the killer has all
+the time it wants to look at the files. Run by `killer.Killer`; the plan comes as JSON in argv.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from odradek.pipeline.jobs.batch_writer import Step
+from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions
+from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
+from odradek.pipeline.sinks.commit import BatchCommit
+from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.tables import TableDir, TableFormat
+
+SCHEMA = "n BIGINT NOT NULL, pad STRING"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One life of the ingest. Without `stop_at` it stops nowhere."""
+
+    bootstrap_servers: str
+    topic: str
+    directory: str
+    table_format: str
+    batch_rows: int
+    stop_at: str | None = None
+    stop_at_time: int = 1
+    forget_transactions: bool = False
+
+
+class Reporter:
+    """Tells steps on stdout, and stands still at the one that the plan names."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._times = 0
+
+    def at_step(self, step: Step, batch_id: int) -> None:
+        tell({"step": step.value, "batch": batch_id})
+        if step.value == self._plan.stop_at:
+            self._times += 1
+            if self._times == self._plan.stop_at_time:
+                tell({"stopped": step.value, "batch": batch_id})
+                threading.Event().wait()
+
+
+def tell(message: dict[str, object]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def forget_transactions() -> None:
+    """The mutant: Delta commits that do not say which batch they are."""
+
+    def nothing(sink: DeltaSink, batch: BatchCommit) -> dict[str, str]:
+        return {}
+
+    DeltaSink.transaction_options = nothing  # type: ignore[method-assign]
+
+
+def end_with_the_killer() -> None:
+    """A killer that dies closes our stdin, and the whole group goes with it."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+def main() -> None:
+    threading.Thread(target=end_with_the_killer, daemon=True).start()
+    plan = Plan(**json.loads(sys.argv[1]))
+    if plan.forget_transactions:
+        forget_transactions()
+    log = Path(plan.directory) / "spark.log"
+    session = SessionOptions(
+        "killed ingest",
+        driver_memory="640m",
+        shuffle_partitions=2,
+        java_options=SHORT_LIFE,
+        jvm_log=log,
+        extra={"spark.sql.codegen.wholeStage": "false"},
+    )
+    options = IngestOptions(
+        bootstrap_servers=plan.bootstrap_servers,
+        topics=(plan.topic,),
+        tables=TableDir(plan.directory, TableFormat(plan.table_format)),
+        parser="json",
+        schema=SCHEMA,
+        once=True,
+        offsets_per_trigger_max=plan.batch_rows,
+    )
+    summary = IngestJob(open_session(session), options, at_step=Reporter(plan).at_step).run()
+    tell({"done": summary.batches})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""Kills an ingest's process group, Python and JVM, with SIGKILL, and proves where it was.
+
+After a kill the files say which of the batch's four records were made, without Spark: the offsets
+in the checkpoint (before the batch), the table's commit, the quarantine's commit, and the batch's
+completion in the checkpoint. `Killer.kill_at` kills in one of the gaps between them,
+`kill_anywhere` at a random moment. As a program it makes many kills from a seed and compares the
+tables with the topic at the end:
+
+    python -m tests.pipeline.killer --bootstrap-server HOST:PORT --format delta --each 10
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from odradek.pipeline.jobs.batch_writer import Step
+from odradek.pipeline.session import SessionOptions, open_session
+from odradek.pipeline.tables import TableDir, TableFormat
+from tests.pipeline import ledger
+from tests.pipeline.killed_ingest import Plan
+
+STEP_TIMEOUT_S = 300
+RANDOM_DELAY_S_MAX = 4.0
+ROWS_PER_LIFE = 240
+BATCH_ROWS = 90
+RANDOM = "random"
+
+
+class NotAsPlanned(Exception):
+    """The ingest ended, or stood still, where it should not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The newest batch id in each place, -1 if none: what a crash left behind."""
+
+    offsets: int
+    table: int
+    quarantine: int
+    commits: int
+
+    def gap(self) -> str:
+        """Between which two records of the newest batch the crash fell."""
+        batch = self.offsets
+        if self.commits == batch:
+            return "between batches"
+        if self.quarantine == batch:
+            return "quarantine -> checkpoint"
+        if self.table == batch:
+            return "table -> quarantine"
+        return "before table"
+
+
+GAP_OF_STEP = {
+    Step.BEFORE_TABLE: "before table",
+    Step.TABLE_COMMITTED: "table -> quarantine",
+    Step.QUARANTINE_COMMITTED: "quarantine -> checkpoint",
+}
+
+
+def look(directory: Path, table_format: str) -> Evidence:
+    """Reads the evidence from the files of a table directory."""
+    newest_of = _newest_delta if table_format == "delta" else _newest_parquet
+    checkpoint = directory / "checkpoint"
+    return Evidence(
+        _newest_number(checkpoint / "offsets", ""),
+        newest_of(directory / "table"),
+        newest_of(directory / "quarantine"),
+        _newest_number(checkpoint / "commits", ""),
+    )
+
+
+def _newest_number(directory: Path, suffix: str) -> int:
+    names = (path.name for path in directory.glob(f"*{suffix}")) if directory.exists() else ()
+    numbers = (name.removesuffix(suffix) for name in names)
+    return max((int(number) for number in numbers if number.isdigit()), default=-1)
+
+
+def _newest_parquet(table: Path) -> int:
+    return _newest_number(table / "_commits", ".json")
+
+
+def _newest_delta(table: Path) -> int:
+    """The highest version of a transaction of ours in the table's log."""
+    newest = -1
+    for path in (table / "_delta_log").glob("*.json"):
+        for line in path.read_text().splitlines():
+            action = json.loads(line)
+            if "txn" in action:
+                newest = max(newest, action["txn"]["version"])
+    return newest
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill: what was aimed at, where it fell, and what the files said then."""
+
+    aim: str
+    gap: str
+    evidence: Evidence
+
+
+class Killer:
+    """Runs lives of one ingest on one topic and table directory; `kills` is its log."""
+
+    def __init__(self, plan: Plan, rng: random.Random) -> None:
+        self._plan = plan
+        self._rng = rng
+        self.kills: list[Kill] = []
+
+    def kill_at(self, step: Step, time_in_life: int) -> Kill:
+        """Kills when `step` is reached for the n-th time in a life. Errors: NotAsPlanned."""
+        plan = replace(self._plan, stop_at=step.value, stop_at_time=time_in_life)
+        with self._life(plan) as (process, lines):
+            for message in lines:
+                if "stopped" in message:
+                    break
+            else:
+                raise NotAsPlanned(f"it never stopped at {step}: {self._log_tail()}")
+            self._kill(process)
+        return self._record(step.value)
+
+    def kill_anywhere(self) -> Kill:
+        """Kills at a random moment after the first step of a life."""
+        with self._life(self._plan) as (process, lines):
+            next(lines, None)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self._rng.uniform(0, RANDOM_DELAY_S_MAX))
+            self._kill(process)
+        return self._record(RANDOM)
+
+    def run_to_the_end(self) -> int:
+        """Lets a life run until it ends; how many batches it made. Errors: NotAsPlanned."""
+        with self._life(self._plan) as (process, lines):
+            for message in lines:
+                if "done" in message:
+                    process.wait(STEP_TIMEOUT_S)
+                    batches = message["done"]
+                    assert isinstance(batches, int)
+                    return batches
+        raise NotAsPlanned(f"it ended too early: {self._log_tail()}")
+
+    @contextlib.contextmanager
+    def _life(
+        self, plan: Plan
+    ) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[dict[str, object]]]]:
+        command = [sys.executable, "-m", "tests.pipeline.killed_ingest", json.dumps(asdict(plan))]
+        with (Path(plan.directory) / "python.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                cwd=Path(__file__).parents[2],
+            )
+        assert process.stdin is not None
+        try:
+            yield process, _messages(process)
+        finally:
+            if process.poll() is None:
+                self._kill(process)
+            process.stdin.close()
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGKILL to the whole group, and waits until the JVM is gone too."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        until = time.monotonic() + STEP_TIMEOUT_S
+        while time.monotonic() < until:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+        raise NotAsPlanned("the process group outlived SIGKILL")
+
+    def _record(self, aim: str) -> Kill:
+        evidence = look(Path(self._plan.directory), self._plan.table_format)
+        self.kills.append(Kill(aim, evidence.gap(), evidence))
+        return self.kills[-1]
+
+    def _log_tail(self) -> str:
+        return (Path(self._plan.directory) / "python.log").read_text()[-2000:]
+
+
+def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, object]]:
+    """What the ingest tells, until it ends. Errors: NotAsPlanned when it is silent for too long."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
+        lines.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            line = lines.get(timeout=STEP_TIMEOUT_S)
+        except queue.Empty:
+            raise NotAsPlanned("the ingest said nothing for too long") from None
+        if not line:
+            return
+        yield json.loads(line)
+
+
+class Campaign:
+    """Many kills on one topic that grows with each life, and the comparison at the end."""
+
+    def __init__(
+        self, bootstrap_servers: str, table_format: TableFormat, directory: Path, seed: int
+    ) -> None:
+        self._rng = random.Random(seed)
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = f"killed-{uuid.uuid4().hex[:10]}"
+        self._tables = TableDir(str(directory), table_format)
+        self._partitions = 2
+        self._sent = 0
+        plan = Plan(bootstrap_servers, self._topic, str(directory), table_format, BATCH_ROWS)
+        self.killer = Killer(plan, self._rng)
+        directory.mkdir(parents=True, exist_ok=True)
+        ledger.create_topic(bootstrap_servers, self._topic, self._partitions)
+
+    def run(self, each: int, anywhere: int) -> None:
+        """Kills `each` times in each gap and `anywhere` times at random, in random order."""
+        aims: list[Step | None] = [step for step in Step for _ in range(each)]
+        aims += [None] * anywhere
+        self._rng.shuffle(aims)
+        for number, aim in enumerate(aims):
+            if number == len(aims) // 2:
+                self._partitions += 1
+                ledger.add_partitions(self._bootstrap_servers, self._topic, self._partitions)
+            self.produce()
+            if aim is None:
+                kill = self.killer.kill_anywhere()
+            else:
+                kill = self.killer.kill_at(aim, self._rng.randint(1, 2))
+            print(f"{number + 1:>3} {kill.aim:<22} {kill.gap:<25} {kill.evidence}", flush=True)
+
+    def produce(self) -> None:
+        numbers = range(self._sent, self._sent + ROWS_PER_LIFE)
+        ledger.produce(self._bootstrap_servers, self._topic, numbers, self._partitions)
+        self._sent += ROWS_PER_LIFE
+
+    def check(self) -> list[str]:
+        """Ends the ingest in peace and compares; what differs."""
+        self.killer.run_to_the_end()
+        in_topic = ledger.read_topic(self._bootstrap_servers, self._topic)
+        log = Path(self._tables.root) / "spark.log"
+        spark = open_session(SessionOptions("ledger", shuffle_partitions=2, jvm_log=log))
+        table, quarantine = ledger.read_tables(spark, self._tables)
+        print(f"topic {len(in_topic)}, table {len(table)}, quarantine {len(quarantine)}")
+        return ledger.differences(in_topic, table, quarantine)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill an ingest many times, then compare.")
+    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--format", choices=list(TableFormat), default=TableFormat.DELTA)
+    parser.add_argument("--each", type=int, default=10, help="kills in each gap")
+    parser.add_argument("--random", type=int, default=10, help="kills at random moments")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    arguments = parser.parse_args()
+    print(f"seed {arguments.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="killed-") as directory:
+        campaign = Campaign(
+            arguments.bootstrap_server,
+            TableFormat(arguments.format),
+            Path(directory) / "lake",
+            arguments.seed,
+        )
+        campaign.run(arguments.each, arguments.random)
+        found = campaign.check()
+    print("kills by gap:", dict(Counter(kill.gap for kill in campaign.killer.kills)))
+    print("\n".join(found[:20]) or "no differences")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

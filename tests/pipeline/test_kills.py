@@ -1,0 +1,73 @@
+"""The ingest under SIGKILL: a kill in each gap of a batch, and one anywhere, lose nothing and show
+nothing twice. `docs/pipeline.md` has the long run of the same campaign."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.pipeline.jobs.batch_writer import Step
+from odradek.pipeline.tables import TableDir, TableFormat
+from tests.pipeline import ledger
+from tests.pipeline.killed_ingest import Plan
+from tests.pipeline.killer import BATCH_ROWS, GAP_OF_STEP, Killer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_killer(
+    bootstrap_servers: str, topic: str, tmp_path: Path, table_format: TableFormat, mutant: bool
+) -> tuple[Killer, TableDir]:
+    directory = tmp_path / "lake"
+    directory.mkdir()
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(4 * BATCH_ROWS), 2)
+    plan = Plan(
+        bootstrap_servers,
+        topic,
+        str(directory),
+        table_format,
+        BATCH_ROWS,
+        forget_transactions=mutant,
+    )
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    return Killer(plan, random.Random(seed)), TableDir(str(directory), table_format)
+
+
+def compare(spark: SparkSession, bootstrap_servers: str, topic: str, tables: TableDir) -> list[str]:
+    in_topic = ledger.read_topic(bootstrap_servers, topic)
+    return ledger.differences(in_topic, *ledger.read_tables(spark, tables))
+
+
+@pytest.mark.parametrize("table_format", list(TableFormat))
+def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    tmp_path: Path,
+    table_format: TableFormat,
+) -> None:
+    killer, tables = make_killer(bootstrap_servers, topic, tmp_path, table_format, mutant=False)
+    for step in Step:
+        assert killer.kill_at(step, 1).gap == GAP_OF_STEP[step]
+    killer.kill_anywhere()
+    killer.run_to_the_end()
+    assert compare(spark, bootstrap_servers, topic, tables) == []
+
+
+def test_commits_that_forget_their_batch_are_caught(
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    """The mutant: without Delta's transaction ids the batch between the two commits comes twice."""
+    table_format = TableFormat.DELTA
+    killer, tables = make_killer(bootstrap_servers, topic, tmp_path, table_format, mutant=True)
+    killer.kill_at(Step.TABLE_COMMITTED, 1)
+    killer.run_to_the_end()
+    found = compare(spark, bootstrap_servers, topic, tables)
+    assert found
+    assert all(line.endswith("is there 2 times") for line in found)
