@@ -22,6 +22,8 @@ _METRICS = "Kafka's metrics reporters are Java classes"
 _PLUGIN = "names a Java class"
 _QUOTAS = "there are no quotas"
 _CLEANER = "there is no log cleaner yet"
+_NO_EXPIRY = "the offsets of groups do not expire yet"
+_NO_WAIT = "a commit on a single node has no followers to wait for"
 _INTERNAL = "tunes the inside of Kafka's own implementation"
 _TOGETHER = "log start offsets are written down together with the recovery points"
 _OLD = "removed from Kafka in an earlier version"
@@ -98,6 +100,9 @@ _SINGLE: dict[str, str] = {
     "fetch.purgatory.purge.interval.requests": _INTERNAL,
     "delete.records.purgatory.purge.interval.requests": _INTERNAL,
     "offsets.load.buffer.size": _INTERNAL,
+    "offsets.commit.timeout.ms": _NO_WAIT,
+    "offsets.retention.minutes": _NO_EXPIRY,
+    "offsets.retention.check.interval.ms": _NO_EXPIRY,
     "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
     "log.initial.task.delay.ms": _INTERNAL,
     "producer.id.expiration.check.interval.ms": _INTERNAL,
