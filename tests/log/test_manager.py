@@ -268,6 +268,19 @@ def test_offsets_go_on_after_everything_was_deleted_and_the_broker_restarted(
     manager.close()
 
 
+def test_deleted_records_stay_deleted_when_the_broker_is_killed(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"x"] * 5)
+    manager.maintain(NOW_MS)
+    log.delete_records(3)
+    manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG)
+    assert open_log(manager).log_start_offset == 3
+    manager.close()
+
+
 def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig(segment_bytes=1_000, retention_bytes=3_000))
     log = open_log(manager)

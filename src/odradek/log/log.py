@@ -207,7 +207,10 @@ class UnifiedLog:
         )
 
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
-        """A duplicate is acknowledged like the first time, flushed if that was promised."""
+        """A duplicate is acknowledged like the first time, flushed if that was promised.
+
+        As in Kafka its time is the batch's largest timestamp, of whichever type.
+        """
         must_flush = (
             found.last_offset >= self.recovery_point
             and self.unflushed_messages >= self._flush_messages
@@ -215,7 +218,7 @@ class UnifiedLog:
         return LogAppendInfo(
             found.first_offset,
             found.last_offset,
-            found.timestamp if self._rules.log_append_time else NO_TIMESTAMP,
+            found.timestamp,
             self.log_start_offset,
             True,
             must_flush,
@@ -506,6 +509,7 @@ class UnifiedLog:
                 f"watermark {self.high_watermark}",
             )
         self.raise_log_start(offset)
+        self.log_dir.checkpoint_due = True
 
     def raise_log_start(self, offset: int) -> None:
         """Moves the log start offset forward, never back."""

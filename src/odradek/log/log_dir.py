@@ -46,6 +46,8 @@ class LogDir:
         self.offline = False
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
+        self.checkpoint_due = False
+        """Set when a log start moved: `LogManager.maintain` writes it down without waiting."""
         self.write_checkpoints: Callable[[], None] = _nothing
         """Writes the directory's checkpoints, synced: set by the manager; OSError may arise."""
         self._on_failure = on_failure

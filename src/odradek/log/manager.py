@@ -201,7 +201,10 @@ class LogManager:
         log_starts = self._read_offsets(log_dir, checkpoints.LOG_START_FILE)
         high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARK_FILE)
         now_ms = self.clock.time_ms()
-        for name in sorted(self.files.listdir(log_dir.path)):
+        names = sorted(self.files.listdir(log_dir.path))
+        if not clean and any(map(parse_directory_name, names)):
+            _logger.info("%s was not closed: checking what was not flushed", log_dir.path)
+        for name in names:
             if name.endswith(DELETE_DIRECTORY_SUFFIX):
                 log_dir.remove_later([f"{log_dir.path}/{name}"], now_ms)
                 continue
@@ -350,7 +353,7 @@ class LogManager:
         flush moved them, or the interval is over; removes files whose delay is over. A directory
         that fails meanwhile goes offline and the others are served.
         """
-        moved = False
+        moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
         for log in self.all_logs():
             try:
                 moved |= _flush_if_due(log, now_ms)
@@ -381,6 +384,7 @@ class LogManager:
             self._write_checkpoints(log_dir)
 
     def _write_checkpoints(self, log_dir: LogDir) -> None:
+        log_dir.checkpoint_due = False
         logs = [log for log in self.all_logs() if log.log_dir is log_dir]
         values: dict[str, dict[TopicPartition, int]] = {
             checkpoints.RECOVERY_POINT_FILE: {

@@ -136,7 +136,7 @@ class ProducerState:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch {epoch} of producer {pid} is smaller than the last one {entry.epoch}",
             )
-        if epoch != entry.epoch and first_sequence == 0:
+        if epoch != entry.epoch and (first_sequence == 0 or entry.epoch < 0):
             return
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
