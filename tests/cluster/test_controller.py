@@ -327,6 +327,19 @@ def test_store_that_cannot_write_is_a_storage_error_and_changes_nothing(
     run(scenario())
 
 
+def test_controller_that_was_followed_by_another_writes_nothing(make_store: MakeStore) -> None:
+    async def scenario() -> None:
+        async with Run(make_store()) as it:
+            await it.create(NewTopic("t"))
+            node = await it.store.get(znodes.CONTROLLER_EPOCH)
+            await it.store.set(znodes.CONTROLLER_EPOCH, b"9", node.version)
+            assert await it.create(NewTopic("u")) == [ErrorCode.NOT_CONTROLLER]
+            assert await it.store.children(znodes.TOPICS) == ["t"]
+            assert list(it.image.topics_by_name) == ["t"]
+
+    run(scenario())
+
+
 def test_producer_ids_are_never_given_twice(make_store: MakeStore) -> None:
     async def scenario() -> None:
         given: list[int] = []

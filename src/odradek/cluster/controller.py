@@ -27,6 +27,8 @@ from odradek.cluster.image import (
     TopicImage,
 )
 from odradek.cluster.store.interface import (
+    BadVersionError,
+    Check,
     Create,
     Delete,
     MetadataStore,
@@ -89,6 +91,7 @@ class Controller:
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
         self._epoch = 0
+        self._epoch_version = 0
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
@@ -160,7 +163,8 @@ class Controller:
         await self._ensure(znodes.CONTROLLER_EPOCH, b"0")
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = int(node.data) + 1
-        await self._store.set(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version)
+        data = str(epoch).encode()
+        self._epoch_version = await self._store.set(znodes.CONTROLLER_EPOCH, data, node.version)
         return epoch
 
     async def _register(self, broker: BrokerRegistration) -> None:
@@ -374,12 +378,19 @@ class Controller:
         self, image: MetadataImage, operations: Sequence[Operation], validate_only: bool
     ) -> KafkaError | None:
         """Writes first, publishes then: what a client hears of is in the store. The error, if it
-        cannot be written; then nothing has changed.
+        cannot be written; then nothing has changed. A controller that another one has followed on
+        the same store writes nothing any more (KAFKA-6082).
         """
         if validate_only or not operations:
             return None
+        fence = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
         try:
-            await self._store.multi(operations)
+            await self._store.multi([fence, *operations])
+        except BadVersionError as error:
+            if error.path != znodes.CONTROLLER_EPOCH:
+                raise
+            logger.error("another controller has taken the metadata store over")
+            return KafkaError(ErrorCode.NOT_CONTROLLER, "This is no longer the controller.")
         except StoreFailure as error:
             logger.error("the metadata store failed: %s", error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
