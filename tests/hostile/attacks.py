@@ -9,6 +9,15 @@ from tests.helpers.wire import ConnectionClosed, WireClient
 from tests.hostile.process import BrokerProcess
 
 
+class Attacker(WireClient):
+    """A client of which the broker's log is to say why it was closed."""
+
+    def __init__(self, process: BrokerProcess) -> None:
+        self.process = process
+        self.since = len(process.lines)  # what was logged before is of others with the same port
+        super().__init__(process.bootstrap_servers)
+
+
 def framed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
@@ -30,8 +39,8 @@ def answers_until_closed(client: WireClient) -> list[bytes]:
             return frames
 
 
-def reason(process: BrokerProcess, client: WireClient, since: int = 0) -> str:
+def reason(attacker: Attacker) -> str:
     """Why the broker closed the connection, from its log."""
-    host, port = client.socket.getsockname()
+    host, port = attacker.socket.getsockname()
     line = re.compile(rf"closing the connection from {host}:{port} \(\w+\)(?: at once)?: (.*)")
-    return process.wait_for_line(line.search, since=since)[1]
+    return attacker.process.wait_for_line(line.search, since=attacker.since)[1]

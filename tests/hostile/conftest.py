@@ -16,6 +16,7 @@ from odradek.protocol.messages.create_topics_request import (
 )
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
+from tests.hostile.attacks import Attacker
 from tests.hostile.process import BrokerProcess
 
 KEPT = "kept"
@@ -50,8 +51,8 @@ def canary(process: BrokerProcess) -> Iterator[Canary]:
 
 
 @pytest.fixture
-def attacker(process: BrokerProcess) -> Iterator[WireClient]:
-    with WireClient(process.bootstrap_servers) as client:
+def attacker(process: BrokerProcess) -> Iterator[Attacker]:
+    with Attacker(process) as client:
         yield client
 
 

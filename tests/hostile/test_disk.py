@@ -22,7 +22,7 @@ from odradek.records.record import iter_batches, iter_records
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
-from tests.hostile.attacks import answers_until_closed, reason
+from tests.hostile.attacks import Attacker, answers_until_closed, reason
 from tests.hostile.conftest import create_topic
 from tests.hostile.process import BrokerProcess
 from tests.log.faulty_files import FaultyFiles
@@ -31,9 +31,9 @@ STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, WireClient, Path]]:
+def disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, Attacker, Path]]:
     """A broker with a disk of its own to fill, and a client of it."""
-    with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
+    with BrokerProcess(tmp_path) as process, Attacker(process) as client:
         create_topic(client, "t")
         yield process, client, tmp_path / "t-0" / "00000000000000000000.log"
 
@@ -55,7 +55,7 @@ def values(client: WireClient, topic: str = "t") -> list[bytes | None]:
 
 
 def test_a_full_disk_refuses_appends_serves_reads_and_heals(
-    disk: tuple[BrokerProcess, WireClient, Path],
+    disk: tuple[BrokerProcess, Attacker, Path],
 ) -> None:
     process, client, log = disk
     for number in range(3):
@@ -76,14 +76,14 @@ def test_a_full_disk_refuses_appends_serves_reads_and_heals(
 
 
 def test_a_full_disk_closes_the_connection_of_who_wants_no_answer(
-    disk: tuple[BrokerProcess, WireClient, Path],
+    disk: tuple[BrokerProcess, Attacker, Path],
 ) -> None:
     process, client, _ = disk
     assert sent(client, b"first") == (0, 0)
     process.limit_file_size(0)
     client.send(produce("t", acks=0), 9)
     assert answers_until_closed(client) == []
-    assert "KAFKA_STORAGE_ERROR" in reason(process, client)
+    assert "KAFKA_STORAGE_ERROR" in reason(client)
     process.limit_file_size(-1)
 
 
@@ -94,7 +94,7 @@ def commit(offset: int) -> OffsetCommitRequest:
 
 
 def test_a_full_disk_refuses_offsets_and_topics_until_there_is_space(
-    disk: tuple[BrokerProcess, WireClient, Path],
+    disk: tuple[BrokerProcess, Attacker, Path],
 ) -> None:
     process, client, _ = disk
     client.call(FindCoordinatorRequest("g", 0), 2)

@@ -18,7 +18,7 @@ from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.protocol.messages.produce_request import ProduceRequest
 from tests.helpers.requests import fetch, produce
 from tests.helpers.wire import WireClient, request_bytes
-from tests.hostile.attacks import answers_until_closed, framed, header, reason
+from tests.hostile.attacks import Attacker, answers_until_closed, framed, header, reason
 from tests.hostile.conftest import Canary
 from tests.hostile.process import BrokerProcess
 from tests.protocol.golden import golden_messages
@@ -42,27 +42,27 @@ def golden(cls: type) -> bytes:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
 def test_a_size_that_no_frame_may_have(
-    process: BrokerProcess, attacker: WireClient, size: int
+    process: BrokerProcess, attacker: Attacker, size: int
 ) -> None:
     attacker.socket.sendall(struct.pack(">i", size))
     assert answers_until_closed(attacker) == []
-    assert reason(process, attacker).startswith(f"invalid frame size {size},")
+    assert reason(attacker).startswith(f"invalid frame size {size},")
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 9])
 def test_a_frame_too_short_for_a_header(
-    process: BrokerProcess, attacker: WireClient, size: int
+    process: BrokerProcess, attacker: Attacker, size: int
 ) -> None:
     attacker.send_frame(bytes(size))
     assert answers_until_closed(attacker) == []
-    assert "header" in reason(process, attacker)
+    assert "header" in reason(attacker)
 
 
 @pytest.mark.parametrize("cls", TORN, ids=lambda cls: cls.__name__)
 def test_a_request_torn_at_every_byte_by_a_half_close(process: BrokerProcess, cls: type) -> None:
     stream = framed(golden(cls))
     for size in range(len(stream)):
-        with WireClient(process.bootstrap_servers) as attacker:
+        with Attacker(process) as attacker:
             attacker.socket.sendall(stream[:size])
             attacker.socket.shutdown(socket.SHUT_WR)
             assert answers_until_closed(attacker) == []
@@ -72,10 +72,10 @@ def test_a_request_torn_at_every_byte_by_a_half_close(process: BrokerProcess, cl
 def test_a_body_that_ends_at_every_byte(process: BrokerProcess, cls: type) -> None:
     data = golden(cls)
     for size in range(len(data)):
-        with WireClient(process.bootstrap_servers) as attacker:
+        with Attacker(process) as attacker:
             attacker.send_frame(data[:size])
             assert answers_until_closed(attacker) == []
-            assert "malformed request" in reason(process, attacker)
+            assert "malformed request" in reason(attacker)
 
 
 def test_requests_torn_at_every_byte_that_hang_are_answered_when_the_rest_comes(
@@ -92,15 +92,16 @@ def test_requests_torn_at_every_byte_that_hang_are_answered_when_the_rest_comes(
         client.socket.close()
 
 
-def test_a_request_byte_by_byte(attacker: WireClient) -> None:
+def test_a_request_byte_by_byte(attacker: Attacker) -> None:
     for byte in framed(request_bytes(ApiVersionsRequest("slow", "1"), 3)):
         attacker.socket.sendall(bytes([byte]))
     assert attacker.receive_frame()
 
 
 def test_connections_that_say_nothing_cost_nothing(
-    process: BrokerProcess, attacker: WireClient
+    process: BrokerProcess, attacker: Attacker
 ) -> None:
+    attacker.call(ApiVersionsRequest("x", "1"), 3)
     descriptors = process.descriptors()
     silent = [WireClient(process.bootstrap_servers) for _ in range(HALF_OPEN)]
     for client in silent[::2]:
@@ -117,7 +118,7 @@ def test_connections_that_say_nothing_cost_nothing(
 
 
 def test_a_hundred_thousand_requests_in_one_go_are_answered_in_order(
-    process: BrokerProcess, attacker: WireClient
+    process: BrokerProcess, attacker: Attacker
 ) -> None:
     one = framed(request_bytes(ApiVersionsRequest("many", "1"), 0))
     stream = b"".join(one[:8] + number.to_bytes(4, "big") + one[12:] for number in range(PIPELINED))
@@ -132,7 +133,7 @@ def test_a_hundred_thousand_requests_in_one_go_are_answered_in_order(
 
 
 def test_requests_whose_answers_nobody_reads_stop_being_read(
-    process: BrokerProcess, attacker: WireClient
+    process: BrokerProcess, attacker: Attacker
 ) -> None:
     """Memory is looked at when the module ends: 100 MB of answers must not lie in the broker."""
     attacker.socket.settimeout(0.5)
@@ -143,7 +144,7 @@ def test_requests_whose_answers_nobody_reads_stop_being_read(
 
 
 def test_long_polls_in_one_go_wait_within_the_limit_of_a_connection(
-    process: BrokerProcess, attacker: WireClient, canary: Canary
+    process: BrokerProcess, attacker: Attacker, canary: Canary
 ) -> None:
     poll = fetch("t", 0, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1)
     stream = framed(request_bytes(poll, 12)) * 1000
@@ -158,7 +159,7 @@ def test_long_polls_in_one_go_wait_within_the_limit_of_a_connection(
 
 
 def test_sizes_claimed_and_not_sent_hold_up_nobody(
-    process: BrokerProcess, attacker: WireClient
+    process: BrokerProcess, attacker: Attacker
 ) -> None:
     claims = [WireClient(process.bootstrap_servers) for _ in range(CLAIMS)]
     for claim in claims:

@@ -16,7 +16,7 @@ from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from odradek.records.record import iter_batches
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import ConnectionClosed, WireClient
-from tests.hostile.attacks import reason
+from tests.hostile.attacks import Attacker, reason
 from tests.hostile.conftest import Canary, create_topic
 from tests.hostile.process import BrokerProcess
 
@@ -48,9 +48,10 @@ def fill(client: WireClient, topic: str, size: int) -> None:
         assert answer.error_code == 0
 
 
-def reader(process: BrokerProcess, topic: str) -> WireClient:
+def reader(process: BrokerProcess, topic: str) -> Attacker:
     """A client that has asked for all of `topic`, and takes a few KB of it at most."""
-    client = WireClient.__new__(WireClient)
+    client = Attacker.__new__(Attacker)
+    client.process, client.since = process, len(process.lines)
     host, _, port = process.bootstrap_servers.rpartition(":")
     client.socket = socket.socket()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
@@ -62,7 +63,7 @@ def reader(process: BrokerProcess, topic: str) -> WireClient:
 
 
 @pytest.fixture
-def readers(process: BrokerProcess, big: str) -> Iterator[list[WireClient]]:
+def readers(process: BrokerProcess, big: str) -> Iterator[list[Attacker]]:
     """Many readers, each in the middle of its answer."""
     clients = [reader(process, big) for _ in range(READERS)]
     for client in clients:
@@ -96,7 +97,7 @@ def test_readers_that_vanish_leave_nothing_behind(
 
 
 def test_readers_that_sleep_cost_no_memory_and_no_time(
-    process: BrokerProcess, readers: list[WireClient], canary: Canary
+    process: BrokerProcess, readers: list[Attacker], canary: Canary
 ) -> None:
     """Memory is looked at when the module ends."""
     rounds, ticks, begun = canary.rounds, process.cpu_ticks(), time.monotonic()
@@ -106,7 +107,7 @@ def test_readers_that_sleep_cost_no_memory_and_no_time(
     assert spent < max(CPU_S_MAX, (time.monotonic() - begun) / 2)
 
 
-def test_a_reader_that_wakes_gets_every_byte(readers: list[WireClient]) -> None:
+def test_a_reader_that_wakes_gets_every_byte(readers: list[Attacker]) -> None:
     """The rest of the answer that the fixture read 100 bytes of: whole batches, in order."""
     client = readers[0]
     left = bytearray()
@@ -131,15 +132,15 @@ def test_a_log_cut_short_under_an_answer_ends_that_connection_only(
         received = drained(blocked)
         assert received < size
         assert received <= kept + 10_000, "bytes were sent that are not in the file"
-        assert "cut short" in reason(process, blocked)
+        assert "cut short" in reason(blocked)
         blocked.socket.close()
 
 
 def test_a_topic_deleted_under_an_answer(process: BrokerProcess, canary: Canary) -> None:
     """The file stays until it was sent: the answer is whole, and the descriptor goes with it."""
     with WireClient(process.bootstrap_servers) as client:
-        before = process.descriptors()
         create_topic(client, "gone")
+        before = process.descriptors()
         fill(client, "gone", 20 * BATCH_BYTES)
         blocked = reader(process, "gone")
         (size,) = struct.unpack(">i", blocked.socket.recv(4))

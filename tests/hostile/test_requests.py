@@ -40,7 +40,7 @@ from odradek.protocol.messages.produce_request import (
 from odradek.protocol.wire import REQUEST_ELEMENTS_MAX, uvarint
 from tests.helpers.requests import batch, produce
 from tests.helpers.wire import ConnectionClosed, WireClient, request_bytes
-from tests.hostile.attacks import answers_until_closed, header, reason
+from tests.hostile.attacks import Attacker, answers_until_closed, header, reason
 from tests.hostile.process import BrokerProcess
 from tests.protocol.fuzz import mutate
 from tests.protocol.golden import golden_messages
@@ -89,11 +89,11 @@ MALFORMED = {
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_lie_about_a_length_closes_the_connection(
-    process: BrokerProcess, attacker: WireClient, what: str
+    process: BrokerProcess, attacker: Attacker, what: str
 ) -> None:
     attacker.send_frame(MALFORMED[what])
     assert answers_until_closed(attacker) == []
-    assert reason(process, attacker).startswith("malformed request: ")
+    assert reason(attacker).startswith("malformed request: ")
 
 
 def is_served(api_key: int, version: int) -> bool:
@@ -108,36 +108,34 @@ def test_keys_and_versions_that_are_not_served_close_the_connection(
     for api_key in KEYS:
         if is_served(api_key, version) or api_key == ApiKey.API_VERSIONS:
             continue
-        with WireClient(process.bootstrap_servers) as attacker:
+        with Attacker(process) as attacker:
             flexible = version >= FLEXIBLE_FROM.get(api_key, 2**15)
             attacker.send_frame(header(api_key, version, flexible=flexible) + bytes(20))
             assert answers_until_closed(attacker) == []
-            assert reason(process, attacker).startswith(
+            assert reason(attacker).startswith(
                 ("unknown or unsupported API key", "unsupported version")
             )
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
-def test_api_versions_alone_has_an_answer_for_any_version(
-    attacker: WireClient, version: int
-) -> None:
+def test_api_versions_alone_has_an_answer_for_any_version(attacker: Attacker, version: int) -> None:
     attacker.send_frame(header(18, version, flexible=version > 2) + b"\1\1\0")
     assert attacker.receive_frame().hex() == "00000007" + "002300000001001200000004"
     assert attacker.call(ApiVersionsRequest("still", "here"), 3).error_code == 0
 
 
-def test_text_that_is_no_utf_8_is_read_as_kafka_reads_it(attacker: WireClient) -> None:
+def test_text_that_is_no_utf_8_is_read_as_kafka_reads_it(attacker: Attacker) -> None:
     attacker.send_frame(header(3, 4, flexible=False) + b"\0\0\0\1\0\3a\xc3\x28" + b"\0")
     assert b"a\xef\xbf\xbd(" in attacker.receive_frame()
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "x" * 250, "a\nb", "\0", "é"])
-def test_a_topic_name_is_never_a_path(attacker: WireClient, name: str) -> None:
+def test_a_topic_name_is_never_a_path(attacker: Attacker, name: str) -> None:
     request = CreateTopicsRequest([CreatableTopic(name, 1, 1, [], [])], 1000, False)
     assert attacker.call(request, 7).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_nulls_where_they_may_be(attacker: WireClient) -> None:
+def test_nulls_where_they_may_be(attacker: Attacker) -> None:
     assert attacker.call(MetadataRequest(None), 1).topics
     partition = PartitionProduceData(0, None)
     request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=[partition])])
@@ -150,7 +148,7 @@ def test_nulls_where_they_may_be(attacker: WireClient) -> None:
 # What Kafka answers to the same topic or partition named twice differs from API to API.
 
 
-def test_the_same_partition_twice_in_a_produce_is_answered(attacker: WireClient) -> None:
+def test_the_same_partition_twice_in_a_produce_is_answered(attacker: Attacker) -> None:
     request = produce("t")
     request.topic_data *= 2
     request.topic_data[0].partition_data *= 2
@@ -159,7 +157,7 @@ def test_the_same_partition_twice_in_a_produce_is_answered(attacker: WireClient)
             assert partition.error_code == 0
 
 
-def test_the_same_partition_twice_in_a_fetch_is_read_once(attacker: WireClient) -> None:
+def test_the_same_partition_twice_in_a_fetch_is_read_once(attacker: Attacker) -> None:
     attacker.call(produce("t", batch(b"x")), 9)
     part = FetchPartition(0, -1, 0, partition_max_bytes=1000)
     for topics in (
@@ -205,7 +203,7 @@ TWICE: dict[str, tuple[Any, int, Callable[[Any], list[int]], set[ErrorCode]]] = 
 
 
 @pytest.mark.parametrize("api", TWICE)
-def test_the_same_twice_in_one_request(attacker: WireClient, api: str) -> None:
+def test_the_same_twice_in_one_request(attacker: Attacker, api: str) -> None:
     request, version, codes_of, expected = TWICE[api]
     assert set(codes_of(attacker.call(request, version))) == expected
 
@@ -264,6 +262,6 @@ def test_requests_of_kafka_as_they_are(process: BrokerProcess) -> None:
                 continue
 
 
-def test_a_request_with_bytes_behind_it_is_answered(attacker: WireClient) -> None:
+def test_a_request_with_bytes_behind_it_is_answered(attacker: Attacker) -> None:
     attacker.send_frame(request_bytes(ApiVersionsRequest("x", "1"), 3) + bytes(100))
     assert attacker.receive_frame()
