@@ -101,6 +101,8 @@ class ReplicaManager:
             log = self._log_manager.create(key, topic_id, config)
         elif log.config != config:
             log.update_config(config)
+        if log.topic_id is None:
+            log.assign_topic_id(topic_id)
         partition = Partition(key, topic_id, log)
         self.partitions[key] = partition
         return partition

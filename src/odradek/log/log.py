@@ -80,7 +80,7 @@ class UnifiedLog:
         log_dir: LogDir,
         config: LogConfig,
         *,
-        topic_id: Uuid,
+        topic_id: Uuid | None,
         on_disk: bool,
         segments: list[Segment],
         log_start_offset: int,
@@ -255,8 +255,8 @@ class UnifiedLog:
         """
         if not self.on_disk:
             make_directory(self.log_dir.files, self.directory)
-            path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
-            checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
+            if self.topic_id is not None:
+                self.assign_topic_id(self.topic_id)
             self.on_disk = True
         self.begin_leader_epoch(leader_epoch)
         if self.epochs.dirty:
@@ -272,7 +272,7 @@ class UnifiedLog:
         self.epochs.dirty = False
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Gives a log of a directory without ``partition.metadata`` its topic id."""
+        """Writes ``partition.metadata``: for a log that was found without (`topic_id` is None)."""
         self.topic_id = topic_id
         path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
         checkpoints.write_topic_id(self.log_dir.files, path, topic_id)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from odradek.config.log_config import LogConfig
-from odradek.ids import ZERO_UUID, TopicPartition, Uuid
+from odradek.ids import TopicPartition, Uuid
 from odradek.log import checkpoints
 from odradek.log.files import READ, Files, OpenFile
 from odradek.log.leader_epochs import LeaderEpochs
@@ -102,7 +102,7 @@ def load_log(
         directory,
         log_dir,
         config,
-        topic_id=topic_id or ZERO_UUID,
+        topic_id=topic_id,
         on_disk=True,
         segments=segments,
         log_start_offset=log_start_offset,

@@ -45,7 +45,6 @@ DELETED_SUFFIX = ".deleted"
 NEVER_MS = 2**63 - 1
 PROBE_BYTES = 4096
 """How much is read at once in search of an offset: about one index interval."""
-SCAN_BYTES = 1 << 20
 LOADED_INDEXES_MAX = 256
 """How many inactive segments keep their indexes in memory, over all logs."""
 
