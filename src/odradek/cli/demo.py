@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from odradek.cli.client import reason
 from odradek.cli.output import CommandError
 
 DEFAULT_OUT = Path("odradek-demo")
@@ -39,6 +40,8 @@ def demo(
     from rich.console import Console
 
     try:
+        from pyspark.errors import StreamingQueryException
+
         from odradek.demo.broker_process import BrokerFailed
         from odradek.demo.run import DemoFailed, DemoOptions, run_demo
         from odradek.pipeline.errors import PipelineError
@@ -55,7 +58,11 @@ def demo(
     )
     try:
         is_right = run_demo(options, Console())
-    except (BrokerFailed, DemoFailed, PipelineError, KafkaException) as error:
+    except KafkaException as error:
+        raise CommandError(reason(error)) from None
+    except StreamingQueryException as error:
+        raise CommandError(f"the ingest failed: {error}") from error
+    except (BrokerFailed, DemoFailed, PipelineError) as error:
         raise CommandError(str(error)) from None
     if not is_right:
         raise CommandError("the counts differ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,22 @@ def save_plot(traffic: Traffic, title: str, subtitle: str, path: Path) -> None:
 def _draw_traffic(axes: Any, traffic: Traffic, subtitle: str) -> None:
     from matplotlib import dates
 
+    axes.set_title(subtitle, loc="left", fontsize=11, color=_INK)
+    _quiet(axes)
     kinds = list(traffic.by_kind)
+    if not kinds:
+        return
+    times, series = traffic.times, list(traffic.by_kind.values())
+    if len(times) == 1:  # an area needs two ends
+        times = [times[0], times[0] + timedelta(seconds=traffic.bucket_s)]
+        series = [counts * 2 for counts in series]
     axes.stackplot(
-        traffic.times,
-        *traffic.by_kind.values(),
+        times,
+        *series,
         labels=[_LABELS.get(kind, kind) for kind in kinds],
         colors=[_COLORS[kind] for kind in kinds],
         linewidth=0,
     )
-    axes.set_title(subtitle, loc="left", fontsize=11, color=_INK)
     axes.set_ylabel(f"per {_duration(traffic.bucket_s)}", color=_INK)
     matplotlib_dates: Any = dates
     locator = matplotlib_dates.AutoDateLocator(minticks=6, maxticks=12)
@@ -56,11 +64,10 @@ def _draw_traffic(axes: Any, traffic: Traffic, subtitle: str) -> None:
     axes.xaxis.set_major_formatter(matplotlib_dates.ConciseDateFormatter(locator))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes.margins(x=0)
-    totals = [sum(counts) for counts in zip(*traffic.by_kind.values(), strict=True)]
-    axes.set_ylim(0, 1.15 * max(totals, default=1))  # room for the legend
+    totals = [sum(counts) for counts in zip(*series, strict=True)]
+    axes.set_ylim(0, 1.15 * max(1, *totals))  # room for the legend
     axes.grid(axis="y", color="#dde3ea", linewidth=0.8)
     axes.legend(loc="upper left", frameon=False, ncols=len(kinds), labelcolor=_INK)
-    _quiet(axes)
 
 
 def _draw_pages(axes: Any, traffic: Traffic) -> None:

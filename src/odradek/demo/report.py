@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from odradek.demo.results import Counts
 
 
-QUERY = "SELECT partition, count(*) FROM t GROUP BY partition"
+QUERY = "SELECT partition, count(*) AS records FROM t GROUP BY partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Outcome:
         return len(same) == 1
 
 
-def show(outcome: Outcome, out: Path, console: Console) -> None:
+def show(outcome: Outcome, console: Console) -> None:
     """Prints the counts and the top pages."""
     ends, counts = outcome.ends, outcome.counts
     rows = (
@@ -69,7 +69,7 @@ def show(outcome: Outcome, out: Path, console: Console) -> None:
         if outcome.is_right
         else "[bold red]The counts differ.[/]"
     )
-    console.print(f"\n  {verdict} The picture: [cyan]{outcome.picture}[/]")
+    console.print(f"\n  {verdict} The picture: [cyan]{shown(outcome.picture)}[/]", soft_wrap=True)
 
 
 def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
@@ -80,21 +80,33 @@ def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
         console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page}", highlight=False, no_wrap=True)
 
 
+def shown(path: Path) -> str:
+    """`path` as a user here would type it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def show_how_to_go_on(
-    topic: str, out: Path, bootstrap_servers: str | None, console: Console
+    topic: str, out: Path, parser: str, bootstrap_servers: str | None, console: Console
 ) -> None:
     """Prints commands that work on what the demo left."""
+    lake = shown(out / "lake")
+    ingest = f"odradek pipeline ingest --topics {topic} --table-dir {lake} {parser} --once"
     lines = []
     at = ""
     if bootstrap_servers is None:
-        lines.append(("the broker again, with its topic", f"odradek serve --data {out}/broker"))
+        broker = shown(out / "broker")
+        lines.append(("the broker again, with its topic", f"odradek serve --data {broker} &"))
     else:
         at = f" --bootstrap-server {bootstrap_servers}"
     lines += [
-        ("read the events", f"odradek consume {topic}{at}"),
-        ("send one more", f"echo '{{}}' | odradek produce {topic}{at}"),
-        ("ask the table", f"odradek pipeline sql --table-dir {out}/lake '{QUERY}'"),
+        ("read some of the events", f"odradek consume {topic} --max 5{at}"),
+        ("send one more, and have it ingested", f"echo '{{}}' | odradek produce {topic}{at}"),
+        ("", f"{ingest}{at}"),
+        ("ask the tables", f'odradek pipeline sql --table-dir {lake} "{QUERY}"'),
     ]
     console.print("\n  How to go on:")
     for what, command in lines:
-        console.print(f"    [dim]# {what}[/]\n    {command}", highlight=False, soft_wrap=True)
+        if what:
+            console.print(f"    [dim]# {what}[/]")
+        console.print(f"    {command}", highlight=False, soft_wrap=True, markup=False)

@@ -110,8 +110,9 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
         console.print("[bold]5[/] Counting again, with a fresh client and a fresh Spark session.")
         in_topic = count_records(bootstrap_servers, options.topic)
         outcome = _look(options, report.Ends(sent, in_topic, counted), console)
-    report.show(outcome, options.out, console)
-    report.show_how_to_go_on(options.topic, options.out, options.bootstrap_servers, console)
+    report.show(outcome, console)
+    parser = _parser_arguments(options)
+    report.show_how_to_go_on(options.topic, options.out, parser, options.bootstrap_servers, console)
     return outcome.is_right
 
 
@@ -123,6 +124,15 @@ def _make_out_dir(out: Path) -> None:
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).touch()
+
+
+def _parser_arguments(options: DemoOptions) -> str:
+    """How `odradek pipeline ingest` is told to read what the demo streamed."""
+    if options.input_file is not None:
+        return "--parser access-log"
+    schema = options.out / "schema.ddl"
+    schema.write_text(f"{events.SCHEMA}\n", encoding="utf-8")
+    return f"--parser json --schema @{report.shown(schema)}"
 
 
 @contextlib.contextmanager
@@ -140,9 +150,7 @@ def _broker(options: DemoOptions, console: Console) -> Iterator[str]:
 
 def _open_spark(options: DemoOptions) -> SparkSession:
     log = options.out / "spark.log"
-    return open_session(
-        SessionOptions(app_name="odradek demo", java_options=SHORT_LIFE, jvm_log=log)
-    )
+    return open_session(SessionOptions("odradek demo", java_options=SHORT_LIFE, jvm_log=log))
 
 
 def _stream(

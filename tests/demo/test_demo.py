@@ -1,0 +1,91 @@
+"""The demo as a user runs it, on 10,000 lines of a real server's log; and its parts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from odradek.cli.demo import demo
+from odradek.cli.output import CommandError
+from odradek.demo import plot, run
+from odradek.demo.report import Ends, Outcome
+from odradek.demo.results import Counts, Traffic
+
+ACCESS_LOG = Path(__file__).parents[1] / "data" / "access.log"
+PNG = b"\x89PNG\r\n\x1a\n"
+RUN_TIMEOUT_S = 900
+
+
+def test_demo_on_a_real_log_counts_the_same_on_both_ends(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "odradek", "demo", "--input", str(ACCESS_LOG)]
+    result = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Every record is there, once." in result.stdout
+    assert len(re.findall(r"10,000 +✓", result.stdout)) == 5, result.stdout
+    assert "1 of them in the quarantine" in result.stdout
+    # grep -cE '"GET /projects/xdotool/(\?[^ ]*)? HTTP/[0-9.]+" (200|304) ' says 219
+    assert re.search(r" 219 +█+ +/projects/xdotool/\n", result.stdout)
+    assert (out / "traffic.png").read_bytes().startswith(PNG)
+    assert "odradek serve --data" in result.stdout
+
+
+RIGHT = Outcome(Ends(10, 10, 10), Counts(9, 1, 10), [], [], Path("x.png"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(RIGHT, ends=Ends(11, 10, 10)),
+        replace(RIGHT, ends=Ends(10, 9, 10)),
+        replace(RIGHT, ends=Ends(10, 10, 9)),
+        replace(RIGHT, counts=Counts(8, 1, 9)),
+        replace(RIGHT, counts=Counts(9, 1, 9)),
+    ],
+)
+def test_any_count_that_differs_is_wrong(wrong: Outcome) -> None:
+    assert RIGHT.is_right
+    assert not wrong.is_right
+
+
+def test_counts_that_differ_end_the_command_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(run, "run_demo", lambda options, console: False)
+    with pytest.raises(CommandError, match="counts differ"):
+        demo(events=1, out=tmp_path)
+
+
+def test_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(CommandError, match="choose another --out"):
+        demo(events=1, out=tmp_path)
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_missing_input_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="is no file"):
+        demo(input_=tmp_path / "nothing.log", out=tmp_path)
+
+
+def test_missing_java_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CommandError, match="Spark needs Java 17 to 23"):
+        demo(events=1, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("minutes", [0, 1, 150])
+def test_picture_is_drawn_of_any_amount(tmp_path: Path, minutes: int) -> None:
+    times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=one) for one in range(minutes)]
+    series = {kind: list(range(minutes)) for kind in ("2xx", "5xx")} if minutes else {}
+    pages = [(f"/page/{'x' * 10 * one}", 10 - one) for one in range(min(minutes, 10))]
+    plot.save_plot(Traffic(60, times, series, pages), "Requests", "a test", tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(PNG)
