@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from odradek.broker.context import Services
 from odradek.broker.dispatch import Dispatcher
@@ -165,7 +166,7 @@ class BrokerServer:
             log_of=replica_manager.log,
             append=replica_manager.append_internal,
             executor=self._executor,
-            new_id=lambda: secrets.token_hex(16),
+            new_id=lambda: str(uuid4()),
         )
         self.services = Services(
             config=config,

@@ -188,12 +188,12 @@ class Partition:
                 fetch.appended(size_bytes)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
-        """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
+        """Raises unless this broker leads and `leader_epoch` is the current one or negative (not
         given).
         """
         if self.error:
             raise KafkaError(self.error)
-        if leader_epoch == self.leader_epoch or leader_epoch == UNDEFINED_EPOCH:
+        if leader_epoch == self.leader_epoch or leader_epoch < 0:
             return
         if leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -212,14 +212,18 @@ class Partition:
         With `last_fetched_epoch` the reader says which epoch its last record is of; where our log
         does not agree, the answer is the end of the largest epoch that both may share (KIP-320).
         """
-        if self.error or leader_epoch != UNDEFINED_EPOCH:
+        if self.error or leader_epoch >= 0:
             self.check_leader_epoch(leader_epoch)
-        if last_fetched_epoch != UNDEFINED_EPOCH:
+        if last_fetched_epoch >= 0:
             diverging = self._diverging(offset, last_fetched_epoch)
             if diverging is not None:
                 return diverging
         log = self.log
         info = log.read(offset, max_bytes, log.high_watermark, min_one_message)
+        if info.first_batch_cut and info.region is not None:
+            # Less than a batch is of no use to anybody; Kafka sends nothing then.
+            info.region.close()
+            return PartitionRead(None)
         return PartitionRead(info.region)
 
     def _diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:

@@ -255,8 +255,7 @@ class UnifiedLog:
         """
         if not self.on_disk:
             make_directory(self.log_dir.files, self.directory)
-            if self.topic_id is not None:
-                self.assign_topic_id(self.topic_id)
+            self._write_topic_id()
             self.on_disk = True
         self.begin_leader_epoch(leader_epoch)
         if self.epochs.dirty:
@@ -274,8 +273,15 @@ class UnifiedLog:
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Writes ``partition.metadata``: for a log that was found without (`topic_id` is None)."""
         self.topic_id = topic_id
-        path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
-        checkpoints.write_topic_id(self.log_dir.files, path, topic_id)
+        try:
+            self._write_topic_id()
+        except OSError as error:
+            raise self.log_dir.fail(error, f"writing the topic id of {self.directory}") from error
+
+    def _write_topic_id(self) -> None:
+        if self.topic_id is not None:
+            path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+            checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """A new leader's first act, before it serves: its epoch starts at the log's end.

@@ -22,8 +22,6 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from odradek.errors import ErrorCode, KafkaError
 from odradek.records.batch import (
     INT32_MAX,
@@ -33,6 +31,7 @@ from odradek.records.batch import (
     BatchHeader,
     increment_sequence,
 )
+from odradek.records.checksum import crc32c
 
 SNAPSHOT_SUFFIX = ".snapshot"
 WINDOW_SUFFIX = ".odradek-window"

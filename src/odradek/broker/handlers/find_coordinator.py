@@ -84,7 +84,7 @@ def _response(
     single = found[0][1]
     return FindCoordinatorResponse(
         error_code=single.code,
-        error_message=single.message,
+        error_message=single.message or single.code.name,
         node_id=single.node_id,
         host=single.host,
         port=single.port,
@@ -98,7 +98,7 @@ def _coordinator(key: str, found: _Found) -> Coordinator:
         host=found.host,
         port=found.port,
         error_code=found.code,
-        error_message=found.message,
+        error_message=found.message or "",
     )
 
 

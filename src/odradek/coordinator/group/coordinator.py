@@ -214,7 +214,8 @@ class GroupCoordinator:
             now = self._clock.time_ms()
             group = ClassicGroup(group_id=request.group_id, state_timestamp_ms=now)
             shard.groups[request.group_id] = group
-        prefix = request.group_instance_id or client.client_id
+        instance = request.group_instance_id
+        prefix = client.client_id if instance is None else instance
         event = classic.Join(request, client, version, f"{prefix}-{self._new_id()}")
         future: asyncio.Future[JoinGroupResponse] = self._loop.create_future()
         ticket = _JoinTicket(future, version)
