@@ -13,8 +13,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from odradek.config.log_config import LogConfig
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import checkpoints
@@ -35,6 +33,7 @@ from odradek.log.segment import (
     Segment,
 )
 from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
+from odradek.records.checksum import crc32c
 
 TEMPORARY_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 RECOVERY_READ_BYTES = 1 << 20
