@@ -139,3 +139,22 @@ def test_partition_that_gave_records_goes_to_the_end(cache: FetchSessionCache) -
     assert session is not None
     session.move_to_end(session.partitions["t", 0])
     assert [key[1] for key in session.partitions] == [1, 2, 0]
+
+
+def test_all_sessions_together_have_so_many_partitions(
+    cache: FetchSessionCache, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek.broker.fetch_sessions.PARTITIONS_MAX", 5)
+    first = cache.create(wanted(0, 1, 2), False)
+    assert cache.create(wanted(0, 1, 2), False) == INVALID_SESSION_ID
+    second = cache.create(wanted(0, 1), False)
+    assert cache.context(first, 1, False, [], [("t", 0)]).error is ErrorCode.NONE
+    assert cache.context(second, 1, False, wanted(2), []).error is ErrorCode.NONE
+    grown = cache.context(second, 2, False, wanted(3), [])
+    assert grown.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.partition_count == 2
+    clock.advance(EVICTION_AGE_MS + 1)
+    assert cache.create(wanted(0, 1, 2, 3), False)
+    assert cache.partition_count == 4
+    cache.context(next(iter(cache.sessions)), FINAL_EPOCH, False, [], [])
+    assert cache.partition_count == 0

@@ -5,7 +5,8 @@ A session remembers, for each partition of a consumer, what it asked for and wha
 Its epoch counts the requests, so that one that was lost or repeated is noticed. Sessions are
 bounded by max.incremental.fetch.session.cache.slots; when all are taken, a new one replaces a
 session that was unused for two minutes, else the smallest one, if it is smaller than itself and
-older than two minutes, else the consumer goes without (``kafka.server.FetchSessionCache``).
+older than two minutes, else the consumer goes without (``kafka.server.FetchSessionCache``). A
+session is as large as a client says, so all of them together are bounded too: `PARTITIONS_MAX`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ EPOCH_MAX = 2**31 - 1
 # A session younger than this is never pushed out by a larger one; one unused for longer always may
 # be.
 EVICTION_AGE_MS = 120_000
+
+PARTITIONS_MAX = 500_000
+"""Partitions in all sessions, of some 300 bytes each; what goes beyond has no session."""
 
 # A topic's name, or its id in requests from version 13 on.
 PartitionKey = tuple[str | bytes, int]
@@ -105,6 +109,7 @@ class FetchSessionCache:
         self._random_int = random_int
         # In the order of their last use, longest ago first.
         self.sessions: dict[int, FetchSession] = {}
+        self.partition_count = 0
 
     def context(
         self,
@@ -117,7 +122,7 @@ class FetchSessionCache:
         """Resolves a request against its session (``FetchManager.newContext``)."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
-                self.sessions.pop(session_id, None)
+                self._remove(session_id)
             if len(wanted) > 1:
                 # A partition that is named twice is read once, with what was said last.
                 wanted = list({(each.topic, each.partition): each for each in wanted}.values())
@@ -129,10 +134,15 @@ class FetchSessionCache:
             return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+        before = len(session.partitions)
         session.update(wanted, forgotten)
+        self.partition_count += len(session.partitions) - before
         if not session.partitions:
-            del self.sessions[session_id]
+            self._remove(session_id)
             return FetchContext(ErrorCode.NONE, [])
+        if self.partition_count > PARTITIONS_MAX:
+            self._remove(session_id)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
         session.last_used_ms = self._clock.monotonic_ms()
         self.sessions[session_id] = self.sessions.pop(session_id)
@@ -143,6 +153,9 @@ class FetchSessionCache:
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool) -> int:
         """Opens a session for `partitions` if there is room for it; its id, or 0."""
         now_ms = self._clock.monotonic_ms()
+        while self.partition_count + len(partitions) > PARTITIONS_MAX:
+            if not self._evict_stale(now_ms):
+                return INVALID_SESSION_ID
         if len(self.sessions) >= self._slots and not self._evict(len(partitions), now_ms):
             return INVALID_SESSION_ID
         session_id = self._random_int(1, EPOCH_MAX)
@@ -151,19 +164,29 @@ class FetchSessionCache:
         session = FetchSession(session_id, uses_topic_ids, now_ms, now_ms)
         session.partitions = {(each.topic, each.partition): each for each in partitions}
         self.sessions[session_id] = session
+        self.partition_count += len(session.partitions)
         return session_id
+
+    def _remove(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)
 
     def _evict(self, size: int, now_ms: float) -> bool:
         """Makes room for a session of `size` partitions; False when every session is worth more."""
-        if not self.sessions:
-            return False
-        stalest = next(iter(self.sessions.values()))
-        if now_ms - stalest.last_used_ms > EVICTION_AGE_MS:
-            del self.sessions[stalest.id]
+        if self._evict_stale(now_ms):
             return True
         old = [s for s in self.sessions.values() if now_ms - s.created_ms > EVICTION_AGE_MS]
         smallest = min(old, key=lambda session: len(session.partitions), default=None)
         if smallest is None or len(smallest.partitions) >= size:
             return False
-        del self.sessions[smallest.id]
+        self._remove(smallest.id)
+        return True
+
+    def _evict_stale(self, now_ms: float) -> bool:
+        """Drops the session unused for longest, if that is long enough."""
+        stalest = next(iter(self.sessions.values()), None)
+        if stalest is None or now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
+            return False
+        self._remove(stalest.id)
         return True
