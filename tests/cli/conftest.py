@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from odradek.cli.main import app
+from odradek.cli.app import app
 from odradek.testing import Broker
 
 

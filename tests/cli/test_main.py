@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from odradek import __version__
-from odradek.cli.main import app
+from odradek.cli.app import app
 
 HEAVY = ("confluent_kafka", "pyspark", "rich.table", "uvloop", "odradek.broker", "odradek.protocol")
 
@@ -30,7 +30,7 @@ def test_help_imports_nothing_heavy() -> None:
     """`--help` answers at once because clients, broker and Spark are imported by their commands."""
     code = (
         "import sys\n"
-        "from odradek.cli.main import app\n"
+        "from odradek.cli.app import app\n"
         "print([name for name in sys.argv[1:] if name in sys.modules])"
     )
     done = subprocess.run(

@@ -1,16 +1,21 @@
-"""`odradek serve`: one broker in the foreground, until SIGTERM or SIGINT."""
+"""`odradek serve`: one broker in the foreground, until SIGTERM or SIGINT.
+
+Its options are argparse's, which Python has loaded in a few milliseconds: `odradek.cli.main` comes
+here without importing Typer, and `odradek.cli.app` forwards here for its help.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from odradek.cli.output import CommandError, parse_assignments
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from odradek.config.broker import BrokerConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
@@ -22,32 +27,38 @@ def default_data_dir() -> Path:
     return Path(base) / "odradek"
 
 
-def serve(
-    listen: Annotated[
-        str | None,
-        typer.Option("--listen", metavar="HOST:PORT", help=f"Default {DEFAULT_LISTEN}."),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="Default ~/.local/share/odradek."),
-    ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Kafka's server.properties.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any of Kafka's broker configs."),
-    ] = None,
-    log_level: Annotated[
-        str, typer.Option("--log-level", help="debug, info, warning or error.")
-    ] = "info",
-) -> None:
-    """Run a broker."""
-    _configure_logging(log_level)
-    broker_config = build_config(listen, data, config, set_ or [])
+def serve(arguments: Sequence[str]) -> None:
+    """Runs a broker with the options in `arguments`."""
+    options = _parser().parse_args(arguments)
+    _configure_logging(options.log_level)
+    config = build_config(options.listen, options.data, options.config, options.set)
     from odradek.broker.main import run
 
-    run(broker_config)
+    run(config)
+
+
+def _parser() -> ArgumentParser:
+    from argparse import ArgumentParser
+
+    parser = ArgumentParser("odradek serve", description="Run a broker.", allow_abbrev=False)
+    add = parser.add_argument
+    add("--listen", metavar="HOST:PORT", help=f"default {DEFAULT_LISTEN}")
+    add("--data", type=Path, metavar="DIR", help="default ~/.local/share/odradek")
+    add("--config", type=Path, metavar="FILE", help="Kafka's server.properties")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any of Kafka's broker configs; repeatable",
+    )
+    add(
+        "--log-level",
+        default="info",
+        choices=("debug", "info", "warning", "error"),
+        help="default info",
+    )
+    return parser
 
 
 def build_config(
@@ -93,11 +104,8 @@ def _configure_logging(level: str) -> None:
     import logging
     import sys
 
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise CommandError(f"--log-level is debug, info, warning or error, not {level!r}")
     logging.basicConfig(
         stream=sys.stderr,
-        level=number,
+        level=level.upper(),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )

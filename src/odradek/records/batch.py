@@ -26,7 +26,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
+from odradek.records.checksum import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61

@@ -10,8 +10,6 @@ is (see docs/deviations.md).
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.records.batch import (
@@ -29,6 +27,7 @@ from odradek.records.batch import (
     Buffer,
     Compression,
 )
+from odradek.records.checksum import crc32c
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX
 
 UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TRANSACTIONAL_MASK | TIMESTAMP_TYPE_MASK
