@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import struct
 
 import cramjam
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.records.batch import Compression, crc_is_valid, parse_header
+from odradek.records.batch import Compression, crc_is_valid, parse_header, write_crc
 from odradek.records.compression import CorruptCompression, compress, decompress
 from odradek.records.recompress import needs_recompression, recompress
 from odradek.records.record import Record, build_batch, iter_records
@@ -80,9 +81,18 @@ def test_recompressed_batch_has_the_same_records(source: Compression, target: st
 def test_batch_that_does_not_unpack_is_corrupt() -> None:
     batch = build_batch([Record(None, b"x" * 1_000)], timestamp_ms=1, compression=Compression.ZSTD)
     batch[70] ^= 0xFF
-    from odradek.records.batch import write_crc
-
     write_crc(batch)
     with pytest.raises(KafkaError) as caught:
         recompress(batch, LogConfig(compression_type="gzip"), 2)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_batch_with_another_number_of_records_is_invalid(count: int) -> None:
+    batch = build_batch([Record(None, b"x" * 50)] * 3, timestamp_ms=1)
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    write_crc(batch)
+    with pytest.raises(KafkaError) as caught:
+        recompress(batch, LogConfig(compression_type="gzip"), 2)
+    assert caught.value.code is ErrorCode.INVALID_RECORD

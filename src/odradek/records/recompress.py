@@ -18,7 +18,7 @@ from odradek.records.batch import (
     parse_header,
     write_crc,
 )
-from odradek.records.record import CorruptRecord, body_of
+from odradek.records.record import CorruptRecord, body_of, check_places
 from odradek.records.validate import BatchRules, validate_batch
 
 PRODUCER = "producer"
@@ -67,6 +67,10 @@ def recompress(batch: Buffer, config: LogConfig, now_ms: int) -> bytearray:
         body = body_of(batch, header)
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot unpack: {error}") from error
+    try:
+        check_places(body, header.record_count)
+    except CorruptRecord as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     payload = codec.compress(target, body, compression_level(config, target))
     return _with_payload(batch, target, payload)
 

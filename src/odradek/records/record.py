@@ -213,6 +213,25 @@ def body_of(
         raise CorruptRecord(str(error)) from error
 
 
+def check_places(body: bytes, count: int) -> None:
+    """Raises CorruptRecord unless `body` is `count` records whose offset deltas are 0, 1, 2, ...
+
+    Keys, values and headers are not looked at.
+    """
+    pos, end = 0, len(body)
+    for expected in range(count):
+        length, pos = read_varint(body, pos, end)
+        if not 0 < length <= end - pos:
+            raise CorruptRecord(f"record {expected} of {length} bytes does not fit in {end - pos}")
+        _, after = read_varint(body, pos + 1, pos + length)
+        delta, _ = read_varint(body, after, pos + length)
+        if delta != expected:
+            raise CorruptRecord(f"record {expected} has the offset delta {delta}")
+        pos += length
+    if pos != end:
+        raise CorruptRecord(f"{end - pos} bytes are left over behind {count} records")
+
+
 def _decode_record(data: bytes, pos: int, end: int, header: BatchHeader) -> Record:
     timestamp_delta, pos = read_varint(data, pos + 1, end)
     offset_delta, pos = read_varint(data, pos, end)
