@@ -64,3 +64,22 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "odradek: --set takes key=value, not 'nonsense'\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["demo"], ["pipeline", "ingest", "--topics", "t", "--table-dir", "d"]]
+)
+def test_spark_that_is_not_installed_is_one_line(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "sys.argv[0] = 'odradek'\n"
+        "from odradek.cli.main import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "pip install 'odradek[spark]'" in done.stderr

@@ -290,7 +290,7 @@ class BrokerServer:
             logger.warning("unknown configs: %s", ", ".join(config.unknown_keys))
 
     def _report_addresses(self) -> None:
-        """One line: where clients connect, and what they will be told."""
+        """One line: where clients connect, where data lies, and what clients will be told."""
         assert self._server is not None
         listening = ", ".join(str(endpoint) for endpoint in self._server.endpoints)
         advertised = advertised_listeners(self.config)
@@ -299,7 +299,11 @@ class BrokerServer:
             or "the address at which each of them connected"
         )
         logger.info(
-            "broker %d listens on %s; clients are told %s", self.config.node_id, listening, told
+            "broker %d listens on %s; data is in %s; clients are told %s",
+            self.config.node_id,
+            listening,
+            ", ".join(self.config.log_dirs()),
+            told,
         )
 
 
