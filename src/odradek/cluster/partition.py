@@ -66,6 +66,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "opened",
         "plain",
         "produce_waiters",
         "recompressed",
@@ -89,15 +90,19 @@ class Partition:
         self.fetch_waiters: set[FetchWaiter] = set()
         self.produce_waiters: list[tuple[int, ProduceWaiter]] = []
         self.internal = topic_partition.topic in INTERNAL_TOPICS
+        # What clients send is looked at record by record: internal and compacted topics.
+        self.opened = False
         self.recompressed = False
-        # Neither internal nor recompressed: one look for the produce path.
+        # Neither opened nor recompressed: one look for the produce path.
         self.plain = False
         self.config_changed()
 
     def config_changed(self) -> None:
         """Takes over what produce must know of the log's configs; called when they were changed."""
-        self.recompressed = self.log.config.compression_type != "producer"
-        self.plain = not self.internal and not self.recompressed
+        config = self.log.config
+        self.opened = self.internal or config.cleanup_compact
+        self.recompressed = config.compression_type != "producer"
+        self.plain = not self.opened and not self.recompressed
 
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
@@ -188,12 +193,12 @@ class Partition:
                 fetch.appended(size_bytes)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
-        """Raises unless this broker leads and `leader_epoch` is the current one or negative (not
+        """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
         given).
         """
         if self.error:
             raise KafkaError(self.error)
-        if leader_epoch == self.leader_epoch or leader_epoch < 0:
+        if leader_epoch == self.leader_epoch or leader_epoch == UNDEFINED_EPOCH:
             return
         if leader_epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

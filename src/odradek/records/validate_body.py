@@ -1,7 +1,8 @@
-"""The records inside a batch, looked at one by one: for the topics that a coordinator reads back.
+"""The records inside a batch, looked at one by one: for internal and compacted topics.
 
-Kafka looks into every batch; here only those of internal topics are worth the time: a client may
-write there too, and what a coordinator cannot load keeps its groups from being served.
+Kafka looks into every batch; here two kinds are worth the time. A client may write to an internal
+topic too, and what a coordinator cannot load keeps its groups from being served. A record without
+a key cannot be compacted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import islice
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.records.batch import BatchHeader
+from odradek.records.recompress import needs_recompression, recompress
 from odradek.records.record import CorruptRecord, iter_records
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
@@ -19,10 +21,10 @@ RECORDS_MAX = 100_000
 
 
 def validate_body(batch: Writable, config: LogConfig, now_ms: int) -> Writable:
-    """`batch`, whose records are all there, in their places.
+    """`batch`, whose records are all there, in their places, in the topic's compression.
 
-    Raises KafkaError: what `validate_batch` finds, INVALID_RECORD, and MESSAGE_TOO_LARGE for more
-    than is looked at.
+    Raises KafkaError: what `validate_batch` finds, INVALID_RECORD, also for a record without a key
+    where the topic is compacted, and MESSAGE_TOO_LARGE for more than is looked at.
     """
     batch, fields = validate_batch(batch, BatchRules(config), now_ms)
     header = BatchHeader._make(fields)
@@ -33,6 +35,8 @@ def validate_body(batch: Writable, config: LogConfig, now_ms: int) -> Writable:
         for delta, record in enumerate(records):
             if record.offset != delta:
                 raise CorruptRecord(f"record {delta} has the offset delta {record.offset}")
+            if config.cleanup_compact and record.key is None:
+                raise CorruptRecord(f"record {delta} has no key, and the topic is compacted")
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    return batch
+    return recompress(batch, config, now_ms) if needs_recompression(batch, config) else batch

@@ -4,8 +4,8 @@ Each partition's records must be exactly one batch of format v2; it is checked b
 CRC and appended in the order of the request. acks=1 is answered when it is in the log, acks=all
 when the high watermark has passed it, acks=0 never: an error closes that connection instead. A
 topic whose flush.messages is due is flushed first, whatever the acks. Topics whose
-compression.type is not ``producer`` are recompressed, and the records of internal topics looked at
-one by one, off the event loop.
+compression.type is not ``producer`` are recompressed, and the records of internal and of compacted
+topics, which need keys, looked at one by one, off the event loop.
 
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
 Transactions: there is no coordinator yet, so a transactional batch belongs to no known transaction.
@@ -21,6 +21,7 @@ from odradek.broker.leader_hints import leader_endpoints
 from odradek.cluster.partition import ACKS_ALL, Partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.net.connection import CloseConnection
+from odradek.protocol.messages.produce_request import TopicProduceData
 from odradek.protocol.messages.produce_response import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -31,6 +32,7 @@ from odradek.protocol.messages.produce_response import (
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
+    from odradek.ids import Uuid
     from odradek.log.log import LogAppendInfo
     from odradek.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
 
@@ -41,6 +43,8 @@ ZSTD_VERSION = 7
 ABORTABLE_VERSION = 11
 CURRENT_LEADER_VERSION = 10
 ZSTD = 4
+FAILURES_NAMED_MAX = 10
+"""How many of a request's failures the log names."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka lets its own tools write to internal topics."""
 
@@ -84,6 +88,8 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     call = _Call(services, context, request, services.clock.time_ms())
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = []
+    if len(request.topic_data) > 1 or any(len(t.partition_data) > 1 for t in request.topic_data):
+        _drop_repeated(request)
     for topic in request.topic_data:
         name = manager.topic_names.get(topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
@@ -98,6 +104,25 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     if call.later:
         return _append_later(call, response)
     return _answer(call, response)
+
+
+def _drop_repeated(request: ProduceRequest) -> None:
+    """Of a partition that is named more than once the last records count, as in Kafka, which
+    collects them in a map.
+    """
+    wanted: dict[tuple[Uuid, str], dict[int, PartitionProduceData]] = {}
+    count = 0
+    for topic in request.topic_data:
+        partitions = wanted.setdefault((topic.topic_id, topic.name), {})
+        for data in topic.partition_data:
+            partitions[data.index] = data
+        count += len(topic.partition_data)
+    if count == sum(map(len, wanted.values())):
+        return
+    request.topic_data = [
+        TopicProduceData(name, topic_id, list(partitions.values()))
+        for (topic_id, name), partitions in wanted.items()
+    ]
 
 
 def _append(
@@ -162,7 +187,7 @@ def _append_special(
     except KafkaError as error:
         answers.append(_refused(call, partition, index, error))
         return
-    if records is not None and (partition.recompressed or partition.internal):
+    if records is not None and (partition.recompressed or partition.opened):
         call.later.append((partition, records, answers, len(answers)))
         answers.append(PartitionProduceResponse(index))
     else:
@@ -181,7 +206,7 @@ async def _append_later(call: _Call, response: ProduceResponse) -> Any:
     for partition, records, answers, position in call.later:
         index = answers[position].index
         config = partition.log.config
-        work = validate_body if partition.internal else recompress
+        work = validate_body if partition.opened else recompress
         try:
             batch = await loop.run_in_executor(executor, work, records, config, call.now_ms)
         except KafkaError as error:
@@ -229,8 +254,11 @@ def _answer(call: _Call, response: ProduceResponse) -> ProduceResponse | asyncio
 
 def _close_if_failed(call: _Call) -> None:
     """With acks=0 an error has no other way to the producer."""
-    if call.failures:
-        raise CloseConnection(f"produce with acks=0 failed: {', '.join(call.failures)}")
+    failures = call.failures
+    if failures:
+        named = ", ".join(failures[:FAILURES_NAMED_MAX])
+        more = f", and {len(failures)} in all" if len(failures) > FAILURES_NAMED_MAX else ""
+        raise CloseConnection(f"produce with acks=0 failed: {named}{more}")
 
 
 def _answer_when_committed(
