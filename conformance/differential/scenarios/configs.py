@@ -206,12 +206,7 @@ def wrong_resources(s: Session) -> None:
 def of_brokers(s: Session) -> None:
     for hint, name in (("one", "1"), ("all", "")):
         broker = Increments(s, name, BROKER)
-        keys = (
-            "log.retention.ms",
-            "log.cleaner.threads",
-            "num.io.threads",
-            "log.flush.interval.ms",
-        )
+        keys = ("log.retention.ms", "log.flush.interval.ms")
         broker.ask(f"{hint} dynamic", ("log.flush.interval.ms", SET, "12345"))
         broker.shown(f"{hint} dynamic", *keys)
         broker.ask(f"{hint} back", ("log.flush.interval.ms", DELETE, None))
@@ -229,11 +224,11 @@ def _defaults_of_topics(s: Session) -> None:
     """A broker's dynamic default is seen in its topics."""
     topic = s.create()
     everywhere = Increments(s, "", BROKER)
-    everywhere.ask("default set", ("log.segment.ms", SET, "7200000"))
-    everywhere.shown("default", "log.segment.ms")
+    everywhere.ask("default set", ("log.roll.ms", SET, "7200000"))
+    everywhere.shown("default", "log.roll.ms")
     request = description(TOPIC, topic, ["segment.ms"], synonyms=True)
     s.until(lambda answer: answer.results[0].configs[0].value == "7200000", request, 4)
     s.ask("seen by the topic", request, 4)
-    everywhere.ask("default deleted", ("log.segment.ms", DELETE, None))
+    everywhere.ask("default deleted", ("log.roll.ms", DELETE, None))
     s.until(lambda answer: answer.results[0].configs[0].value == "604800000", request, 4)
     s.ask("seen by the topic after", request, 4)

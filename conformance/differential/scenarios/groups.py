@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from conformance.differential.registry import scenario
@@ -31,8 +32,15 @@ def join(
         "protocol_type": "consumer",
         **options,
     }
-    offered = [JoinGroupRequestProtocol(name, b"meta-" + name.encode()) for name in names]
+    offered = [JoinGroupRequestProtocol(name, subscription(name)) for name in names]
     return JoinGroupRequest(group, member_id=member, protocols=offered, **options)
+
+
+def subscription(data: str) -> bytes:
+    """Of a consumer to no topics (ConsumerProtocolSubscription v0). Kafka parses what members of
+    type consumer give, and never answers a join with anything else.
+    """
+    return struct.pack(">hii", 0, 0, len(data)) + data.encode()
 
 
 def joined(s: Session, step: str, group: str, **options: Any) -> Any:
