@@ -148,13 +148,20 @@ def test_nulls_where_they_may_be(attacker: Attacker) -> None:
 # What Kafka answers to the same topic or partition named twice differs from API to API.
 
 
-def test_the_same_partition_twice_in_a_produce_is_answered(attacker: Attacker) -> None:
-    request = produce("t")
-    request.topic_data *= 2
-    request.topic_data[0].partition_data *= 2
-    for topic in attacker.call(request, 9).responses:
-        for partition in topic.partition_responses:
-            assert partition.error_code == 0
+def test_the_same_partition_twice_in_a_produce_is_appended_once(attacker: Attacker) -> None:
+    before = attacker.call(produce("t"), 9).responses[0].partition_responses[0].base_offset
+    request = produce("t", batch(b"first"))
+    (data,) = request.topic_data[0].partition_data
+    last = PartitionProduceData(0, batch(b"last", b"last"))
+    for topics in (
+        [TopicProduceData("t", partition_data=[data, data, last])],
+        [TopicProduceData("t", partition_data=[each]) for each in (data, data, last)],
+    ):
+        request.topic_data = topics
+        (topic,) = attacker.call(request, 9).responses
+        (answer,) = topic.partition_responses
+        assert (answer.error_code, answer.base_offset) == (0, before + 1)
+        before += 2
 
 
 def test_the_same_partition_twice_in_a_fetch_is_read_once(attacker: Attacker) -> None:

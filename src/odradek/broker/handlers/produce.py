@@ -88,9 +88,10 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     call = _Call(services, context, request, services.clock.time_ms())
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = []
-    if len(request.topic_data) > 1 or any(len(t.partition_data) > 1 for t in request.topic_data):
-        _drop_repeated(request)
-    for topic in request.topic_data:
+    topic_data = request.topic_data
+    if topic_data and (topic_data[1:] or topic_data[0].partition_data[1:]):
+        topic_data = _without_repeated(topic_data)
+    for topic in topic_data:
         name = manager.topic_names.get(topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
@@ -106,20 +107,20 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     return _answer(call, response)
 
 
-def _drop_repeated(request: ProduceRequest) -> None:
+def _without_repeated(topic_data: list[TopicProduceData]) -> list[TopicProduceData]:
     """Of a partition that is named more than once the last records count, as in Kafka, which
     collects them in a map.
     """
     wanted: dict[tuple[Uuid, str], dict[int, PartitionProduceData]] = {}
     count = 0
-    for topic in request.topic_data:
+    for topic in topic_data:
         partitions = wanted.setdefault((topic.topic_id, topic.name), {})
         for data in topic.partition_data:
             partitions[data.index] = data
         count += len(topic.partition_data)
     if count == sum(map(len, wanted.values())):
-        return
-    request.topic_data = [
+        return topic_data
+    return [
         TopicProduceData(name, topic_id, list(partitions.values()))
         for (topic_id, name), partitions in wanted.items()
     ]
