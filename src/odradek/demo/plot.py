@@ -19,7 +19,7 @@ _COLORS = {
 }
 _LABELS = {"page_view": "page views", "impression": "impressions", "click": "clicks"}
 _INK = "#33415c"
-_PAGE_CHARACTERS_MAX = 44
+_PAGE_CHARACTERS_MAX = 38
 
 
 def save_plot(traffic: Traffic, title: str, subtitle: str, path: Path) -> None:

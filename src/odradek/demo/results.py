@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from odradek.pipeline.tables import TableDir
 
-BUCKETS_MAX = 200
+BUCKETS_MAX = 100
 TOP_PAGES = 10
 _BUCKET_CHOICES_S = (10, 60, 300, 600, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 _ASSETS = r"(?i)\.(css|js|png|jpe?g|gif|ico|svg|txt|xml|woff2?)$"

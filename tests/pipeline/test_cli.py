@@ -1,0 +1,66 @@
+"""`odradek pipeline` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline import ledger
+
+COMMAND = [sys.executable, "-m", "odradek", "pipeline"]
+RUN_TIMEOUT_S = 600
+
+
+def refused(*arguments: str) -> str:
+    result = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+    )
+    assert result.returncode != 0
+    return result.stderr
+
+
+def test_ingest_runs_until_sigterm_and_sql_asks_what_it_made(
+    bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(70), 1)
+    where = ["--table-dir", str(tmp_path / "lake"), "--format", "parquet"]
+    command = [*COMMAND, "ingest", "--topics", topic, *where, "--parser", "json"]
+    command += ["--schema", ledger.SCHEMA, "--bootstrap-server", bootstrap_servers]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "lag 0" in line:
+                process.send_signal(signal.SIGTERM)
+        assert process.wait(RUN_TIMEOUT_S) == 0, lines
+    assert "60 rows to the table and 10 to the quarantine in 1 batches" in lines[-1]
+    query = "SELECT count(*) AS n, (SELECT count(*) FROM quarantine) AS q FROM t"
+    result = subprocess.run(
+        [*COMMAND, "sql", *where, "--json", query],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert json.loads(result.stdout) == [{"n": 60, "q": 10}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--format", "csv"], "--format is delta or parquet"),
+        (["--topics", ","], "--topics names no topic"),
+        (["--schema", "@/nowhere.ddl"], "/nowhere.ddl: No such file"),
+        (["--kafka-option", "nonsense"], "--kafka-option takes key=value"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(tmp_path: Path, arguments: list[str], says: str) -> None:
+    told = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *arguments)
+    assert says in told
+    assert "Traceback" not in told
