@@ -172,3 +172,25 @@ def test_preallocated_indexes_of_a_stopped_kafka_are_understood(tmp_path: Path) 
     append(log, [b"more" * 100])
     manager.close()
     assert len(newest(directory, ".index").read_bytes()) < 240
+
+
+def test_deleted_records_whose_log_was_lost_do_not_come_back_as_free_offsets(
+    tmp_path: Path,
+) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"x"] * 5)
+    log.delete_records(5)
+    manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    newest(tmp_path / str(TP)).write_bytes(b"")
+    for _ in range(2):
+        manager = open_manager(tmp_path, CONFIG)
+        log = open_log(manager)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+        manager.maintain(NOW_MS)
+        manager.checkpoint()
+        manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG)
+    assert append(open_log(manager), [b"y"]).first_offset == 5
+    manager.close()

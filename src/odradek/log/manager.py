@@ -390,10 +390,9 @@ class LogManager:
             checkpoints.RECOVERY_POINT_FILE: {
                 log.topic_partition: log.recovery_point for log in logs
             },
+            # Also where a segment begins there: its name may not survive a power cut.
             checkpoints.LOG_START_FILE: {
-                log.topic_partition: log.log_start_offset
-                for log in logs
-                if log.log_start_offset > log.segments[0].base_offset
+                log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset
             },
             checkpoints.HIGH_WATERMARK_FILE: {
                 log.topic_partition: log.high_watermark for log in logs

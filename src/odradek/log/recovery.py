@@ -81,6 +81,8 @@ def load_log(
         for segment in segments:
             log_dir.remove_later(segment.mark_deleted(), options.now_ms)
         segments[:] = [_new_segment(directory, log_dir, log_start_offset, 0, options)]
+        segments[0].create_files()
+        files.fsync_dir(directory)
         log_end_offset = log_start_offset
     epochs.truncate_from_end(log_end_offset + 1)
     epochs.truncate_from_start(log_start_offset)
