@@ -18,7 +18,6 @@ ProducerId = NewType("ProducerId", int)
 Uuid = NewType("Uuid", bytes)
 
 ZERO_UUID = Uuid(bytes(16))
-METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 
 
 class TopicPartition(NamedTuple):

@@ -158,11 +158,6 @@ class BrokerConfig:
         assert isinstance(value, int), name
         return value
 
-    def get_float(self, name: str) -> float:
-        value = self._values[name]
-        assert isinstance(value, (int, float)), name
-        return value
-
     def get_bool(self, name: str) -> bool:
         value = self._values[name]
         assert isinstance(value, bool), name

@@ -106,34 +106,6 @@ class OneOf:
         return f"[{', '.join(self.choices)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class NonEmpty:
-    """A string that is not empty."""
-
-    def check(self, name: str, value: ConfigValue) -> None:
-        if value == "":
-            raise invalid_value(name, value, "String must be non-empty")
-
-    def __str__(self) -> str:
-        return "non-empty string"
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Every string of a list has the form of a pattern; `form` says it in words."""
-
-    pattern: str
-    form: str
-
-    def check(self, name: str, value: ConfigValue) -> None:
-        for item in value if isinstance(value, list) else [value]:
-            if not re.fullmatch(self.pattern, str(item)):
-                raise invalid_value(name, value, f"{item} must be {self.form}")
-
-    def __str__(self) -> str:
-        return self.form
-
-
 def at_least(low: float) -> Range:
     return Range(low)
 

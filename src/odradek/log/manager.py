@@ -35,10 +35,9 @@ from odradek.log.segment import IndexCache
 CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
 PRODUCER_EXPIRATION_MS = 86_400_000
-CLOSE_THREADS = 8
-"""How many logs are closed at once."""
 FILE_NAME_BYTES_MAX = 255
 CLOSING_THREADS = 8
+"""How many logs are closed at once."""
 OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 

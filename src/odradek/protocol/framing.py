@@ -10,7 +10,6 @@ import struct
 
 from odradek.protocol.errors import MalformedMessage
 
-SIZE_BYTES = 4
 _SIZE = struct.Struct(">i")
 unpack_size = _SIZE.unpack_from
 pack_size = _SIZE.pack

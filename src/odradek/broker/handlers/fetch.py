@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.fetch_request import FetchRequest
 
 TOPIC_ID_VERSION = 13
-REPLICA_STATE_VERSION = 15
 CURRENT_LEADER_VERSION = 16
 STORAGE_ERROR_VERSION = 6
 ZSTD_VERSION = 10

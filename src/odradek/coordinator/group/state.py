@@ -24,7 +24,6 @@ from odradek.protocol.messages.join_group_response import (
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
 NO_MEMBER_ID = ""
-CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(Enum):
