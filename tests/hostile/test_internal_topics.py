@@ -57,7 +57,7 @@ def test_what_a_coordinator_could_not_load_is_refused(what: str) -> None:
 
 
 def test_groups_are_loaded_past_records_that_say_nothing(tmp_path: Path) -> None:
-    keys = [None, b"", b"\0", b"\0\1\0\5g", b"\0\2\0\1g", b"\x7f\xff", b"\0\1\0\1g\0\1t\0\0\0\0"]
+    keys = [b"", b"\0", b"\0\1\0\5g", b"\0\2\0\1g", b"\x7f\xff", b"\0\1\0\1g\0\1t\0\0\0\0"]
     with Broker(CONFIG, data_dir=tmp_path) as broker:
         with WireClient(broker.bootstrap_servers) as client:
             client.call(FindCoordinatorRequest("g", 0), 2)
