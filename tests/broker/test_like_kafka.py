@@ -36,6 +36,14 @@ def produced(client: WireClient, records: Any) -> Any:
     return response.responses[0].partition_responses[0]
 
 
+def test_a_topic_that_is_named_twice_is_answered_once(client: WireClient) -> None:
+    create(client, partitions=2)
+    request = produce(partition=0)
+    request.topic_data += produce(partition=1).topic_data
+    [topic] = client.call(request, 9).responses
+    assert [(p.index, p.error_code) for p in topic.partition_responses] == [(0, 0), (1, 0)]
+
+
 @pytest.mark.parametrize("given", [{"leader_epoch": -2}, {"last_fetched_epoch": -2}])
 def test_any_negative_epoch_of_a_fetch_is_none(client: WireClient, given: dict[str, int]) -> None:
     create(client)

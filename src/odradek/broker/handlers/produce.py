@@ -108,8 +108,8 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
 
 
 def _without_repeated(topic_data: list[TopicProduceData]) -> list[TopicProduceData]:
-    """Of a partition that is named more than once the last records count, as in Kafka, which
-    collects them in a map.
+    """Of a partition that is named more than once the last records count, and a topic is answered
+    once, as in Kafka, which collects them in a map.
     """
     wanted: dict[tuple[Uuid, str], dict[int, PartitionProduceData]] = {}
     count = 0
@@ -118,7 +118,7 @@ def _without_repeated(topic_data: list[TopicProduceData]) -> list[TopicProduceDa
         for data in topic.partition_data:
             partitions[data.index] = data
         count += len(topic.partition_data)
-    if count == sum(map(len, wanted.values())):
+    if count == sum(map(len, wanted.values())) and len(wanted) == len(topic_data):
         return topic_data
     return [
         TopicProduceData(name, topic_id, list(partitions.values()))
