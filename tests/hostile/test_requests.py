@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from random import Random, SystemRandom
 from typing import Any
@@ -26,6 +27,7 @@ from odradek.protocol.messages.delete_records_request import (
 )
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.protocol.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -272,3 +274,17 @@ def test_requests_of_kafka_as_they_are(process: BrokerProcess) -> None:
 def test_a_request_with_bytes_behind_it_is_answered(attacker: Attacker) -> None:
     attacker.send_frame(request_bytes(ApiVersionsRequest("x", "1"), 3) + bytes(100))
     assert attacker.receive_frame()
+
+
+def test_a_name_does_not_forge_a_line_of_the_log(
+    process: BrokerProcess, attacker: Attacker
+) -> None:
+    since = len(process.lines)
+    protocol = JoinGroupRequestProtocol("range", b"")
+    request = JoinGroupRequest(
+        "forger\nFORGED \x1b[2J\u2028FORGED", 10_000, 10_000, "", None, "consumer", [protocol]
+    )
+    while attacker.call(request, 3).error_code:  # the coordinator's topic is being made
+        continue
+    process.wait_for_line(re.compile(r"forger\\x0aFORGED \\x1b\[2J").search, since=since)
+    assert not any(line.startswith("FORGED") for line in process.lines)

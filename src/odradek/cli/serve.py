@@ -104,8 +104,8 @@ def _configure_logging(level: str) -> None:
     import logging
     import sys
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
+    from odradek.cli.log_lines import FORMAT, OneLine
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine(FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
