@@ -103,15 +103,14 @@ def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[Place
     found: dict[Place, Entry] = {}
     left = dict(ends)
     while left:
-        messages = consumer.consume(1000, timeout=REQUEST_TIMEOUT_S)
-        assert messages, f"no more records, but {left} were promised"
-        for message in messages:
-            if message.error() is not None:
-                raise KafkaException(message.error())
-            place = Place(topic, message.partition(), message.offset())
-            found[place] = _entry(message)
-            if place.offset + 1 >= left.get(place.partition, 0):
-                left.pop(place.partition, None)
+        message = consumer.poll(REQUEST_TIMEOUT_S)
+        assert message is not None, f"no more records, but {left} were promised"
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        place = Place(topic, message.partition(), message.offset())
+        found[place] = _entry(message)
+        if place.offset + 1 >= left.get(place.partition, 0):
+            left.pop(place.partition, None)
     return found
 
 

@@ -94,7 +94,7 @@ class Crash(Exception):
 
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("step", list(Step))
-def test_batch_that_failed_at_any_step_is_there_once_after_the_restart(
+def test_batch_that_failed_at_any_step_is_there_once_after_a_restart_with_a_new_partition(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: str,
@@ -114,8 +114,10 @@ def test_batch_that_failed_at_any_step_is_there_once_after_the_restart(
 
     with pytest.raises(StreamingQueryException, match="Crash"):
         IngestJob(spark, options, at_step=crash_at).run()
+    ledger.add_partitions(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(30, 40), 2)
     IngestJob(spark, options).run()
-    assert check(spark, options) == 30
+    assert check(spark, options) == 40
 
 
 def test_bad_records_never_stop_the_job(

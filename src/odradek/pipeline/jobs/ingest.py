@@ -30,6 +30,7 @@ from odradek.pipeline.transforms.raw import Parser, parse_raw, records
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 PARSER_NAMES = ("raw", "json", "access-log")
 POLL_INTERVAL_S = 1
@@ -156,16 +157,10 @@ class IngestJob:
 
         Errors: PipelineError when tables and checkpoint do not belong together.
         """
-        self._check_tables_fit_checkpoint()
-        self._prepare_tables()
-        options = self._options
-        source = self._spark.readStream.format("kafka").options(**options.source_options()).load()
-        writer = source.writeStream.foreachBatch(self._writer)
-        writer = writer.option("checkpointLocation", options.tables.checkpoint)
-        writer = writer.queryName(f"ingest {','.join(options.topics)}")
-        if options.once:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=options.interval).start()
+        self._prepare()
+        if self._options.once:
+            return self._writer_of_stream().trigger(availableNow=True).start()
+        return self._writer_of_stream().trigger(processingTime=self._options.interval).start()
 
     def run(self, stop: threading.Event | None = None) -> IngestSummary:
         """Runs to the end of what is there (`once`), or until `stop` is set or the query fails.
@@ -173,16 +168,45 @@ class IngestJob:
         Errors: PipelineError as `start`; StreamingQueryException when the query fails.
         """
         summary = IngestSummary()
-        query = self.start()
+        stop = stop or threading.Event()
+        if self._options.once and self._has_begun_batch():
+            # Available-now refuses a batch that a crash left behind when the topic has got a new
+            # partition since (KafkaMicroBatchStream compares its partitions with the topic's).
+            self._prepare()
+            self._follow(self._writer_of_stream().trigger(once=True).start(), summary, stop)
+        if not stop.is_set():
+            self._follow(self.start(), summary, stop)
+        return summary
+
+    def _prepare(self) -> None:
+        self._check_tables_fit_checkpoint()
+        self._prepare_tables()
+
+    def _writer_of_stream(self) -> DataStreamWriter:
+        options = self._options
+        source = self._spark.readStream.format("kafka").options(**options.source_options()).load()
+        writer = source.writeStream.foreachBatch(self._writer)
+        writer = writer.option("checkpointLocation", options.tables.checkpoint)
+        return writer.queryName(f"ingest {','.join(options.topics)}")
+
+    def _follow(self, query: StreamingQuery, summary: IngestSummary, stop: threading.Event) -> None:
+        """Reports on the query until it ends, or until `stop` is set and it was stopped."""
         try:
             ended = False
-            while not ended and not (stop is not None and stop.is_set()):
+            while not ended and not stop.is_set():
                 ended = bool(query.awaitTermination(POLL_INTERVAL_S))
                 self.report(query, summary)
         finally:
             query.stop()
         self.report(query, summary)
-        return summary
+
+    def _has_begun_batch(self) -> bool:
+        """Whether the checkpoint has a batch that was begun and not finished."""
+        begun, done = (
+            max((int(name) for name in self._files.list_names(path) if name.isdigit()), default=-1)
+            for path in map(self._options.tables.path, ("checkpoint/offsets", "checkpoint/commits"))
+        )
+        return begun > done
 
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
         """Tells `on_progress` of the batches that finished since the last call."""
