@@ -18,6 +18,7 @@ from conformance.differential.allowed import ALLOWED
 from conformance.differential.compare import Difference, compare
 from conformance.differential.registry import SCENARIOS, Scenario
 from conformance.differential.session import Session
+from conformance.peer.artifacts import KAFKA_VERSION
 from conformance.peer.server import STARTERS
 
 # The same node id, so that leaders and replicas compare.
@@ -30,6 +31,7 @@ def main() -> None:
     parser.add_argument("--kafka", metavar="HOST:PORT", help="a running Kafka; else one is started")
     parser.add_argument("--odradek", metavar="HOST:PORT", help="likewise")
     parser.add_argument("--all", action="store_true", help="also show what is allowed")
+    parser.add_argument("--report", type=Path, help="write the results to this page")
     parser.add_argument("--list", action="store_true", help="print the scenarios and end")
     options = parser.parse_args()
     only = options.only
@@ -40,7 +42,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         kafka = stack.enter_context(_broker("kafka", options.kafka))
         odradek = stack.enter_context(_broker("odradek", options.odradek))
-        sys.exit(1 if _run_all(chosen, kafka, odradek, options.all, whole=not only) else 0)
+        sys.exit(1 if _run_all(chosen, kafka, odradek, options) else 0)
 
 
 @contextlib.contextmanager
@@ -55,31 +57,59 @@ def _broker(name: str, address: str | None) -> Iterator[str]:
         yield broker.bootstrap
 
 
-def _run_all(
-    chosen: list[Scenario], kafka: str, odradek: str, show_all: bool, *, whole: bool
-) -> int:
+def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse.Namespace) -> int:
     """Runs and prints a line a scenario and version, below them what differs. How many failed."""
     run_id = uuid.uuid4().hex[:6]
     counts = dict.fromkeys(("same", "allowed", "different"), 0)
     used: set[str] = set()
+    rows: list[tuple[str, str, str]] = []
     for each in chosen:
         told: dict[str, list[str]] = {}
         for version in each.versions:
             found = run_pair(each, version, kafka, odradek, run_id)
             bad = [difference for difference in found if difference.pattern is None]
-            used |= {difference.pattern or "" for difference in found}
+            patterns = {difference.pattern or "" for difference in found} - {""}
+            used |= patterns
             word = "different" if bad else "allowed" if found else "same"
             counts[word] += 1
+            reasons = sorted({ALLOWED[pattern] for pattern in patterns})
+            rows.append((f"{each.name} v{version}", word, "; ".join(reasons)))
             print(f"{word:10}{each.name} v{version}", flush=True)
-            for difference in found if show_all else bad:
+            for difference in found if options.all else bad:
                 told.setdefault(_line(difference), []).append(f"v{version}")
         for line, versions in told.items():
             print(f"          {' '.join(versions)}  {line}", flush=True)
+    if options.report:
+        options.report.write_text(_report(rows, counts), encoding="utf-8")
+    return counts["different"] + _summary(counts, used, whole=not options.only)
+
+
+def _summary(counts: dict[str, int], used: set[str], *, whole: bool) -> int:
+    """Prints the counts; how many allowed differences a whole run has not seen."""
     unused = [pattern for pattern in ALLOWED if pattern not in used] if whole else []
     for pattern in unused:
         print(f"not seen, though allowed: {pattern}")
     print(", ".join(f"{count} {word}" for word, count in counts.items()))
-    return counts["different"] + len(unused)
+    return len(unused)
+
+
+def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
+    """The results as a page of the docs."""
+    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    lines = [
+        "# Answers compared with Apache Kafka's",
+        "",
+        f"The same requests to Odradek and to Apache Kafka {KAFKA_VERSION}, the answers compared",
+        "field by field: `python -m conformance.differential --report docs/differential.md`.",
+        "Identifiers, addresses and times of the broker's own are compared by their places only.",
+        "",
+        f"{told}.",
+        "",
+        "| scenario and version | answers | why they may differ |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {name} | {word} | {why} |" for name, word, why in rows]
+    return "\n".join(lines) + "\n"
 
 
 def _line(difference: Difference) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +74,17 @@ class Session:
     def note(self, step: str, value: Any) -> None:
         """Keep something that the scenario found out itself."""
         self.answers.append((step, value))
+
+    def raw(self, step: str, frame: bytes) -> None:
+        """Send bytes as a request of their own, and keep the answer's bytes under `step`."""
+        wire = Wire(self._bootstrap)
+        try:
+            wire.socket.sendall(struct.pack(">i", len(frame)) + frame)
+            self.note(step, wire.receive_frame().hex())
+        except (ConnectionClosed, NoAnswer, OSError) as end:
+            self.note(step, "NoAnswer" if isinstance(end, NoAnswer) else "ConnectionClosed")
+        finally:
+            wire.close()
 
     def quiet(self, request: Any, version: int) -> Any:
         """Send without keeping the answer."""

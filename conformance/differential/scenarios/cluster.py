@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from conformance.differential.registry import scenario
 from conformance.differential.session import Session
 from odradek.broker.apis import API_BY_KEY
@@ -43,6 +45,18 @@ def software_names(s: Session) -> None:
     for name, version in (("", ""), ("a b", "1"), ("a", "-1-"), ("-a", "1")):
         s.ask(f"{name!r} {version!r}", ApiVersionsRequest(name, version))
     _advertised(s, "dots and dashes", ApiVersionsRequest("a.b-c", "1.0-x"))
+
+
+@scenario(ApiKey.API_VERSIONS, versions=(0,))
+def unserved_versions(s: Session) -> None:
+    for key, version in ((18, 5), (18, 99), (18, -1), (3, 99), (3, -1), (0, 2), (1, 3), (20, 0)):
+        s.raw(f"key {key}, version {version}", struct.pack(">hhih", key, version, 7, -1))
+    for key in (4, 7, 999, -1):
+        s.raw(f"key {key}", struct.pack(">hhih", key, 0, 7, -1))
+    s.raw("client id of 2 bytes, cut", struct.pack(">hhih", 18, 0, 7, 2))
+    s.raw("no client id", struct.pack(">hhi", 18, 0, 7))
+    s.raw("nothing", b"")
+    s.raw("rest behind the request", struct.pack(">hhih", 19, 2, 7, -1) + bytes(30))
 
 
 def _topics(*names: str) -> list[MetadataRequestTopic]:

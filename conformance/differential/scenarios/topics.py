@@ -212,5 +212,6 @@ def more(s: Session) -> None:
     bad = cp.CreatePartitionsTopic(s.name("nobody"), 9, None)
     good = cp.CreatePartitionsTopic(topic, 7, None)
     s.ask("good and bad", cp.CreatePartitionsRequest([good, bad], 10_000, False))
-    described = s.led(topic)
-    s.note("partitions", sorted(p.partition_index for p in described.partitions))
+    request = MetadataRequest([MetadataRequestTopic(name=topic)], False)
+    described = s.until(lambda answer: len(answer.topics[0].partitions) == 7, request, 12)
+    s.note("partitions", sorted(p.partition_index for p in described.topics[0].partitions))
