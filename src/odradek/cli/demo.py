@@ -9,6 +9,7 @@ import typer
 
 from odradek.cli.client import reason
 from odradek.cli.output import CommandError
+from odradek.cli.pipeline import need_spark
 
 DEFAULT_OUT = Path("odradek-demo")
 DEFAULT_EVENTS = 100_000
@@ -36,17 +37,15 @@ def demo(
     """See it work: usage events through a broker into a lakehouse table, and a picture of them."""
     if input_ is not None and not input_.is_file():
         raise CommandError(f"{input_} is no file")
+    need_spark()
     from confluent_kafka import KafkaException
+    from pyspark.errors import StreamingQueryException
     from rich.console import Console
 
-    try:
-        from pyspark.errors import StreamingQueryException
+    from odradek.demo.broker_process import BrokerFailed
+    from odradek.demo.run import DemoFailed, DemoOptions, run_demo
+    from odradek.pipeline.errors import PipelineError
 
-        from odradek.demo.broker_process import BrokerFailed
-        from odradek.demo.run import DemoFailed, DemoOptions, run_demo
-        from odradek.pipeline.errors import PipelineError
-    except ImportError as error:
-        raise CommandError(f"{error}; the demo needs: pip install 'odradek[spark]'") from None
     everything = 10_000_000 if input_ is not None else DEFAULT_EVENTS
     options = DemoOptions(
         out=out.absolute(),

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, JsonOutput
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    REQUEST_TIMEOUT_S,
+    BootstrapServer,
+    JsonOutput,
+    admin_client,
+)
 from odradek.cli.output import CommandError, parse_assignments, print_rows
 
 if TYPE_CHECKING:
@@ -83,6 +89,7 @@ def ingest(
     What the parser cannot read goes to DIR/quarantine with its reason and raw bytes. Run it again
     with the same DIR and it goes on where it ended.
     """
+    need_spark()
     from odradek.pipeline.jobs.ingest import IngestOptions
     from odradek.pipeline.session import SessionOptions
 
@@ -108,6 +115,8 @@ def ingest(
         driver_memory=driver_memory,
         extra=parse_assignments(spark_conf or [], "--spark-conf"),
     )
+    if not options.kafka:  # else the broker may want what only the JVM's client was told
+        _check_topics(options)
     _run(options, session)
 
 
@@ -121,13 +130,18 @@ def sql(
     master: MasterOption = "local[2]",
 ) -> None:
     """Ask an ingest's tables with Spark SQL."""
+    need_spark()
     from pyspark.errors import AnalysisException
 
     from odradek.pipeline.errors import PipelineError
     from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
 
     tables = _table_dir(table_dir, format_)
-    log = None if "://" in table_dir else Path(tables.root) / "spark.log"
+    log = None
+    if "://" not in table_dir:
+        if not Path(tables.root).is_dir():
+            raise CommandError(f"{table_dir} is no directory")
+        log = Path(tables.root) / "spark.log"
     try:
         spark = open_session(
             SessionOptions(
@@ -145,6 +159,25 @@ def sql(
         raise CommandError(str(error)) from None
     except AnalysisException as error:
         raise CommandError(_first_line(error)) from None
+
+
+def need_spark() -> None:
+    """Refuses when PySpark or Delta is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None or find_spec("delta") is None:
+        raise CommandError("Spark is not installed: pip install 'odradek[spark]'")
+
+
+def _check_topics(options: IngestOptions) -> None:
+    """Says at once what Spark would say in a minute: no broker, or no such topic."""
+    metadata = admin_client(options.bootstrap_servers).list_topics(timeout=REQUEST_TIMEOUT_S)
+    for topic in options.topics:
+        if topic not in metadata.topics:
+            raise CommandError(
+                f"there is no topic {topic} at {options.bootstrap_servers};"
+                f" make it with `odradek topic create {topic}`"
+            )
 
 
 def _plain(value: Any) -> Any:
