@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 
 MakeTableDir = Callable[[TableFormat], TableDir]
 FORMATS = list(TableFormat)
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_py4j_end_here() -> Iterator[None]:
+    """The threads in which Spark calls us leave sockets to the garbage collector: it comes now, and
+    not in some later test that would be blamed."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def options_for(bootstrap_servers: str, topic: str, tables: TableDir) -> IngestOptions:

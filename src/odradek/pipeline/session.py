@@ -115,7 +115,6 @@ def _spark_conf(options: SessionOptions) -> SparkConf:
         ),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
         # Delta computes a table's state in this many tasks; its default of 50 is for big clusters.
         "spark.databricks.delta.snapshotPartitions": str(options.shuffle_partitions),
         "spark.ui.enabled": "false",
