@@ -1,4 +1,4 @@
-"""A client of the bare protocol: one socket, requests as messages, for what no real client sends."""
+"""A client of the bare protocol: one socket, requests as messages no real client would send."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from odradek.config.log_config import LogConfig
@@ -77,12 +77,7 @@ def load_log(
     segments[-1].active = True
     log_end_offset = segments[-1].next_offset()
     if log_start_offset > log_end_offset:
-        # Everything was deleted, and the file that said so did not survive: begin anew behind it.
-        for segment in segments:
-            log_dir.remove_later(segment.mark_deleted(), options.now_ms)
-        segments[:] = [_new_segment(directory, log_dir, log_start_offset, 0, options)]
-        segments[0].create_files()
-        files.fsync_dir(directory)
+        _begin_anew(directory, log_dir, segments, log_start_offset, options)
         log_end_offset = log_start_offset
     epochs.truncate_from_end(log_end_offset + 1)
     epochs.truncate_from_start(log_start_offset)
@@ -91,10 +86,6 @@ def load_log(
     producers = load_producers(files, directory, producer_files, segments, log_end_offset)
     bases = {segment.base_offset for segment in segments}
     delete_stray_producer_files(files, directory, producer_files, bases)
-    topic_id = None
-    if checkpoints.PARTITION_METADATA_FILE in names:
-        path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
-        topic_id = checkpoints.read_topic_id(files, path)
     recovery_point = (
         log_end_offset if options.clean else min(options.recovery_point, log_end_offset)
     )
@@ -103,7 +94,7 @@ def load_log(
         directory,
         log_dir,
         config,
-        topic_id=topic_id,
+        topic_id=_stored_topic_id(files, directory, names),
         on_disk=True,
         segments=segments,
         log_start_offset=log_start_offset,
@@ -113,6 +104,28 @@ def load_log(
         producers=producers,
         jitter_ms=options.jitter_ms,
     )
+
+
+def _begin_anew(
+    directory: str,
+    log_dir: LogDir,
+    segments: list[Segment],
+    log_start_offset: int,
+    options: LoadOptions,
+) -> None:
+    """Everything was deleted, and the file that said so did not survive: begins behind it."""
+    for segment in segments:
+        log_dir.remove_later(segment.mark_deleted(), options.now_ms)
+    segments[:] = [_new_segment(directory, log_dir, log_start_offset, 0, options)]
+    segments[0].create_files()
+    log_dir.files.fsync_dir(directory)
+
+
+def _stored_topic_id(files: Files, directory: str, names: Collection[str]) -> Uuid | None:
+    """The topic id in ``partition.metadata``; None when the file is missing or torn."""
+    if checkpoints.PARTITION_METADATA_FILE not in names:
+        return None
+    return checkpoints.read_topic_id(files, f"{directory}/{checkpoints.PARTITION_METADATA_FILE}")
 
 
 def new_log(
