@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,16 +58,6 @@ def test_missing_topic_is_one_clear_line(
     told = refused("ingest", "--topics", topic, "--table-dir", str(tmp_path), *at)
     assert f"there is no topic {topic}" in told
     assert "Traceback" not in told
-
-
-def test_missing_broker_is_one_clear_line(tmp_path: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        at = f"127.0.0.1:{nobody.getsockname()[1]}"
-        told = refused(
-            "ingest", "--topics", "t", "--table-dir", str(tmp_path), *("--bootstrap-server", at)
-        )
-    assert f"no broker answers at {at}" in told
 
 
 def test_sql_makes_no_directory(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from odradek.cli.client import reason
 from odradek.cli.output import CommandError
 from odradek.cli.pipeline import need_spark
 
-DEFAULT_OUT = Path("odradek-demo")
+DEFAULT_OUT = Path("demo-output")
 DEFAULT_EVENTS = 100_000
 
 
