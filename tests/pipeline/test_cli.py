@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from odradek.cli.output import CommandError
+from odradek.cli.pipeline import need_spark
 from tests.pipeline import ledger
 
 COMMAND = [sys.executable, "-m", "odradek", "pipeline"]
@@ -78,3 +80,9 @@ def test_wrong_options_are_one_clear_line(tmp_path: Path, arguments: list[str], 
     told = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *arguments)
     assert says in told
     assert "Traceback" not in told
+
+
+def test_missing_packages_are_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CommandError, match="pyspark, delta, matplotlib is missing: pip install"):
+        need_spark("matplotlib")

@@ -37,7 +37,7 @@ def demo(
     """See it work: usage events through a broker into a lakehouse table, and a picture of them."""
     if input_ is not None and not input_.is_file():
         raise CommandError(f"{input_} is no file")
-    need_spark()
+    need_spark("matplotlib")
     from confluent_kafka import KafkaException
     from pyspark.errors import StreamingQueryException
     from rich.console import Console

@@ -161,12 +161,13 @@ def sql(
         raise CommandError(_first_line(error)) from None
 
 
-def need_spark() -> None:
-    """Refuses when PySpark or Delta is not installed."""
+def need_spark(*more: str) -> None:
+    """Refuses when PySpark, Delta or one of the packages `more` is not installed."""
     from importlib.util import find_spec
 
-    if find_spec("pyspark") is None or find_spec("delta") is None:
-        raise CommandError("Spark is not installed: pip install 'odradek[spark]'")
+    missing = [name for name in ("pyspark", "delta", *more) if find_spec(name) is None]
+    if missing:
+        raise CommandError(f"{', '.join(missing)} is missing: pip install 'odradek[spark]'")
 
 
 def _check_topics(options: IngestOptions) -> None:

@@ -236,6 +236,10 @@ class IngestJob:
         self._table.prepare(accepted(parsed).schema)
         self._quarantine.prepare(rejected(parsed, self._options.parser).schema)
 
+    def _has_rows(self) -> bool:
+        """Also of a table whose history no longer tells who wrote them."""
+        return self._table.exists() and not self._table.read().isEmpty()
+
     def _check_tables_fit_checkpoint(self) -> None:
         """A lost checkpoint would bring every record twice, a lost table would miss some."""
         tables = self._options.tables
@@ -243,7 +247,7 @@ class IngestJob:
         done = self._files.list_names(f"{tables.checkpoint}/commits")
         last = self._table.last_commit()
         advice = "Bring it back, or ingest into another directory."
-        if last is not None and not has_checkpoint:
+        if not has_checkpoint and (last is not None or self._has_rows()):
             raise PipelineError(
                 f"{tables.path('table')} has rows but {tables.checkpoint} is gone: without it every"
                 f" record would be ingested twice. {advice}"
