@@ -317,14 +317,11 @@ def _net_limits(config: BrokerConfig) -> NetLimits:
         "connections_max_per_ip": config.get_int("max.connections.per.ip"),
         "connections_max_idle_ms": idle_ms if idle_ms >= 0 else LONG_MAX,
         "backlog": config.get_int("socket.listen.backlog.size"),
+        "send_buffer_bytes": config.get_int("socket.send.buffer.bytes"),
     }
     if queued > 0:
         limits["request_bytes_queued_max"] = queued
-    # Kafka's default for the socket buffers, 100 KiB, would take the system's own tuning away.
-    for name, field in (
-        ("socket.send.buffer.bytes", "send_buffer_bytes"),
-        ("socket.receive.buffer.bytes", "receive_buffer_bytes"),
-    ):
-        if config.explicit(name):
-            limits[field] = config.get_int(name)
+    # Kafka's default of 100 KiB would cap what a producer far away can send; the system tunes it.
+    if config.explicit("socket.receive.buffer.bytes"):
+        limits["receive_buffer_bytes"] = config.get_int("socket.receive.buffer.bytes")
     return NetLimits(connections_max_per_ip_overrides=config.connections_per_ip(), **limits)
