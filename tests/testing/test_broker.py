@@ -73,6 +73,18 @@ def test_reset_forgets_topics_and_groups_and_gives_new_topic_ids(kafka: Broker) 
     assert _consume(servers, "t", 1) == [b"new"]
 
 
+class TestFixtureAfterTheSharedBrokerWasUsed:
+    """What a test leaves in the session's `kafka_broker` is not seen through `kafka`."""
+
+    @pytest.fixture(autouse=True)
+    def _used(self, kafka_broker: Broker) -> None:
+        kafka_broker.create_topic("left-behind")
+
+    def test_kafka_is_empty(self, _used: None, kafka: Broker) -> None:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        assert admin.list_topics(timeout=TIMEOUT_S).topics == {}
+
+
 def test_configs_of_kafka_are_obeyed() -> None:
     with Broker({"num.partitions": 4, "auto.create.topics.enable": True}) as broker:
         _produce(broker.bootstrap_servers, "t", b"1")

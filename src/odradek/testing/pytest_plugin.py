@@ -1,7 +1,7 @@
 """A pytest plugin: the `kafka` fixture is a broker that nobody has used yet.
 
 One broker runs per test process (each xdist worker has its own, on its own port) and starts with
-the first test that asks; between tests it is reset. A test that needs configs of its own makes a
+the first test that asks; it is reset around each test. A test that needs configs of its own makes a
 `Broker`.
 """
 
@@ -28,5 +28,7 @@ def kafka_broker() -> Iterator[Broker]:
 @pytest.fixture
 def kafka(kafka_broker: Broker) -> Iterator[Broker]:
     """A broker without topics, groups or offsets: `kafka.bootstrap_servers`."""
+    # Before, too: whoever used `kafka_broker` itself may have left something there.
+    kafka_broker.reset()
     yield kafka_broker
     kafka_broker.reset()
