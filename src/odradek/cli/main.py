@@ -8,8 +8,6 @@ import sys
 
 from odradek.cli.output import CommandError
 
-SPARK_PACKAGES = ("pyspark", "delta", "matplotlib")
-
 
 def main() -> None:
     """Runs the command line; a `CommandError` is one line on stderr and exit code 1."""
@@ -24,11 +22,6 @@ def main() -> None:
             app()
     except CommandError as error:
         print(f"odradek: {error}", file=sys.stderr)
-        sys.exit(1)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in SPARK_PACKAGES:
-            raise
-        print(f"odradek: {error.name} is missing: pip install 'odradek[spark]'", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): that is its right, and no error.

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
@@ -138,14 +138,10 @@ def _splitter(
 
 def _lines(files: list[Path]) -> Iterator[bytes]:
     if not files:
-        yield from _stream(sys.stdin.buffer)
+        yield from sys.stdin.buffer
     for path in files:
         with path.open("rb") as file:
-            yield from _stream(file)
-
-
-def _stream(file: BinaryIO) -> Iterator[bytes]:
-    yield from file
+            yield from file
 
 
 def _paced(lines: Iterator[bytes], rate: float) -> Iterator[bytes]:
