@@ -22,6 +22,11 @@ def all_classes() -> list[type[Message]]:
     return [message_class(spec.name) for spec in specs if spec.versions != NO_VERSIONS]
 
 
+def golden_classes() -> list[type[Message]]:
+    """Those in tests/golden. Records of Kafka's metadata are in tests/data/kafka-4.3.0."""
+    return [cls for cls in all_classes() if not cls.SPEC.startswith("metadata/")]
+
+
 def versions(cls: type[Message]) -> range:
     return range(cls.MIN_VERSION, cls.MAX_VERSION + 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +35,7 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from tests.helpers.call_count import count_calls
 
 
 class Region:
@@ -162,30 +162,14 @@ def test_show_wants_a_message_and_a_version(arguments: list[str]) -> None:
         show.main(arguments)
 
 
-def count_calls(function: Callable[[], object]) -> int:
-    """Python and C calls that `function` makes, itself not counted."""
-    calls = 0
-
-    def profile(_frame: Any, event: str, _argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return calls - 2  # The function's own, and the setprofile that ends it.
-
-
 @pytest.mark.parametrize("size", [100, 10_000, 1_000_000])
 def test_calls_of_a_produce_and_a_fetch_do_not_grow_with_the_batch(size: int) -> None:
     produce = memoryview(encode(produce_request(bytes(size)), 9))
     decode_produce = decoder(ProduceRequest, 9)
     # len, 4 structs, 1 varint, 2 strings and views, 3 constructors, 2 appends
-    assert count_calls(lambda: decode_produce(produce, 0)) <= 12
+    assert count_calls(lambda: decode_produce(produce, 0)).total <= 12
     fetch = fetch_response(bytes(size))
     encode_fetch = encoder(FetchResponse, 12)
     chunks: list[Any] = []
     # 9 chunks, 3 packs, 4 lengths, 1 varint, 1 encode
-    assert count_calls(lambda: encode_fetch(fetch, chunks.append)) <= 21
+    assert count_calls(lambda: encode_fetch(fetch, chunks.append)).total <= 21

@@ -10,10 +10,10 @@ import pytest
 from odradek.protocol import interpret
 from odradek.protocol.codec import Message, decoder, encode
 from odradek.protocol.spec import NEW_STRUCT, FieldSpec, StructSpec, load
-from tests.protocol.building import Builder, all_classes, plain, versions
+from tests.protocol.building import Builder, golden_classes, plain, versions
 from tests.protocol.golden import golden_messages
 
-CLASSES = all_classes()
+CLASSES = golden_classes()
 
 
 class GoldenBuilder(Builder):

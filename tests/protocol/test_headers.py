@@ -7,7 +7,7 @@ import pytest
 from odradek.protocol import interpret
 from odradek.protocol.api_keys import API_RANGES, FLEXIBLE_FROM, ApiKey
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.headers import parse_request_header, response_header
+from odradek.protocol.headers import parse_request_header, request_header, response_header
 from odradek.protocol.messages.request_header import RequestHeader
 from odradek.protocol.messages.response_header import ResponseHeader
 
@@ -18,7 +18,7 @@ ALL_VERSIONS = [
 ]
 
 
-def request_header(key: int, version: int, client_id: str | None) -> bytes:
+def encoded_request_header(key: int, version: int, client_id: str | None) -> bytes:
     header = RequestHeader(key, version, -77, client_id)
     return interpret.encode(header, 2 if version >= FLEXIBLE_FROM[key] else 1)
 
@@ -26,9 +26,16 @@ def request_header(key: int, version: int, client_id: str | None) -> bytes:
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "größe" * 50])
 def test_request_headers_of_every_api_and_version_are_read(client_id: str | None) -> None:
     for key, version in ALL_VERSIONS:
-        data = request_header(key, version, client_id)
+        data = encoded_request_header(key, version, client_id)
         parsed = parse_request_header(memoryview(data + b"body"))
         assert parsed == (key, version, -77, client_id, len(data))
+
+
+@pytest.mark.parametrize("client_id", ["", "rdkafka", "größe" * 50])
+def test_request_headers_of_every_api_and_version_are_written(client_id: str) -> None:
+    for key, version in ALL_VERSIONS:
+        expected = encoded_request_header(key, version, client_id)
+        assert request_header(key, version, -77, client_id) == expected
 
 
 def test_response_headers_of_every_api_and_version_are_written() -> None:
@@ -39,12 +46,12 @@ def test_response_headers_of_every_api_and_version_are_written() -> None:
 
 
 def test_tags_of_a_request_header_are_passed_over() -> None:
-    data = request_header(ApiKey.FETCH, 12, "c")[:-1] + b"\1\x07\2ab"
+    data = encoded_request_header(ApiKey.FETCH, 12, "c")[:-1] + b"\1\x07\2ab"
     assert parse_request_header(memoryview(data))[4] == len(data)
 
 
 def test_a_request_header_cut_anywhere_is_malformed() -> None:
-    data = request_header(ApiKey.FETCH, 12, "client")
+    data = encoded_request_header(ApiKey.FETCH, 12, "client")
     for size in range(len(data)):
         with pytest.raises(MalformedMessage):
             parse_request_header(memoryview(data)[:size])

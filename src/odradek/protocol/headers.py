@@ -49,6 +49,13 @@ def parse_request_header(view: memoryview) -> tuple[int, int, int, str | None, i
     return api_key, version, correlation_id, client_id, pos
 
 
+def request_header(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
+    """The header that a client puts before a request of this API and version."""
+    name = client_id.encode()
+    header = _REQUEST.pack(api_key, version, correlation_id, len(name)) + name
+    return header + b"\0" if version >= FLEXIBLE_FROM.get(api_key, ANY_LATER) else header
+
+
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """The header that stands before the response to a request of this API and version."""
     if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER):
