@@ -71,7 +71,7 @@ CASES: list[tuple[str, Callable[[], bytearray], ErrorCode]] = [
     ("offset delta smaller", lambda: lie(23, ">i", 1), ErrorCode.INVALID_RECORD),
     ("offset delta -1", lambda: lie(23, ">i", -1), ErrorCode.INVALID_RECORD),
     ("control batch", lambda: lie(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
-    ("transactional", lambda: lie(21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE),
+    ("transactional", lambda: lie(21, ">h", 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ("compression 5", lambda: lie(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("compression 7", lambda: lie(21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ("too new", lambda: lie(35, ">q", NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),

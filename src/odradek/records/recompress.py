@@ -58,7 +58,7 @@ def recompress(batch: Buffer, config: LogConfig, now_ms: int) -> bytearray:
     The batch is validated as an append does, so that nothing of unknown origin is unpacked; one
     that does not unpack is CORRUPT_MESSAGE. The same batch when nothing is to be changed.
     """
-    batch, _ = validate_batch(memoryview(batch), BatchRules(config), now_ms)
+    batch, _ = validate_batch(memoryview(batch), BatchRules(config, transactional=True), now_ms)
     target = target_compression(config)
     header = parse_header(batch)
     if target is None or header.compression == target:

@@ -30,7 +30,7 @@ from odradek.records.batch import (
 from odradek.records.checksum import crc32c
 from odradek.records.compression import DECOMPRESSED_BYTES_MAX
 
-UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TRANSACTIONAL_MASK | TIMESTAMP_TYPE_MASK
+UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK
 RECORD_BYTES_MIN = 7
 """An empty record: length, attributes, two deltas, key and value length, number of headers."""
 PACKED_RECORDS_MAX = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN
@@ -46,11 +46,30 @@ HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, 
 
 
 class BatchRules:
-    """The limits of one topic, taken out of its `LogConfig` once instead of at each batch."""
+    """The limits of one topic, taken out of its `LogConfig` once instead of at each batch.
 
-    __slots__ = ("after_max_ms", "before_max_ms", "log_append_time", "message_bytes_max")
+    `transactional`: for batches of a request that names a transactional id. `trusted`: for those of
+    the broker's own, which may be markers, or have no sequence.
+    """
 
-    def __init__(self, config: LogConfig) -> None:
+    __slots__ = (
+        "after_max_ms",
+        "before_max_ms",
+        "log_append_time",
+        "message_bytes_max",
+        "transactional",
+        "trusted",
+        "unusual_attributes",
+    )
+
+    def __init__(
+        self, config: LogConfig, *, transactional: bool = False, trusted: bool = False
+    ) -> None:
+        self.transactional = transactional
+        self.trusted = trusted
+        self.unusual_attributes = UNUSUAL_ATTRIBUTES_MASK
+        if transactional:
+            self.unusual_attributes &= ~TRANSACTIONAL_MASK
         self.message_bytes_max = config.max_message_bytes
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
@@ -78,7 +97,7 @@ def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Wri
         or crc32c(batch[21:]) != crc
         or last_delta != n - 1
         or n <= 0
-        or attributes & UNUSUAL_ATTRIBUTES_MASK
+        or attributes & rules.unusual_attributes
         or attributes & COMPRESSION_MASK > Compression.ZSTD
         or (pid >= 0 and seq < 0)
         or (
@@ -137,12 +156,17 @@ def _whole_batch_size(data: Buffer) -> int | None:
 
 def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
     """The slow second look at a batch that is not usual: raises, or returns when it is good."""
+    if header.is_transactional and not rules.transactional:
+        # ``KafkaApis.handleProduceRequest``: whoever names no transactional id may not use it.
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if header.base_offset != 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"The base offset of the record batch should be 0, but it is {header.base_offset}",
         )
-    if len(batch) > rules.message_bytes_max:
+    # A transaction must end in its partitions, whatever has become of their limit meanwhile.
+    is_marker = rules.trusted and header.is_control
+    if len(batch) > rules.message_bytes_max and not is_marker:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch size is {len(batch)} bytes which exceeds the maximum configured "
@@ -194,6 +218,8 @@ def _check_counts(header: BatchHeader) -> None:
 
 
 def _check_flags(header: BatchHeader, rules: BatchRules) -> None:
+    if rules.trusted:
+        return
     if header.is_control:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
@@ -203,10 +229,6 @@ def _check_flags(header: BatchHeader, rules: BatchRules) -> None:
             ErrorCode.INVALID_RECORD,
             f"Invalid sequence number {header.base_sequence} in record batch with producerId "
             f"{header.producer_id}",
-        )
-    if header.is_transactional:
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "the partition was not added to a transaction"
         )
     if header.timestamp_type and rules.log_append_time:
         raise KafkaError(
