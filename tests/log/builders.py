@@ -10,7 +10,9 @@ from odradek.ids import TopicPartition, Uuid
 from odradek.log.files import Files
 from odradek.log.log import LogAppendInfo, UnifiedLog
 from odradek.log.manager import LogManager
-from odradek.records.batch import Compression
+from odradek.log.verification import NO_GUARD, Origin
+from odradek.records.batch import Compression, parse_header
+from odradek.records.control import Marker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 
 TP = TopicPartition("topic", 0)
@@ -27,6 +29,7 @@ def batch_of(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    transactional: bool = False,
 ) -> bytearray:
     stamps = timestamps or [timestamp_ms] * len(values)
     return build_batch(
@@ -36,6 +39,7 @@ def batch_of(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
+        transactional=transactional,
     )
 
 
@@ -70,6 +74,41 @@ def append(log: UnifiedLog, values: list[bytes], epoch: int = 0, **options: int)
     return info
 
 
+def append_transactional(
+    log: UnifiedLog, values: list[bytes], producer_id: int, base_sequence: int, **options: int
+) -> LogAppendInfo:
+    """Appends a batch of a transaction that the coordinator has vouched for."""
+    epoch, leader_epoch = options.pop("epoch", 0), options.pop("leader_epoch", 0)
+    guard = options.pop("guard", None)
+    if guard is None:
+        guard = log.producers.verifications.start(producer_id, epoch, base_sequence, NOW_MS)
+    batch = batch_of(
+        values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        transactional=True,
+    )
+    info = log.append_as_leader(
+        memoryview(batch), leader_epoch, now_ms=NOW_MS, origin=Origin(guard)
+    )
+    log.high_watermark = log.log_end_offset
+    return info
+
+
+def append_marker(
+    log: UnifiedLog, producer_id: int, *, committed: bool, epoch: int = 0, **options: int
+) -> LogAppendInfo:
+    """Ends the transaction of a producer, as the coordinator of `coordinator_epoch` 0 does."""
+    marker = Marker(committed, options.pop("coordinator_epoch", 0))
+    origin = Origin(NO_GUARD, True, marker, options.pop("transaction_version", 1))
+    leader_epoch, now_ms = options.pop("leader_epoch", 0), options.pop("now_ms", NOW_MS)
+    batch = build_marker(producer_id, epoch, marker, now_ms)
+    info = log.append_as_leader(memoryview(batch), leader_epoch, now_ms=now_ms, origin=origin)
+    log.high_watermark = log.log_end_offset
+    return info
+
+
 def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 10**6) -> list[Record]:
     """All records from `offset` on, read like a consumer: fetch by fetch."""
     position = log.log_start_offset if offset is None else offset
@@ -84,6 +123,38 @@ def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 10**6)
         assert whole, "a read with min_one_message has a whole batch"
         records += [record for record in whole if record.offset >= position]
         position = whole[-1].offset + 1
+
+
+def read_committed(
+    log: UnifiedLog, offset: int, max_bytes: int = 10**6
+) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of what a consumer with isolation level read_committed sees from `offset` on.
+
+    It leaves out what the lists of aborted transactions say (``CompletedFetch.nextFetchedRecord``):
+    from a transaction's first offset on its producer's batches, to the abort marker.
+    """
+    position, found = offset, []
+    while True:
+        info = log.read(position, max_bytes, log.last_stable_offset, min_one_message=True)
+        if info.region is None:
+            return found
+        aborted = sorted(log.aborted_in(position, info), key=lambda each: each[1])
+        data = info.region.read()
+        info.region.close()
+        left_out: set[int] = set()
+        whole = list(iter_batches(data))
+        assert whole, "a read with min_one_message has a whole batch"
+        for batch in whole:
+            header = parse_header(batch)
+            while aborted and aborted[0][1] <= header.last_offset:
+                left_out.add(aborted.pop(0)[0])
+            marker = read_marker(batch) if header.is_control else None
+            if marker is not None and not marker.committed:
+                left_out.discard(header.producer_id)
+            if not header.is_control and header.producer_id not in left_out:
+                records = [each for each in iter_records(batch) if each.offset >= position]
+                found += [(each.offset, each.value) for each in records]
+            position = header.last_offset + 1
 
 
 def values_of(log: UnifiedLog, offset: int | None = None) -> list[bytes | None]:

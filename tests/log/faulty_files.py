@@ -64,6 +64,9 @@ class FaultyFiles:
     def ftruncate(self, fd: int, length: int) -> None:
         os.ftruncate(fd, length)
 
+    def allocate(self, fd: int, position: int, length: int) -> bool:
+        return self.space_left is None and self._real.allocate(fd, position, length)
+
     def fsync(self, fd: int) -> None:
         self.fsyncs += 1
         if self.fail_fsync is not None:

@@ -37,7 +37,10 @@ PRODUCERS = [1, 2]
 
 @dataclass
 class Batch:
-    """One batch of the list: its records are `values` at `timestamps` from `base_offset` on."""
+    """One batch of the list: its records are `values` at `timestamps` from `base_offset` on.
+
+    `committed` is None but for a marker.
+    """
 
     base_offset: int
     epoch: int
@@ -45,6 +48,7 @@ class Batch:
     timestamps: list[int]
     producer_id: int = -1
     base_sequence: int = -1
+    committed: bool | None = None
 
     @property
     def end(self) -> int:
@@ -71,6 +75,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.value = 0
         self.sequences = dict.fromkeys(PRODUCERS, 0)
+        self.deleted: list[Batch] = []
         self.manager: LogManager = self.open()
 
     def open(self) -> LogManager:
@@ -178,6 +183,13 @@ class LogMachine(RuleBasedStateMachine):
         else:
             raise AssertionError("a gap was appended")
 
+    @property
+    def deletable(self) -> int:
+        """How far records may be deleted."""
+        return self.end
+
+    # -- faults ------------------------------------------------------------------------------------
+
     @rule(space=st.integers(0, 400), sizes=st.lists(st.integers(0, 120), min_size=1, max_size=5))
     def append_to_a_full_disk(self, space: int, sizes: list[int]) -> None:
         values = self.next_values(sizes)
@@ -221,7 +233,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        offset = data.draw(st.integers(self.log_start, self.end), label="offset")
+        offset = data.draw(st.integers(self.log_start, self.deletable), label="offset")
         self.log.high_watermark = self.end
         self.log.delete_records(offset)
         self.log_start = max(self.log_start, offset)
@@ -267,10 +279,22 @@ class LogMachine(RuleBasedStateMachine):
         assert self.flushed <= end <= self.end, f"{self.flushed} <= {end} <= {self.end}"
         if self.log.log_start_offset == end:
             # All that is left was deleted, but the log does not go back behind that.
+            self.deleted += self.batches
             self.batches, self.first_base = [], end
         assert end in {self.first_base, *(b.end for b in self.batches)}, "half a batch is left"
         self.lose_from(end)
         self.forget_deleted()
+
+    def go_on_behind_what_was_deleted(self) -> None:
+        """Of batches that were deleted the log may know the producers, while the segment is there;
+        what it knows must have been sent."""
+        for producer_id in PRODUCERS:
+            known = self.log.producers.producers.get(producer_id)
+            if not self.sequences[producer_id] and known is not None and known.last_sequence >= 0:
+                sent = [b for b in self.deleted if b.producer_id == producer_id]
+                ends = {b.base_sequence + len(b.values) for b in sent}
+                assert known.last_sequence + 1 in ends, f"{known} of {sorted(ends)}"
+                self.sequences[producer_id] = known.last_sequence + 1
 
     def lose_from(self, offset: int) -> None:
         self.batches = [b for b in self.batches if b.base_offset < offset]
@@ -280,6 +304,7 @@ class LogMachine(RuleBasedStateMachine):
             sent = [b for b in self.batches if b.producer_id == producer_id]
             last = sent[-1] if sent else None
             self.sequences[producer_id] = last.base_sequence + len(last.values) if last else 0
+        self.go_on_behind_what_was_deleted()
         self.log_start = min(self.log_start, offset)
 
     def forget_deleted(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.segment import INDEX_OVERHEAD_BYTES
 from odradek.records.batch import INT32_MAX, crc_is_valid, parse_header
-from odradek.records.record import iter_batches
+from odradek.records.record import iter_batches, iter_records
+from tests.helpers.call_count import count_calls
 from tests.log.builders import (
     NOW_MS,
     TP,
@@ -193,21 +195,6 @@ def test_empty_log_leaves_nothing_on_the_disk(tmp_path: Path, manager) -> None:
     assert not (tmp_path / str(TP)).exists()
 
 
-def count_calls(log, batch: memoryview) -> list[str]:
-    names: list[str] = []
-
-    def hook(frame, event, argument) -> None:
-        if event == "call":
-            names.append(frame.f_code.co_name)
-        elif event == "c_call":
-            names.append(argument.__name__)
-
-    sys.setprofile(hook)
-    log.append_as_leader(batch, 0, now_ms=NOW_MS)
-    sys.setprofile(None)
-    return names[:-1]
-
-
 @pytest.mark.parametrize(("producer_id", "calls"), [(-1, 9), (7, 14)])
 def test_an_append_makes_as_many_calls_whatever_the_batch_holds(
     tmp_path: Path, producer_id: int, calls: int
@@ -220,8 +207,9 @@ def test_an_append_makes_as_many_calls_whatever_the_batch_holds(
     sequence = 50
     for count in (1, 50, 5_000):
         batch = batch_of([b"x" * 20] * count, base_sequence=sequence, **options)
-        names = count_calls(log, memoryview(batch))
-        assert len(names) == calls, names
+        view = memoryview(batch)
+        counted = count_calls(lambda view=view: log.append_as_leader(view, 0, now_ms=NOW_MS))
+        assert counted.total == calls, str(counted)
         sequence += count if producer_id >= 0 else 0
     manager.close()
 
@@ -243,4 +231,22 @@ def test_every_offset_is_found_whatever_the_index_interval(
         append(log, values[start : start + 3])
     for offset in range(len(values)):
         assert read_all(log, offset, max_bytes=1)[0].value == values[offset]
+    manager.close()
+
+
+def test_indexes_of_inactive_segments_keep_to_their_memory_and_are_found_again(
+    tmp_path: Path,
+) -> None:
+    config = replace(LogConfig(), segment_bytes=300, index_interval_bytes=0)
+    manager = open_manager(tmp_path, config)
+    log = open_log(manager)
+    manager.cache.bytes_max = 4 * INDEX_OVERHEAD_BYTES
+    for number in range(40):
+        append(log, [b"%03d" % number])
+    assert len(log.segments) > 8
+    for offset in (0, 20, 39, 1, 38):
+        found = log.read(offset, 1, log.log_end_offset, min_one_message=True)
+        assert found.region is not None
+        assert next(iter_records(memoryview(found.region.read()))).value == b"%03d" % offset
+        assert 1 <= len(manager.cache) <= 3
     manager.close()

@@ -1,4 +1,4 @@
-"""The state machine of `log_machine`, and the mutants that it must catch."""
+"""The state machines of a log, and the mutants that they must catch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from odradek.log import recovery
+from odradek.errors import KafkaError
+from odradek.log import flushing, recovery
 from odradek.log.log import UnifiedLog
 from odradek.log.producer_state import ProducerState
+from odradek.log.verification import Verifications
+from odradek.records.record import CorruptRecord
 from tests.log.log_machine import LogMachine
+from tests.log.transaction_machine import TransactionMachine
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestTransactionMachine = TransactionMachine.TestCase
+TestLogMachine.settings = TestTransactionMachine.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None
+)
 
 
 def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +29,7 @@ def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recovery point claims what was never synced."""
-    monkeypatch.setattr(UnifiedLog, "_sync_segments", lambda self, end: None)
+    monkeypatch.setattr(flushing, "sync_segments", lambda log, end: None)
 
 
 def no_dedupe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,10 +52,48 @@ def half_a_write_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UnifiedLog, "_append_failed", accept)
 
 
+def stable_offset_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch of an open transaction counts as stable."""
+    real = UnifiedLog.stable_offset
+
+    def one_more(log: UnifiedLog, high_watermark: int) -> int:
+        return min(real(log, high_watermark) + 1, high_watermark)
+
+    monkeypatch.setattr(UnifiedLog, "stable_offset", one_more)
+
+
+def open_transactions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start takes every transaction in the snapshot for decided."""
+    real = ProducerState.load_snapshot
+
+    def load(state: ProducerState, data: bytes) -> None:
+        real(state, data)
+        state.ongoing.clear()
+        for entry in state.producers.values():
+            entry.transaction_first_offset = -1
+
+    monkeypatch.setattr(ProducerState, "load_snapshot", load)
+
+
+def late_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody need vouch for the first batch of a transaction."""
+    monkeypatch.setattr(Verifications, "passes", lambda *_: True)
+
+
 @pytest.mark.parametrize(
-    "mutate", [no_cut, checkpoint_before_fsync, no_dedupe, window_of_one, half_a_write_is_left]
+    ("mutate", "machine"),
+    [
+        (no_cut, LogMachine),
+        (checkpoint_before_fsync, LogMachine),
+        (no_dedupe, LogMachine),
+        (window_of_one, LogMachine),
+        (half_a_write_is_left, LogMachine),
+        (stable_offset_too_far, TransactionMachine),
+        (open_transactions_are_forgotten, TransactionMachine),
+        (late_batches_are_taken, TransactionMachine),
+    ],
 )
-def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate) -> None:
+def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate, machine) -> None:
     mutate(monkeypatch)
     bounded = settings(
         max_examples=300,
@@ -58,5 +103,6 @@ def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate) -> None:
         derandomize=True,
         database=None,
     )
-    with pytest.raises(Exception):  # noqa: B017 - whatever way it shows
-        run_state_machine_as_test(LogMachine, settings=bounded)
+    # What the machine or the log says, not what a mutation does that no longer fits the code.
+    with pytest.raises((AssertionError, KafkaError, CorruptRecord)):
+        run_state_machine_as_test(machine, settings=bounded)

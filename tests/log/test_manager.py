@@ -15,7 +15,7 @@ import pytest
 from odradek.clock import ManualClock
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition, Uuid
+from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log import checkpoints
 from odradek.log.files import RealFiles
 from odradek.log.log_dir import LogDir
@@ -119,6 +119,30 @@ def test_directory_of_another_cluster_or_node_is_refused(tmp_path: Path) -> None
     manager.load(None, 1)
     assert manager.cluster_id == "cluster"
     manager.close()
+
+
+def test_directory_keeps_the_id_that_it_was_given(tmp_path: Path) -> None:
+    open_manager(tmp_path, CONFIG).close()
+    manager = open_manager(tmp_path, CONFIG)
+    properties = checkpoints.read_properties(FILES, str(tmp_path / "meta.properties"))
+    assert properties is not None
+    [(path, directory_id)] = manager.directory_ids.items()
+    assert (path, uuid_to_string(directory_id)) == (str(tmp_path), properties["directory.id"])
+    manager.close()
+
+
+def test_directory_without_an_id_is_opened_and_one_with_a_wrong_id_refused(tmp_path: Path) -> None:
+    """Kafka before 3.7 gave none."""
+    open_manager(tmp_path, CONFIG).close()
+    path = tmp_path / "meta.properties"
+    lines = [line for line in path.read_text().splitlines() if "directory.id" not in line]
+    path.write_text("\n".join(lines))
+    manager = open_manager(tmp_path, CONFIG)
+    assert manager.directory_ids == {}
+    manager.close()
+    path.write_text("\n".join([*lines, "directory.id=short"]))
+    with pytest.raises(LogDirectoryError, match=r"directory\.id"):
+        open_manager(tmp_path, CONFIG)
 
 
 def test_deleted_and_made_again_has_no_stale_data(tmp_path: Path) -> None:
@@ -434,3 +458,28 @@ def run_program(program: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env=environment,
     )
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_checkpoints_for_which_there_is_no_room_are_written_later(
+    tmp_path: Path, code: int
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    append(log, [b"a"])
+    log.flush()
+
+    def scarce(path: str, flags: int) -> int:
+        if "checkpoint" in path:
+            raise OSError(code, "none left", path)
+        return FaultyFiles.open(files, path, flags)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "open", scarce)
+        manager.checkpoint()
+    assert not log.log_dir.offline
+    assert manager.flushed_offset(log) == 0
+    manager.maintain(NOW_MS)
+    assert manager.flushed_offset(log) == 1
+    manager.close()

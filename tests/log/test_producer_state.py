@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.producer_state import (
+    LATE_TRANSACTION_BUFFER_MS,
     WINDOW_BATCHES,
     CorruptSnapshot,
+    LateTransaction,
     ProducerState,
 )
-from odradek.records.batch import INT32_MAX, increment_sequence
+from odradek.records.batch import INT32_MAX, TRANSACTIONAL_MASK, increment_sequence
+from odradek.records.control import Marker
 
 PID = 7
 
@@ -185,3 +188,42 @@ def test_error_codes_are_those_of_the_clients_contract() -> None:
     with pytest.raises(KafkaError) as caught:
         state.check(PID, 0, 9, 0)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+MAX_TIMEOUT_MS = 900_000
+LATE_MS = MAX_TIMEOUT_MS + LATE_TRANSACTION_BUFFER_MS
+
+
+def begin(state: ProducerState, producer_id: int, offset: int, stamp: int) -> None:
+    """A transactional batch of one record."""
+    state.update(producer_id, 0, 0, 0, offset, stamp, TRANSACTIONAL_MASK)
+
+
+def test_transaction_is_late_when_nothing_was_written_for_longer_than_any_may_last() -> None:
+    state = ProducerState()
+    assert state.late_transaction(10 * LATE_MS, MAX_TIMEOUT_MS) is None, "none is open"
+    begin(state, PID, 3, 1_000)
+    assert state.late_transaction(1_000 + LATE_MS, MAX_TIMEOUT_MS) is None
+    late = state.late_transaction(1_001 + LATE_MS, MAX_TIMEOUT_MS)
+    assert late == LateTransaction(PID, 3, 1_000)
+    state.update(PID, 0, 1, 0, 4, 1_500, TRANSACTIONAL_MASK)
+    assert state.late_transaction(1_001 + LATE_MS, MAX_TIMEOUT_MS) is None, "it was written to"
+
+
+def test_the_oldest_transaction_decides_and_the_next_one_when_it_has_ended() -> None:
+    state = ProducerState()
+    begin(state, 1, 0, 5_000)
+    begin(state, 2, 1, 1_000)
+    now_ms = 2_000 + LATE_MS
+    assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) is None, "as in Kafka"
+    state.end_transaction(1, 0, Marker(False, 0), 2, 6_000)
+    assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) == LateTransaction(2, 1, 1_000)
+    state.end_transaction(2, 0, Marker(False, 0), 3, 6_000)
+    assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) is None
+
+
+def test_late_transaction_without_a_time_is_none() -> None:
+    """Records may carry no timestamp."""
+    state = ProducerState()
+    begin(state, PID, 0, -1)
+    assert state.late_transaction(LATE_MS * 2, MAX_TIMEOUT_MS) is None

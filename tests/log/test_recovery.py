@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.log import recovery, segment
+from odradek.log import checkpoints, recovery, segment
+from odradek.log.files import RealFiles
 from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
@@ -194,3 +195,12 @@ def test_deleted_records_whose_log_was_lost_do_not_come_back_as_free_offsets(
     manager = open_manager(tmp_path, CONFIG)
     assert append(open_log(manager), [b"y"]).first_offset == 5
     manager.close()
+
+
+def test_checkpoint_that_is_cut_in_its_last_number_is_torn(tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_text("0\n2\n1 0\n2 12\n")
+    assert checkpoints.read_epochs(RealFiles(), str(path)) == [(1, 0), (2, 12)]
+    path.write_text("0\n2\n1 0\n2 1")
+    with pytest.raises(checkpoints.CorruptCheckpoint):
+        checkpoints.read_epochs(RealFiles(), str(path))

@@ -1,7 +1,7 @@
 """The small text files beside the logs, in Kafka's formats; each is replaced whole (`write_file`).
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
-``replication-offset-checkpoint``, one of each in a log directory)::
+``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``, one of each in a log directory)::
 
     0                       version
     2                       number of entries
@@ -26,6 +26,7 @@ from odradek.log.files import Files, read_file, write_file, write_new_file
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
@@ -52,7 +53,12 @@ def _read_entries(files: Files, path: str, fields: int) -> list[list[str]]:
     if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit():
         raise CorruptCheckpoint(f"{path} has no version {_VERSION} and count in front")
     entries = [line.split(" ") for line in lines[2:]]
-    if len(entries) != int(lines[1]) or any(len(entry) != fields for entry in entries):
+    # Without the last line's end the last number may be cut, too: 12 is then 1.
+    if (
+        len(entries) != int(lines[1])
+        or any(len(entry) != fields for entry in entries)
+        or not text.endswith("\n")
+    ):
         raise CorruptCheckpoint(f"{path} does not have the {lines[1]} entries that it should have")
     return entries
 

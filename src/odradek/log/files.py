@@ -12,6 +12,8 @@ import threading
 from collections import OrderedDict
 from typing import Protocol
 
+from odradek.log.allocation import allocate_ahead
+
 Buffer = bytes | bytearray | memoryview
 
 READ = os.O_RDONLY | os.O_CLOEXEC
@@ -31,6 +33,8 @@ class Files(Protocol):
     def pwrite(self, fd: int, data: Buffer, position: int) -> int: ...
 
     def ftruncate(self, fd: int, length: int) -> None: ...
+
+    def allocate(self, fd: int, position: int, length: int) -> bool: ...
 
     def fsync(self, fd: int) -> None: ...
 
@@ -60,6 +64,7 @@ class RealFiles:
     pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
+    allocate = staticmethod(allocate_ahead)
     fsync = staticmethod(os.fsync)
     replace = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
@@ -110,7 +115,7 @@ class PooledFile:
     path), and gives the file a second chance when the pool looks for a victim.
     """
 
-    __slots__ = ("_pool", "flags", "handle", "path", "retired", "used")
+    __slots__ = ("_kept", "_pool", "flags", "handle", "path", "retired", "used")
 
     def __init__(self, pool: FilePool, path: str, flags: int) -> None:
         self._pool = pool
@@ -119,11 +124,22 @@ class PooledFile:
         self.handle: OpenFile | None = None
         self.used = False
         self.retired = False
+        self._kept: OpenFile | None = None
 
     def open(self) -> OpenFile:
         """The open file, opened with `flags` if it is not; OSError when that fails."""
         self.used = True
-        return self.handle or self._pool.open(self)
+        return self.handle or self._kept or self._pool.open(self)
+
+    def keep(self) -> None:
+        """Keeps the file open for as long as anybody has this object: another file is about to
+        get its path.
+        """
+        self._kept = self.open()
+
+    def keep_no_more(self) -> None:
+        """Takes `keep` back: the path is this file's still."""
+        self._kept = None
 
     def retire(self) -> None:
         """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it

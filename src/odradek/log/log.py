@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log import checkpoints, retention, timestamps, truncation
-from odradek.log.files import READ, OpenFile, make_directory
+from odradek.log import checkpoints, flushing, retention, timestamps, transactions, truncation
+from odradek.log.files import make_directory
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
 from odradek.log.producer_files import write_producer_files
 from odradek.log.producer_state import ProducerBatch, ProducerState
 from odradek.log.segment import Segment
+from odradek.log.verification import Origin
 from odradek.records.batch import (
     INT32_MAX,
     LEADER_FIELDS,
@@ -61,10 +62,12 @@ class LogReadInfo:
     """What a read found: None when there is nothing to send.
 
     `first_batch_cut`: the region ends before its first batch does (only without min_one_message).
+    `segment` is that of the region.
     """
 
     region: FileRegion | None
     first_batch_cut: bool = False
+    segment: Segment | None = None
 
 
 NOTHING_READ = LogReadInfo(None)
@@ -110,7 +113,7 @@ class UnifiedLog:
         self.on_disk = on_disk
         self._hints: dict[int, int] = {}
         self.flush_lock = threading.Lock()
-        self._directory_synced = False
+        self.directory_synced = False
         self.active = segments[-1]
         self.update_config(config)
         self.activate(self.active)
@@ -134,24 +137,61 @@ class UnifiedLog:
         """Takes new topic configs into use at once."""
         self.config = config
         self._rules = BatchRules(config)
+        self._special_rules: dict[bool, BatchRules] = {}
         self._flush_messages = config.flush_messages
         self._segment_bytes = config.segment_bytes
         self._set_segment_limits(self.active)
 
+    def _rules_for(self, origin: Origin) -> BatchRules:
+        """Made when needed: most logs see no transaction."""
+        rules = self._special_rules.get(origin.coordinator)
+        if rules is None:
+            rules = BatchRules(self.config, transactional=True, trusted=origin.coordinator)
+            self._special_rules[origin.coordinator] = rules
+        return rules
+
     def _set_segment_limits(self, segment: Segment) -> None:
         segment.index_interval_bytes = self.config.index_interval_bytes
-        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.segment_ms)
+        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.roll_ms)
         segment.set_index_limit(self.config.segment_index_bytes)
-        segment.set_roll_times(self.config.segment_ms, jitter_ms)
+        segment.set_roll_times(self.config.roll_ms, jitter_ms)
 
     def activate(self, segment: Segment) -> None:
         segment.make_active()
         self._set_segment_limits(segment)
         self.active = segment
 
+    # -- transactions ------------------------------------------------------------------------------
+
+    def stable_offset(self, high_watermark: int) -> int:
+        """The last stable offset at that high watermark: below it every transaction is decided."""
+        first_unstable = self.producers.first_unstable_offset(high_watermark)
+        if first_unstable is None:
+            return high_watermark
+        return min(max(first_unstable, self.log_start_offset), high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below it."""
+        return self.stable_offset(self.high_watermark)
+
+    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
+        """Whether a transaction is open that should have been ended long ago."""
+        return self.producers.late_transaction(now_ms, transaction_max_timeout_ms) is not None
+
+    def aborted_transactions(self, first_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap [first, upper)."""
+        return transactions.aborted_transactions(self, first_offset, upper_offset)
+
+    def aborted_in(self, first_offset: int, read: LogReadInfo) -> list[tuple[int, int]]:
+        """As `aborted_transactions`, for what was just read from `first_offset` on."""
+        return transactions.aborted_in(self, first_offset, read)
+
     # -- appending ---------------------------------------------------------------------------------
 
-    def append_as_leader(self, batch: Writable, leader_epoch: int, *, now_ms: int) -> LogAppendInfo:
+    def append_as_leader(  # noqa: C901 - calls are what this path costs
+        self, batch: Writable, leader_epoch: int, *, now_ms: int, origin: Origin | None = None
+    ) -> LogAppendInfo:
         """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
 
         `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
@@ -160,19 +200,19 @@ class UnifiedLog:
         """
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
-        batch, header = validate_batch(batch, self._rules, now_ms)
+        rules = self._rules if origin is None else self._rules_for(origin)
+        batch, header = validate_batch(batch, rules, now_ms)
         _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer_id, epoch, seq, _ = (
             header
         )
+        producers = self.producers
         if producer_id >= 0:
-            found = self.producers.check(producer_id, epoch, seq, last_delta)
+            found = producers.check(producer_id, epoch, seq, last_delta, attributes, origin)
             if found is not None:
                 return self._duplicate_info(found)
         append_time = NO_TIMESTAMP
-        if attributes & TIMESTAMP_TYPE_MASK or self._rules.log_append_time:
-            max_timestamp, append_time = self._set_timestamp(
-                batch, attributes, max_timestamp, now_ms
-            )
+        if attributes & TIMESTAMP_TYPE_MASK or rules.log_append_time:
+            max_timestamp, append_time = self._stamp(batch, attributes, max_timestamp, now_ms)
         first_offset = self.log_end_offset
         last_offset = first_offset + last_delta
         size = length + LOG_OVERHEAD
@@ -189,6 +229,8 @@ class UnifiedLog:
                 segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
             if leader_epoch != self._written_epoch:
                 self._write_first_of_epoch(leader_epoch)
+            if origin is not None and origin.marker is not None:
+                transactions.before_append(self, segment, producer_id, origin.marker)
             segment.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
             raise self._append_failed(error) from error
@@ -196,7 +238,9 @@ class UnifiedLog:
             self._begin_segment(segment, max_timestamp)
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
-            self.producers.update(producer_id, epoch, seq, last_delta, last_offset, max_timestamp)
+            producers.update(
+                producer_id, epoch, seq, last_delta, last_offset, max_timestamp, attributes, origin
+            )
         return LogAppendInfo(
             first_offset,
             last_offset,
@@ -224,7 +268,7 @@ class UnifiedLog:
             must_flush,
         )
 
-    def _set_timestamp(
+    def _stamp(
         self, batch: Writable, attributes: int, max_timestamp: int, now_ms: int
     ) -> tuple[int, int]:
         """Stamps LogAppendTime, or takes that mark off a CreateTime batch; (max, append) time."""
@@ -237,13 +281,11 @@ class UnifiedLog:
     def _append_failed(self, error: OSError) -> KafkaError:
         """Undoes a failed append: cuts the torn batch, or takes the directory offline."""
         what = f"append to {self.topic_partition} failed: {error}"
-        if error.errno in NO_DESCRIPTOR_ERRNOS:
-            _logger.warning("%s", what)
-            return self.log_dir.error(what)
-        if error.errno not in NO_SPACE_ERRNOS:
+        if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
             return self.log_dir.fail(error, what)
         try:
             self.active.cut_torn_write()
+            transactions.append_failed(self)
         except OSError as cut_error:
             return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
         _logger.warning("%s; the partial write was cut off", what)
@@ -328,10 +370,11 @@ class UnifiedLog:
         """OSError leaves the log as it was."""
         segment = self.make_segment(self.log_end_offset, now_ms)
         try:
-            # A recovery point behind the segment says that its indexes are on the disk, too.
-            self.active.close_indexes(sync=self.recovery_point >= self.log_end_offset)
+            # A recovery point behind the segment says that all of it is on the disk.
+            sync = self.recovery_point >= self.log_end_offset
+            self.active.close_indexes(sync=sync)
             write_producer_files(
-                self.log_dir.files, self.directory, self.log_end_offset, self.producers
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers, sync=sync
             )
         except OSError:
             segment.remove_files()
@@ -339,7 +382,7 @@ class UnifiedLog:
         self.active.make_inactive()
         self.segments.append(segment)
         self.bases.append(segment.base_offset)
-        self._directory_synced = False
+        self.directory_synced = False
         self._hints.clear()
         self.activate(segment)
         return segment
@@ -409,7 +452,7 @@ class UnifiedLog:
         if length <= 0:
             return NOTHING_READ
         region = FileRegion(segment.file.open(), position, length)
-        return LogReadInfo(region, 0 < length < first_size)
+        return LogReadInfo(region, 0 < length < first_size, segment)
 
     def _find(self, offset: int) -> tuple[Segment, int, int] | None:
         """(segment, position, size) of the first batch that ends at `offset` or later."""
@@ -460,46 +503,11 @@ class UnifiedLog:
 
     def flush_to(self, offset: int) -> None:
         """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
-        with self.flush_lock:
-            if offset <= self.recovery_point:
-                return
-            if self.log_dir.offline or self.closed:
-                raise self.log_dir.error()
-            end = offset if offset <= self.active.base_offset else self.log_end_offset
-            try:
-                self._sync_segments(end)
-            except OSError as error:
-                if self.closed:
-                    raise self.log_dir.error("the log was closed") from error
-                what = f"flushing {self.topic_partition}"
-                raise self.log_dir.fail(error, what) from error
-            self.recovery_point = max(self.recovery_point, end)
+        flushing.flush_to(self, offset)
 
-    def _sync_segments(self, end: int) -> None:
-        """Syncs every segment between the recovery point and `end`.
-
-        The indexes of the active segment need no sync: recovery reads it again from its beginning.
-        """
-        segments = list(self.segments)
-        files = self.log_dir.files
-        for at, segment in enumerate(segments):
-            next_base = segments[at + 1].base_offset if at + 1 < len(segments) else None
-            if segment.base_offset >= end or (next_base or end + 1) <= self.recovery_point:
-                continue
-            segment.flush(indexes=next_base is not None)
-        if not self._directory_synced:
-            for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
-                self._sync_file(f"{self.directory}/{name}")
-            files.fsync_dir(self.directory)
-            self._directory_synced = True
-
-    def _sync_file(self, path: str) -> None:
-        files = self.log_dir.files
-        try:
-            handle = OpenFile(files, files.open(path, READ))
-        except FileNotFoundError:
-            return
-        files.fsync(handle.fd)
+    def file_created(self) -> None:
+        """A new file of the log's directory: the next flush syncs the directory too."""
+        self.directory_synced = False
 
     # -- cutting -----------------------------------------------------------------------------------
 

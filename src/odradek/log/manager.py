@@ -25,11 +25,16 @@ from functools import partial
 from odradek.clock import Clock
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition, Uuid, uuid_to_string
+from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log import checkpoints, recovery
 from odradek.log.files import READ_WRITE, FilePool, Files, OpenFile, RealFiles
 from odradek.log.log import UnifiedLog
-from odradek.log.log_dir import DELETE_DIRECTORY_SUFFIX, LogDir
+from odradek.log.log_dir import (
+    DELETE_DIRECTORY_SUFFIX,
+    NO_DESCRIPTOR_ERRNOS,
+    NO_SPACE_ERRNOS,
+    LogDir,
+)
 from odradek.log.segment import IndexCache
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -42,7 +47,8 @@ OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
-_CLUSTER_METADATA = "__cluster_metadata-0"
+CLUSTER_METADATA = "__cluster_metadata-0"
+"""Where Kafka keeps its own metadata: none of our logs."""
 _locked_here: set[str] = set()
 """Directories locked by this process: a POSIX lock does not exclude its own holder."""
 _logger = logging.getLogger(__name__)
@@ -50,6 +56,14 @@ _logger = logging.getLogger(__name__)
 
 class LogDirectoryError(OSError):
     """The log directory cannot be used; the message is one clear line for the operator."""
+
+
+def _directory_id(path: str, text: str) -> Uuid:
+    """The id that ``meta.properties`` of the directory gives; LogDirectoryError if it is none."""
+    try:
+        return uuid_from_string(text)
+    except ValueError as error:
+        raise LogDirectoryError(f"{path} has a directory.id that is none: {error}") from error
 
 
 def default_open_files_max() -> int:
@@ -88,6 +102,8 @@ class LogManager:
         for log_dir in self.log_dirs:
             log_dir.write_checkpoints = partial(self._checkpoint_directory, log_dir)
         self.cluster_id = ""
+        self.directory_ids: dict[str, Uuid] = {}
+        """By path; a directory of a Kafka before 3.7 may have none."""
         self.producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
@@ -96,6 +112,8 @@ class LogManager:
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
         self._locks: list[tuple[str, OpenFile]] = []
         self._checkpoint_lock = threading.Lock()
+        self.cleaning: set[TopicPartition] = set()
+        """Logs that are being compacted: retention passes them over until that is done."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
 
     # -- opening -----------------------------------------------------------------------------------
@@ -170,9 +188,11 @@ class LogManager:
         self.cluster_id = cluster_id or uuid_to_string(Uuid(uuid.uuid4().bytes))
         for path, properties in found.items():
             if properties is None:
-                self._write_meta_properties(path, node_id)
+                properties = self._write_meta_properties(path, node_id)
+            if "directory.id" in properties:
+                self.directory_ids[path] = _directory_id(path, properties["directory.id"])
 
-    def _write_meta_properties(self, path: str, node_id: int) -> None:
+    def _write_meta_properties(self, path: str, node_id: int) -> dict[str, str]:
         properties = {
             "version": "1",
             "cluster.id": self.cluster_id,
@@ -182,6 +202,7 @@ class LogManager:
         checkpoints.write_properties(
             self.files, f"{path}/{checkpoints.META_PROPERTIES_FILE}", properties
         )
+        return properties
 
     def _load_or_fail(self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None) -> None:
         """A directory that cannot be read goes offline, while there is another one."""
@@ -199,6 +220,7 @@ class LogManager:
         recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINT_FILE)
         log_starts = self._read_offsets(log_dir, checkpoints.LOG_START_FILE)
         high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARK_FILE)
+        cleaned = self._read_offsets(log_dir, checkpoints.CLEANER_OFFSET_FILE)
         now_ms = self.clock.time_ms()
         names = sorted(self.files.listdir(log_dir.path))
         if not clean and any(map(parse_directory_name, names)):
@@ -215,6 +237,7 @@ class LogManager:
                 clean=clean,
                 recovery_point=recovery_points.get(tp, 0),
                 log_start_offset=log_starts.get(tp, 0),
+                cleaned_offset=cleaned.get(tp, 0),
                 now_ms=now_ms,
                 jitter_ms=self._draw_jitter(config),
             )
@@ -337,7 +360,7 @@ class LogManager:
         count = 0
         for log in self.all_logs():
             log.producers.expire(now_ms, self.producer_expiration_ms)
-            if log.log_dir.offline:
+            if log.log_dir.offline or log.topic_partition in self.cleaning:
                 continue
             try:
                 count += log.delete_old_segments(now_ms)
@@ -376,7 +399,12 @@ class LogManager:
             try:
                 self._checkpoint_directory(log_dir)
             except OSError as error:
-                log_dir.fail(error, "writing checkpoints")
+                if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
+                    log_dir.fail(error, "writing checkpoints")
+                    continue
+                # The old ones are good still, and a start from them reads more.
+                log_dir.checkpoint_due = True
+                _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
         with self._checkpoint_lock:
@@ -402,6 +430,29 @@ class LogManager:
             if self._written.get(path) != offsets:
                 checkpoints.write_offsets(self.files, path, offsets)
                 self._written[path] = offsets
+
+    # -- compaction --------------------------------------------------------------------------------
+
+    def flushed_offset(self, log: UnifiedLog) -> int:
+        """The recovery point that is on the disk: a crash leaves all before it as it is."""
+        return self._written_offset(log, checkpoints.RECOVERY_POINT_FILE) or 0
+
+    def cleaned_offset(self, log: UnifiedLog) -> int | None:
+        """Up to where the log has been compacted; None when it never was."""
+        return self._written_offset(log, checkpoints.CLEANER_OFFSET_FILE)
+
+    def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
+        return self._written.get(f"{log.log_dir.path}/{name}", {}).get(log.topic_partition)
+
+    def write_cleaned_offset(self, log: UnifiedLog, offset: int) -> None:
+        """Remembers how far a log is compacted; OSError may arise. Blocks: not for the owner."""
+        path = f"{log.log_dir.path}/{checkpoints.CLEANER_OFFSET_FILE}"
+        with self._checkpoint_lock:
+            if log.closed:
+                return
+            offsets = {**self._written.get(path, {}), log.topic_partition: offset}
+            checkpoints.write_offsets(self.files, path, offsets)
+            self._written[path] = offsets
 
     # -- closing -----------------------------------------------------------------------------------
 
@@ -435,6 +486,7 @@ _CHECKPOINTS = (
     checkpoints.RECOVERY_POINT_FILE,
     checkpoints.LOG_START_FILE,
     checkpoints.HIGH_WATERMARK_FILE,
+    checkpoints.CLEANER_OFFSET_FILE,
 )
 
 
@@ -471,7 +523,7 @@ def _flush_if_due(log: UnifiedLog, now_ms: int) -> bool:
 def parse_directory_name(name: str) -> TopicPartition | None:
     """The partition whose directory has this name; None for anything else."""
     match = _PARTITION_DIRECTORY.match(name)
-    if match is None or name == _CLUSTER_METADATA:
+    if match is None or name == CLUSTER_METADATA:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

@@ -63,7 +63,8 @@ class OffsetIndex:
         Kafka preallocates the file of an active segment: zeros at the end are not entries.
         """
         data = read_file(files, self.path)
-        entries = array("i", data[: len(data) // ENTRY_BYTES * ENTRY_BYTES])
+        used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
+        entries = array("i", data[: min(used, len(data) // ENTRY_BYTES * ENTRY_BYTES)])
         if _SWAP:
             entries.byteswap()
         offsets, positions = entries[0::2], entries[1::2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterator
 
-from odradek.log.files import Files, read_file, write_new_file
+from odradek.log.files import READ, Files, OpenFile, read_file, write_new_file
 from odradek.log.offset_index import index_path
 from odradek.log.producer_state import (
     SNAPSHOT_SUFFIX,
@@ -14,7 +14,9 @@ from odradek.log.producer_state import (
     ProducerState,
 )
 from odradek.log.segment import Segment
+from odradek.log.transaction_index import AbortedTransaction
 from odradek.records.batch import BatchHeader
+from odradek.records.control import read_marker
 
 WINDOW_SCAN_SEGMENTS = 2
 """How many segments' headers are read for the producers' windows when only a snapshot is there."""
@@ -22,13 +24,27 @@ WINDOW_SCAN_SEGMENTS = 2
 _logger = logging.getLogger(__name__)
 
 
-def write_producer_files(files: Files, directory: str, offset: int, state: ProducerState) -> None:
+def write_producer_files(
+    files: Files, directory: str, offset: int, state: ProducerState, *, sync: bool = False
+) -> None:
     """Writes the state as of `offset`, as Kafka does and as a whole window."""
     path = index_path(directory, offset, SNAPSHOT_SUFFIX)
     write_new_file(files, path, state.encode_snapshot())
     if state.producers:
         path = index_path(directory, offset, WINDOW_SUFFIX)
         write_new_file(files, path, state.encode_window())
+    if sync:
+        sync_producer_files(files, directory, offset)
+
+
+def sync_producer_files(files: Files, directory: str, offset: int) -> None:
+    """Returns when the files of that offset, as far as there are any, are on the disk."""
+    for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
+        try:
+            handle = OpenFile(files, files.open(index_path(directory, offset, suffix), READ))
+        except FileNotFoundError:
+            continue
+        files.fsync(handle.fd)
 
 
 def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
@@ -66,25 +82,44 @@ def load_producers(
     producer_files: dict[int, set[str]],
     segments: list[Segment],
     log_end_offset: int,
+    recovered_from: int | None = None,
 ) -> ProducerState:
     """The producers as of the log's end, with their whole windows.
 
-    The newest snapshot that can be read, with its window file, and the headers of all batches
-    behind it. A snapshot without a window file (Kafka's own) knows the last batch of each
-    producer only: then the headers of the segments just before it are read too,
-    `WINDOW_SCAN_SEGMENTS` at most.
+    The newest snapshot that can be read, with its window file, and all batches behind it. A
+    snapshot without a window file (Kafka's own) knows the last batch of each producer only: then
+    the headers of the segments just before it are read too, `WINDOW_SCAN_SEGMENTS` at most.
+
+    From offset `recovered_from` on the segments were read by recovery. No snapshot behind it is of
+    use: its window may not have reached the disk. The transaction indexes, which are empty there,
+    are filled again.
     """
     state = ProducerState()
     start = segments[0].base_offset
+    last = log_end_offset if recovered_from is None else recovered_from
     for offset in sorted(producer_files, reverse=True):
-        if SNAPSHOT_SUFFIX not in producer_files[offset]:
+        if SNAPSHOT_SUFFIX not in producer_files[offset] or offset > last:
             continue
         if _load_producer_files(files, directory, offset, segments, state):
             start = offset
             break
-    for header in headers_between(segments, start, log_end_offset):
-        state.replay(header)
+    for segment, aborted in _replay(state, segments, start, log_end_offset):
+        if recovered_from is not None and aborted.last_offset >= recovered_from:
+            segment.append_aborted(aborted)
     return state
+
+
+def _replay(
+    state: ProducerState, segments: list[Segment], start: int, end: int
+) -> Iterator[tuple[Segment, AbortedTransaction]]:
+    """Takes the batches in [start, end) into `state`; gives out what they aborted, and where."""
+    for segment, position, header in batches_between(segments, start, end):
+        marker = None
+        if header.is_control:
+            marker = read_marker(segment.read_batch(position, header.size_bytes))
+        aborted = state.replay(header, marker)
+        if aborted is not None:
+            yield segment, aborted
 
 
 def _load_producer_files(
@@ -108,16 +143,18 @@ def _rebuild_windows(segments: list[Segment], end: int, state: ProducerState) ->
     before = [segment for segment in segments if segment.base_offset < end]
     scan = before[-WINDOW_SCAN_SEGMENTS:]
     replayed = ProducerState()
-    for header in headers_between(scan, scan[0].base_offset if scan else end, end):
-        replayed.replay(header)
+    for _ in _replay(replayed, scan, scan[0].base_offset if scan else end, end):
+        pass
     for producer_id, entry in replayed.producers.items():
         known = state.producers.get(producer_id)
-        if known is not None and known.epoch == entry.epoch:
+        if known is not None and known.epoch == entry.epoch and entry.batches:
             known.batches = entry.batches
 
 
-def headers_between(segments: list[Segment], start: int, end: int) -> Iterator[BatchHeader]:
-    """The headers of all batches from offset `start` up to `end` (exclusive)."""
+def batches_between(
+    segments: list[Segment], start: int, end: int
+) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """(segment, position, header) of all batches from offset `start` up to `end` (exclusive)."""
     for at, segment in enumerate(segments):
         if at + 1 < len(segments) and segments[at + 1].base_offset <= start:
             continue
@@ -126,7 +163,7 @@ def headers_between(segments: list[Segment], start: int, end: int) -> Iterator[B
         found = segment.locate(start) if start > segment.base_offset else (0, 0)
         if found is None:
             continue
-        for _, header in segment.headers(found[0]):
+        for position, header in segment.headers(found[0]):
             if header.base_offset >= end:
                 return
-            yield header
+            yield segment, position, header

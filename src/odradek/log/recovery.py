@@ -13,13 +13,15 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from odradek.config.log_config import LogConfig
+from odradek.config.log_config import LONG_MAX, LogConfig
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import checkpoints
+from odradek.log.cleaner.swap import recover_swaps
 from odradek.log.files import READ, Files, OpenFile
 from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import UnifiedLog
 from odradek.log.log_dir import LogDir
+from odradek.log.offset_index import CorruptIndex
 from odradek.log.producer_files import (
     delete_producer_files,
     delete_stray_producer_files,
@@ -32,6 +34,7 @@ from odradek.log.segment import (
     LOG_SUFFIX,
     Segment,
 )
+from odradek.log.transaction_index import TXN_INDEX_SUFFIX
 from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
 from odradek.records.checksum import crc32c
 
@@ -48,6 +51,7 @@ class LoadOptions:
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int = 0
     now_ms: int = 0
     jitter_ms: int = 0
 
@@ -61,29 +65,35 @@ def load_log(
 ) -> UnifiedLog:
     """Opens the log in `directory`, recovering it unless the stop was clean; OSError may arise."""
     files = log_dir.files
-    names = files.listdir(directory)
+    names = recover_swaps(files, directory, files.listdir(directory))
     segments = list_segments(directory, names, log_dir, options)
     for segment in segments:
         segment.index_interval_bytes = config.index_interval_bytes
     first_base = segments[0].base_offset if segments else 0
     log_start_offset = max(options.log_start_offset, first_base)
     epochs = load_epochs(files, directory, names, segments, log_start_offset)
+    recovered_from = None
     if options.clean:
         remove_strays(segments)
     else:
-        recover(log_dir, segments, epochs, options.recovery_point)
+        gaps_below = LONG_MAX if config.cleanup_compact else options.cleaned_offset
+        recovered_from = recover(log_dir, segments, epochs, options.recovery_point, gaps_below)
+    damaged_from = damaged_txn_indexes(segments)
+    recovered_from = recovered_from if damaged_from is None else damaged_from
     if not segments:
         segments.append(_new_segment(directory, log_dir, options.log_start_offset, 0, options))
     segments[-1].active = True
     log_end_offset = segments[-1].next_offset()
     if log_start_offset > log_end_offset:
         _begin_anew(directory, log_dir, segments, log_start_offset, options)
-        log_end_offset = log_start_offset
+        log_end_offset, recovered_from = log_start_offset, None
     epochs.truncate_from_end(log_end_offset + 1)
     epochs.truncate_from_start(log_start_offset)
     producer_files = producer_files_by_offset(names)
     delete_producer_files(files, directory, producer_files, above=log_end_offset)
-    producers = load_producers(files, directory, producer_files, segments, log_end_offset)
+    producers = load_producers(
+        files, directory, producer_files, segments, log_end_offset, recovered_from
+    )
     bases = {segment.base_offset for segment in segments}
     delete_stray_producer_files(files, directory, producer_files, bases)
     recovery_point = (
@@ -170,6 +180,7 @@ def list_segments(
     """The segments by their names, in order; files that a crash left half done are removed."""
     files = log_dir.files
     segments = []
+    present = set(names)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIXES):
             files.unlink(f"{directory}/{name}")
@@ -177,18 +188,19 @@ def list_segments(
             base_offset = int(name[: -len(LOG_SUFFIX)])
             size = files.size(f"{directory}/{name}")
             segments.append(_new_segment(directory, log_dir, base_offset, size, options))
+            if name[: -len(LOG_SUFFIX)] + TXN_INDEX_SUFFIX in present:
+                segments[-1].find_txn_index()
     segments.sort(key=lambda segment: segment.base_offset)
     return segments
 
 
 def remove_strays(segments: list[Segment]) -> None:
-    """Takes out the empty files of failed rolls: only a last segment, behind all data, is empty."""
-    for at in range(len(segments) - 1, -1, -1):
+    """Takes out the empty files of failed rolls: a segment that is empty by rights, the last one or
+    one that was compacted, begins behind all data before it.
+    """
+    for at in range(len(segments) - 1, 0, -1):
         segment = segments[at]
-        if segment.size:
-            continue
-        is_last = at == len(segments) - 1
-        if not is_last or (at and segment.base_offset < segments[at - 1].next_offset()):
+        if not segment.size and segment.base_offset < segments[at - 1].next_offset():
             _remove_segments(segments, at, at + 1, "an empty file in the way")
 
 
@@ -197,6 +209,22 @@ def _remove_segments(segments: list[Segment], start: int, end: int, reason: str)
         _logger.warning("removing %s: %s", segment.file.path, reason)
         segment.remove_files()
     del segments[start:end]
+
+
+def damaged_txn_indexes(segments: list[Segment]) -> int | None:
+    """The base offset of the first segment whose transaction index makes no sense, None without
+    one: from there on they are removed, to be built anew.
+    """
+    for at, segment in enumerate(segments):
+        try:
+            if segment.txn_index is not None:
+                segment.txn_index.check(segment.base_offset)
+        except CorruptIndex as error:
+            _logger.warning("rebuilding transaction indexes: %s", error)
+            for each in segments[at:]:
+                each.reset_txn_index()
+            return segment.base_offset
+    return None
 
 
 # -- leader epochs ---------------------------------------------------------------------------------
@@ -235,12 +263,16 @@ def recover(
     segments: list[Segment],
     epochs: LeaderEpochs,
     recovery_point: int,
-) -> None:
-    """Checks the segments from the one with the recovery point on; cuts the log at the first
-    fault.
+    gaps_below: int = 0,
+) -> int | None:
+    """Checks the segments from the one with the recovery point on; cuts the log at the first fault.
+
+    Compaction may have left gaps before segments up to `gaps_below`. Returns from which offset on
+    it read; the transaction indexes are empty from there.
     """
     bases = [segment.base_offset for segment in segments]
     at = max(bisect_right(bases, recovery_point) - 1, 0)
+    recovered_from = bases[at] if bases else None
     while at < len(segments):
         segment = segments[at]
         cut, next_offset = recover_segment(segment, log_dir, epochs)
@@ -255,9 +287,16 @@ def recover(
         at += 1
         while at < len(segments) and _is_stray(segments[at], next_offset):
             _remove_segments(segments, at, at + 1, "an empty file in the way")
-        # Where a segment does not reach the next one, whole batches were lost at its end.
-        if at < len(segments) and (cut or next_offset != segments[at].base_offset):
+        # Where a segment does not reach the next one, whole batches were lost at its end, or
+        # compacted away.
+        if at < len(segments) and (cut or _is_gap(next_offset, segments[at], gaps_below)):
             _remove_segments(segments, at, len(segments), "behind a torn segment")
+    return recovered_from
+
+
+def _is_gap(next_offset: int, segment: Segment, gaps_below: int) -> bool:
+    base_offset = segment.base_offset
+    return next_offset > base_offset or (next_offset < base_offset and base_offset > gaps_below)
 
 
 def _is_stray(segment: Segment, next_offset: int) -> bool:
@@ -268,9 +307,11 @@ def _is_stray(segment: Segment, next_offset: int) -> bool:
 def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> tuple[int, int]:
     """Reads every batch, builds the indexes anew and cuts behind the last good batch.
 
-    Returns how many bytes were cut, and the offset behind the last good batch.
+    Returns how many bytes were cut, and the offset behind the last good batch. The index of aborted
+    transactions is empty: it needs the producers, who are taken in later.
     """
     segment.reset_indexes()
+    segment.reset_txn_index()
     good, next_offset = 0, segment.base_offset
     for position, header in good_batches(segment, log_dir.files):
         segment.index_batch(header, position)
@@ -278,10 +319,9 @@ def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> 
             epochs.assign(header.partition_leader_epoch, header.base_offset)
         good, next_offset = position + header.size_bytes, header.last_offset + 1
     cut = segment.size - good
-    if cut:
-        handle = segment.file.open()
-        log_dir.files.ftruncate(handle.fd, good)
-        segment.size = good
+    # Without a torn tail, too: a broker that was killed had space allocated behind the end.
+    log_dir.files.ftruncate(segment.file.open().fd, good)
+    segment.size = good
     segment.close_indexes(sync=False)
     segment.make_inactive()
     return cut, next_offset

@@ -1,4 +1,4 @@
-"""One segment of a log: its ``.log`` file with whole batches back to back, and its two indexes.
+"""One segment of a log: its ``.log`` file with whole batches back to back, and its indexes.
 
 After a crash the end of the last segment's ``.log`` may be torn (a part of a batch, or bytes that
 never reached the disk): recovery cuts it behind the last good batch. Index entries are in the file
@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import struct
 import threading
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from odradek.log.allocation import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
 from odradek.log.files import (
     READ,
     READ_WRITE,
@@ -27,6 +29,7 @@ from odradek.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.offset_index import CorruptIndex, OffsetIndex, index_path
 from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.time_index import TimeIndex
+from odradek.log.transaction_index import TXN_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
 from odradek.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -39,14 +42,17 @@ from odradek.records.batch import (
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
 
 NEVER_MS = 2**63 - 1
 PROBE_BYTES = 4096
 """How much is read at once in search of an offset: about one index interval."""
-LOADED_INDEXES_MAX = 256
-"""How many inactive segments keep their indexes in memory, over all logs."""
+LOADED_INDEX_BYTES_MAX = 64 * 1_048_576
+"""How much memory the indexes of inactive segments may take, over all logs."""
+
+INDEX_OVERHEAD_BYTES = 1024
+"""What the objects of a segment's indexes take, beside the entries."""
 
 PENDING_ENTRIES_MAX = 1024
 """How many index entries may wait outside of the arrays."""
@@ -61,25 +67,28 @@ _logger = logging.getLogger(__name__)
 class IndexCache:
     """Which inactive segments have their indexes loaded: the least lately used ones are dropped."""
 
-    def __init__(self, segments_max: int = LOADED_INDEXES_MAX) -> None:
-        self.segments_max = segments_max
-        self._loaded: OrderedDict[Segment, None] = OrderedDict()
+    def __init__(self, bytes_max: int = LOADED_INDEX_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self._loaded: OrderedDict[Segment, int] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._loaded)
 
-    def touch(self, segment: Segment) -> None:
+    def touch(self, segment: Segment, size_bytes: int) -> None:
+        """The indexes of `segment` are in memory, and were just used; at least they stay."""
         with self._lock:
-            self._loaded[segment] = None
-            self._loaded.move_to_end(segment)
-            while len(self._loaded) > self.segments_max:
-                victim, _ = self._loaded.popitem(last=False)
+            self._bytes += size_bytes - self._loaded.pop(segment, 0)
+            self._loaded[segment] = size_bytes
+            while self._bytes > self.bytes_max and len(self._loaded) > 1:
+                victim, freed_bytes = self._loaded.popitem(last=False)
+                self._bytes -= freed_bytes
                 victim.drop_indexes()
 
     def forget(self, segment: Segment) -> None:
         with self._lock:
-            self._loaded.pop(segment, None)
+            self._bytes -= self._loaded.pop(segment, 0)
 
 
 class Segment:
@@ -87,11 +96,14 @@ class Segment:
 
     `size` is the number of bytes of whole batches in the file. `max_timestamp` is the largest batch
     timestamp, with the last offset of that batch, once `load_timestamps` was called (appends keep
-    it up to date). Past `roll_after_timestamp` (of a record) or `roll_after_ms` (of the clock)
-    the next append goes to a new segment.
+    it up to date). `txn_index` is None as long as no transaction was aborted in the segment. Past
+    `roll_after_timestamp` (of a record) or `roll_after_ms` (of the clock) the next append goes to a
+    new segment.
     """
 
     __slots__ = (
+        "_allocate_at",
+        "_allocated",
         "_cache",
         "_pending",
         "_pool",
@@ -115,6 +127,7 @@ class Segment:
         "roll_jitter_ms",
         "size",
         "time_index",
+        "txn_index",
     )
 
     def __init__(
@@ -135,11 +148,14 @@ class Segment:
         flags = UPDATE if size else READ_WRITE  # a file with batches is never made anew
         self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX), flags)
         self.size = size
+        self._allocated = False
+        self._allocate_at = max(ALLOCATE_FROM_BYTES, size)
         self.created_ms = created_ms
         self.active = False
         self.deleted = False
         self.index: OffsetIndex | None = None
         self.time_index: TimeIndex | None = None
+        self.txn_index: TransactionIndex | None = None
         self.index_interval_bytes = 4096
         self.bytes_since_index_entry = 0
         self.index_room = 0
@@ -166,6 +182,8 @@ class Segment:
         file, position = self.file, self.size
         handle = file.handle or file.open()
         file.used = True
+        if position > self._allocate_at:
+            self._allocate_ahead(handle, position)
         written = self._pwrite(handle.fd, batch, position)
         if written != size:
             write_all(self._pool.files, handle.fd, memoryview(batch)[written:], position + written)
@@ -195,6 +213,27 @@ class Segment:
                 time_index.maybe_append(timestamp, timestamp_offset - self.base_offset)
             del pending[: len(entries)]
 
+    def _allocate_ahead(self, handle: OpenFile, position: int) -> None:
+        """Reserves space for the next batches; tried again as far ahead when there is none."""
+        length = min(position, ALLOCATE_BYTES_MAX)
+        self._allocate_at = position + length
+        try:
+            reserved = self._pool.files.allocate(handle.fd, position, length)
+        except OSError as error:
+            _logger.debug("no space ahead for %s: %s", self.file.path, error)
+            return
+        self._allocated = self._allocated or reserved
+
+    def _give_back(self) -> None:
+        """Frees the space behind the end of the file; what cannot be freed is only space."""
+        if not self._allocated:
+            return
+        try:
+            self._pool.files.ftruncate(self.file.open().fd, self.size)
+        except OSError as error:
+            _logger.warning("space behind the end of %s is not freed: %s", self.file.path, error)
+        self._allocated = False
+
     def cut_torn_write(self) -> None:
         """Cuts off what a failed `append` left behind the last whole batch.
 
@@ -203,6 +242,24 @@ class Segment:
         handle = self.file.handle
         if handle is not None:
             self._pool.files.ftruncate(handle.fd, self.size)
+
+    def append_aborted(self, aborted: AbortedTransaction) -> None:
+        """Adds an aborted transaction to the index."""
+        if self.txn_index is None:
+            path = self.path(TXN_INDEX_SUFFIX)
+            self.txn_index = TransactionIndex(self._pool.files, path)
+        self.txn_index.append(aborted)
+
+    def find_txn_index(self) -> None:
+        """Takes up the ``.txnindex`` that is there, when a log is opened."""
+        path = self.path(TXN_INDEX_SUFFIX)
+        self.txn_index = TransactionIndex(self._pool.files, path, self._pool.files.size(path))
+
+    def reset_txn_index(self) -> None:
+        """Removes the index: recovery adds the entries again."""
+        if self.txn_index is not None:
+            self._pool.files.unlink(self.txn_index.path)
+            self.txn_index = None
 
     def set_index_limit(self, segment_index_bytes: int) -> None:
         """Sets `index_room`: entries until this must be called again; 0 when the index is full."""
@@ -238,7 +295,8 @@ class Segment:
     def make_inactive(self) -> None:
         """To be called when the indexes are closed: they may be dropped from memory now."""
         self.active = False
-        self._cache.touch(self)
+        self._give_back()
+        self._cache.touch(self, self._index_bytes())
 
     def close_indexes(self, *, sync: bool) -> None:
         """Writes both indexes whole; the time index ends with the largest timestamp."""
@@ -247,6 +305,8 @@ class Segment:
         time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         index.persist(self._pool.files, sync=sync)
         time_index.persist(self._pool.files, sync=sync)
+        if sync and self.txn_index is not None:
+            self.txn_index.sync()
 
     def create_files(self) -> None:
         """Makes the files exist, so that the base offset of an empty segment survives."""
@@ -267,6 +327,8 @@ class Segment:
                 for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                     handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
                     files.fsync(handle.fd)
+                if self.txn_index is not None:
+                    self.txn_index.sync()
         except FileNotFoundError:
             if not self.deleted:
                 raise
@@ -294,12 +356,22 @@ class Segment:
             index, time_index = self._rebuild_indexes()
         self.index, self.time_index = index, time_index
         if not self.active:
-            self._cache.touch(self)
+            self._cache.touch(self, self._index_bytes())
         return index, time_index
+
+    def _index_bytes(self) -> int:
+        """The memory that the loaded indexes take."""
+        index, time_index = self.index, self.time_index
+        if index is None or time_index is None:
+            return 0
+        entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
+        return INDEX_OVERHEAD_BYTES + entries
 
     def drop_indexes(self) -> None:
         """Frees the memory of an inactive segment's indexes."""
         self.index = self.time_index = None
+        if self.txn_index is not None:
+            self.txn_index.drop()
 
     def reset_indexes(self) -> None:
         """Empties both indexes: recovery adds the entries again with `index_batch`."""
@@ -387,6 +459,14 @@ class Segment:
             position += at
         return None
 
+    def offset_bound(self, position: int) -> int | None:
+        """An offset that no batch before `position` reaches, close behind them if the index has it;
+        None when nothing is known.
+        """
+        index, _ = self.indexes()
+        at = bisect_left(index.positions, position)
+        return self.base_offset + index.offsets[at] if at < len(index) else None
+
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every whole batch from `position`, which is that of a batch."""
         handle, pread, end = self.file.open(), self._pool.files.pread, self.size
@@ -434,6 +514,8 @@ class Segment:
         cut, self.size = self.size - found[0], found[0]
         index.truncate(offset - self.base_offset)
         time_index.truncate(offset - self.base_offset)
+        if self.txn_index is not None:
+            self.txn_index.truncate(offset)
         self.bytes_since_index_entry = 0
         self.max_timestamp = time_index.last_timestamp
         self.max_timestamp_offset = self.base_offset + time_index.last_offset

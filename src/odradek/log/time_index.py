@@ -61,7 +61,8 @@ class TimeIndex:
     def load(self, files: Files) -> None:
         """Reads the file; FileNotFoundError, or CorruptIndex. Zeros at the end are no entries."""
         data = read_file(files, self.path)
-        whole = len(data) // ENTRY_BYTES * ENTRY_BYTES
+        used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
+        whole = min(used, len(data) // ENTRY_BYTES * ENTRY_BYTES)
         entries = list(_ENTRY.iter_unpack(memoryview(data)[:whole]))
         while entries and entries[-1] == (0, 0):
             entries.pop()

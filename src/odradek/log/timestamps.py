@@ -108,7 +108,9 @@ def _headers_from(
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """None when all that is old enough lies before `start_offset`."""
+    """None when all that is old enough lies before `start_offset`, or was compacted away."""
+    if not header.record_count:
+        return None
     epoch = header.partition_leader_epoch
     batch = segment.read_batch(position, header.size_bytes)
     try:

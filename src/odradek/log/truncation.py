@@ -37,9 +37,11 @@ def truncate_to(log: UnifiedLog, offset: int) -> None:
     log.log_dir.write_checkpoints()
     found = producer_files.producer_files_by_offset(files.listdir(log.directory))
     producer_files.delete_producer_files(files, log.directory, found, above=log.log_end_offset)
+    verifications = log.producers.verifications
     log.producers = producer_files.load_producers(
         files, log.directory, found, log.segments, log.log_end_offset
     )
+    log.producers.verifications = verifications
 
 
 def _cut_segments(log: UnifiedLog, offset: int) -> list[Segment]:

@@ -1,0 +1,96 @@
+"""What the broker asks of a cleaner's worker, and what it hears: lines of JSON.
+
+The broker sends a `CleaningJob`; the worker answers with a `CleanedGroup` for each group of
+segments, waits for the broker's ``go`` (the swap is done) before it begins the next one, and ends
+with `CleaningDone` or `CleaningFailed`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+GO = "go"
+
+
+@dataclass(slots=True)
+class CleaningJob:
+    """One log to be cleaned below `upper_bound`; dirty from `first_dirty_offset` on.
+
+    `segments` are (base offset, size in bytes) of those below `upper_bound`, `last_records`
+    (producer id, offset of its last data or -1, epoch) of the producers that are active.
+    """
+
+    name: str
+    directory: str
+    segments: list[tuple[int, int]]
+    first_dirty_offset: int
+    upper_bound: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    bytes_per_second: float | None = None
+    last_records: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CleanedGroup:
+    """The segments with these base offsets have become one: ``<first base>.log.cleaned``.
+
+    `has_aborted`: it has an index of aborted transactions, too.
+    """
+
+    bases: list[int]
+    size: int
+    has_aborted: bool
+
+
+@dataclass(slots=True)
+class CleaningDone:
+    """Everything below `end_offset` is clean; `stats` as in `CleanerStats`."""
+
+    end_offset: int
+    elapsed_s: float
+    stats: dict[str, float]
+
+
+@dataclass(slots=True)
+class CleaningFailed:
+    """`errno` is 0 unless the operating system refused; then `reason` says what is corrupt."""
+
+    errno: int
+    reason: str
+
+
+Report = CleanedGroup | CleaningDone | CleaningFailed
+_REPORTS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (CleanedGroup, CleaningDone, CleaningFailed)
+}
+
+
+def encode_job(job: CleaningJob) -> bytes:
+    return json.dumps(asdict(job)).encode() + b"\n"
+
+
+def decode_job(line: bytes) -> CleaningJob:
+    fields = json.loads(line)
+    for name in ("segments", "last_records"):
+        fields[name] = [tuple(each) for each in fields[name]]
+    return CleaningJob(**fields)
+
+
+def encode_report(report: Report) -> bytes:
+    return json.dumps({type(report).__name__: asdict(report)}).encode() + b"\n"
+
+
+def decode_report(line: bytes) -> Report:
+    """ValueError when the line is none of ours."""
+    ((kind, fields),) = json.loads(line).items()
+    report: Report = _REPORTS[kind](**fields)
+    return report

@@ -1,0 +1,80 @@
+"""The broker's end of a worker process: started when there is work, killed without harm.
+
+The child gets three descriptors: two pipes, and the broker's stderr for what goes wrong. All calls
+but `kill` block, so they belong on a thread; a worker that ended, or was killed, is `WorkerEnded`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from odradek.log.cleaner.job import GO, CleaningJob, Report, decode_report, encode_job
+
+_MODULE = "odradek.log.cleaner.worker"
+
+
+class WorkerEnded(Exception):
+    """The worker process is gone."""
+
+
+class CleanerProcess:
+    """One worker; it is running when the constructor returns."""
+
+    def __init__(self) -> None:
+        # The child finds the modules where this process found them; keys are hashed with a key of
+        # its own (see `offset_map`).
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["PYTHONHASHSEED"] = "random"
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            close_fds=True,
+            start_new_session=True,  # Ctrl-C is for the broker, which ends its workers
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self, job: CleaningJob) -> None:
+        self._send(encode_job(job))
+
+    def go_on(self) -> None:
+        """The last group is in its place: the worker may clean the next one."""
+        self._send(GO.encode() + b"\n")
+
+    def _send(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise WorkerEnded(str(error)) from error
+
+    def report(self) -> Report:
+        """Waits for the worker's next report."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise WorkerEnded(f"the worker ended with {self._process.wait()}")
+        return decode_report(line)
+
+    def kill(self) -> None:
+        """Ends the worker at once, whatever it does; from any thread."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Ends the worker and waits until it is gone."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue

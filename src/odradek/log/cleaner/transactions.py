@@ -1,0 +1,86 @@
+"""Transactions as the cleaner meets them: whose data is aborted, and which markers nobody needs.
+
+A marker stays as long as a batch of its transaction does, for it says what became of the batch. So
+does an aborted transaction's entry in the index of the segment (`odradek.log.transaction_index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.log.files import Files
+from odradek.log.transaction_index import (
+    ENTRY_BYTES,
+    TXN_INDEX_SUFFIX,
+    AbortedTransaction,
+    TransactionIndex,
+)
+from odradek.records.batch import BatchHeader
+from odradek.records.control import read_marker
+
+
+class CleanedTransactions:
+    """What is known of transactions while batches are read in the order of the log.
+
+    ``CleanedTransactionMetadata``. `still_indexed` collects the aborted transactions whose entries
+    stay.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:
+        relevant = [entry for entry in aborted if entry.last_offset >= start_offset]
+        self._upcoming = sorted(relevant, key=lambda it: it.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._aborted_seen: set[int] = set()
+        self._committed_seen: set[int] = set()
+        self.still_indexed: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether this batch of data belongs to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._aborted_seen.add(header.producer_id)
+            return True
+        self._committed_seen.add(header.producer_id)
+        return False
+
+    def marker_is_idle(self, batch: memoryview, header: BatchHeader) -> bool:
+        """Whether no batch of this marker's transaction was met."""
+        self._begin_up_to(header.last_offset)
+        producer_id = header.producer_id
+        if not header.record_count:
+            return True
+        marker = read_marker(batch)
+        if marker is None:
+            return False
+        if marker.committed:
+            idle = producer_id not in self._committed_seen
+            self._committed_seen.discard(producer_id)
+            return idle
+        entry = self._aborted.pop(producer_id, None)
+        if entry is None or producer_id not in self._aborted_seen:
+            return True
+        self._aborted_seen.discard(producer_id)
+        self.still_indexed.append(entry)
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[-1].first_offset <= offset:
+            entry = self._upcoming.pop()
+            self._aborted.setdefault(entry.producer_id, entry)
+
+
+def aborted_transactions(files: Files, directory: str) -> list[AbortedTransaction]:
+    """From the indexes of all segments: a marker may lie behind what is cleaned.
+
+    The last index may be written to meanwhile: of an entry that is not whole nothing is read.
+    """
+    found: list[AbortedTransaction] = []
+    for name in files.listdir(directory):
+        if name.endswith(TXN_INDEX_SUFFIX):
+            path = f"{directory}/{name}"
+            size = files.size(path)
+            index = TransactionIndex(files, path, size - size % ENTRY_BYTES)
+            found += index.entries()
+    return found

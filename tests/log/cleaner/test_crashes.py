@@ -1,0 +1,210 @@
+"""A crash at any moment of a cleaning and its swap loses nothing, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.log.cleaner.swap import recover_swaps
+from odradek.log.files import RealFiles
+from odradek.log.log import UnifiedLog
+from odradek.log.manager import LogManager
+from tests.log.builders import NOW_MS, open_log, open_manager
+from tests.log.cleaner.running import append_pairs, compact, pairs_of
+from tests.log.faulty_files import FaultyFiles
+
+CONFIG = LogConfig(
+    cleanup_compact=True,
+    cleanup_delete=False,
+    delete_retention_ms=1_000,
+    segment_bytes=400,
+    index_interval_bytes=50,
+)
+KEYS = 12
+LATER_MS = NOW_MS + 5_000
+
+
+class Killed(BaseException):
+    """The process is gone in the middle of a call: nobody handles this."""
+
+
+class DyingFiles(FaultyFiles):
+    """Dies before the call number `dies_at` of those that change something; None: never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.dies_at: int | None = None
+
+    @property
+    def synced(self) -> dict[str, bytes]:
+        """What is on the disk, by path: a test adds what it found there."""
+        return self._synced
+
+    def _count(self) -> None:
+        if self.dies_at is not None:
+            if self.calls >= self.dies_at:
+                raise Killed
+            self.calls += 1
+
+    def open(self, path: str, flags: int) -> int:
+        if flags & os.O_CREAT:
+            self._count()
+        return super().open(path, flags)
+
+    def pwrite(self, fd: int, data: Any, position: int) -> int:
+        self._count()
+        return super().pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        self._count()
+        super().ftruncate(fd, length)
+
+    def fsync(self, fd: int) -> None:
+        self._count()
+        super().fsync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        self._count()
+        super().fsync_dir(path)
+
+    def replace(self, source: str, target: str) -> None:
+        self._count()
+        super().replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._count()
+        super().unlink(path)
+
+
+def dirty_log(manager: LogManager) -> UnifiedLog:
+    """Several groups of segments with superseded values, tombstones that are due, a producer."""
+    log = open_log(manager)
+    for round_ in range(8):
+        pairs = [(b"k%d" % (key + round_), b"%d" % round_) for key in range(5)]
+        append_pairs(log, pairs)
+        append_pairs(log, [(b"gone", b"1")], producer_id=9, base_sequence=round_)
+    append_pairs(log, [(b"gone", None)])
+    log.roll(NOW_MS)
+    compact(manager, log)
+    append_pairs(log, [(b"k1", b"new"), (b"k11", b"new")])
+    log.roll(NOW_MS)
+    append_pairs(log, [(b"k2", b"active")])
+    return log
+
+
+def values(log: UnifiedLog) -> dict[bytes | None, bytes]:
+    """The last value of each key, without those whose last record is a tombstone."""
+    last = {key: value for _, key, value in pairs_of(log)}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    """A stopped log with a second cleaning ahead."""
+    directory = tmp_path / "prepared"
+    directory.mkdir()
+    manager = open_manager(directory, CONFIG)
+    dirty_log(manager)
+    manager.close()
+    return directory
+
+
+def run_until_killed(directory: Path, files: DyingFiles, dies_at: int | None) -> bool:
+    """Cleans; False when it was killed on the way."""
+    manager = open_manager(directory, CONFIG, files)
+    log = open_log(manager)
+    log.high_watermark = log.log_end_offset
+    log.flush()
+    manager.checkpoint()
+    files.dies_at = dies_at
+    try:
+        compact(manager, log, now_ms=LATER_MS, roll=False)
+        return True
+    except Killed:
+        return False
+    finally:
+        files.dies_at = None
+        manager.close(clean=False)
+
+
+def reopen(directory: Path) -> tuple[LogManager, UnifiedLog]:
+    manager = open_manager(directory, CONFIG)
+    log = open_log(manager)
+    log.high_watermark = log.log_end_offset
+    return manager, log
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power-cut"])
+def test_a_crash_before_any_call_loses_nothing(prepared: Path, power_cut: bool) -> None:
+    manager, log = reopen(prepared)
+    before, written, end = values(log), set(pairs_of(log)), log.log_end_offset
+    manager.close()
+    finished = False
+    dies_at = 0
+    while not finished:
+        directory = prepared.parent / f"{dies_at}"
+        shutil.copytree(prepared, directory)
+        files = DyingFiles()
+        for path in directory.rglob("*"):
+            if path.is_file():
+                files.synced[str(path)] = path.read_bytes()
+        finished = run_until_killed(directory, files, dies_at)
+        if power_cut:
+            files.crash(directory, random.Random(dies_at))
+        manager, log = reopen(directory)
+        assert values(log) == before, f"killed at call {dies_at}"
+        assert set(pairs_of(log)) <= written
+        for segment, following in pairwise(log.segments):
+            assert segment.next_offset() <= following.base_offset, "segments overlap"
+        assert (log.log_start_offset, log.log_end_offset) == (0, end)
+        assert log.producers.producers[9].last_sequence == 7
+        left = {path.suffix for path in (directory / "topic-0").iterdir()}
+        assert not left & {".cleaned", ".swap", ".deleted"}
+        compact(manager, log, now_ms=LATER_MS, roll=False)
+        assert values(log) == before
+        manager.close()
+        shutil.rmtree(directory)
+        dies_at += 1
+    assert dies_at > 40, "the cleaning has many calls to be killed at"
+
+
+def test_a_swap_that_was_being_prepared_is_taken_back(tmp_path: Path) -> None:
+    names = [f"{0:020}{suffix}" for suffix in (".log", ".index", ".log.swap", ".index.cleaned")]
+    for name in names:
+        (tmp_path / name).write_bytes(b"" if name.endswith(".swap") else b"old")
+    left = recover_swaps(RealFiles(), str(tmp_path), names)
+    assert (tmp_path / f"{0:020}.log").read_bytes() == b"old"
+    assert sorted(left) == sorted([f"{0:020}.log", f"{0:020}.index", f"{0:020}.index.cleaned"])
+
+
+def test_a_swap_below_the_next_cleaned_segment_counts(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log.swap").write_bytes(b"")
+    (tmp_path / f"{0:020}.log").write_bytes(b"old")
+    (tmp_path / f"{9:020}.log.cleaned").write_bytes(b"")
+    names = [path.name for path in tmp_path.iterdir()]
+    recover_swaps(RealFiles(), str(tmp_path), names)
+    assert (tmp_path / f"{0:020}.log").read_bytes() == b""
+
+
+def test_a_full_disk_puts_a_cleaning_off_and_the_log_is_as_before(prepared: Path) -> None:
+    files = DyingFiles()
+    manager = open_manager(prepared, CONFIG, files)
+    log = open_log(manager)
+    log.high_watermark = log.log_end_offset
+    before = pairs_of(log)
+    files.space_left = 100
+    with pytest.raises(OSError, match="no space"):
+        compact(manager, log, now_ms=LATER_MS, roll=False)
+    files.space_left = None
+    assert pairs_of(log) == before
+    compact(manager, log, now_ms=LATER_MS, roll=False)
+    assert len(pairs_of(log)) < len(before)
+    manager.close()

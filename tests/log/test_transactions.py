@@ -1,0 +1,444 @@
+"""Transactions in a log: what is stable, what was aborted, and who may write to one."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.log import UnifiedLog
+from odradek.log.manager import LogManager
+from odradek.log.verification import NO_GUARD, NOT_VERIFIED
+from tests.log.builders import (
+    NOW_MS,
+    TP,
+    append,
+    append_marker,
+    append_transactional,
+    open_log,
+    open_manager,
+    read_all,
+)
+from tests.log.faulty_files import FaultyFiles
+
+CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, file_delete_delay_ms=0)
+END = 2**62
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[LogManager]:
+    manager = open_manager(tmp_path, CONFIG)
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def log(manager: LogManager) -> UnifiedLog:
+    return open_log(manager)
+
+
+def error_of(call, *args, **options) -> ErrorCode:  # type: ignore[no-untyped-def]
+    with pytest.raises(KafkaError) as caught:
+        call(*args, **options)
+    return caught.value.code
+
+
+# -- what is stable --------------------------------------------------------------------------------
+
+
+def test_nothing_behind_the_first_open_transaction_is_stable(log: UnifiedLog) -> None:
+    append(log, [b"plain"])
+    append_transactional(log, [b"a", b"b"], 1, 0)
+    append_transactional(log, [b"c"], 2, 0)
+    append(log, [b"plain"])
+    assert log.last_stable_offset == 1
+    append_marker(log, 1, committed=True)
+    assert log.last_stable_offset == 3
+    append_marker(log, 2, committed=False)
+    assert log.last_stable_offset == log.log_end_offset == 7
+
+
+def test_high_watermark_bounds_what_is_stable(log: UnifiedLog) -> None:
+    """KAFKA-9807: a marker that is not committed decides nothing, and one look at the high
+    watermark answers for both."""
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=True)
+    append(log, [b"plain"])
+    log.high_watermark = 1
+    assert log.last_stable_offset == 0
+    log.high_watermark = 2
+    assert log.last_stable_offset == 2
+    log.high_watermark = 3
+    assert log.last_stable_offset == 3
+
+
+def test_stable_offset_is_never_before_the_log_start(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0)
+    append(log, [b"plain"])
+    log.delete_records(1)
+    assert log.last_stable_offset == 1
+
+
+def test_marker_without_data_leaves_no_trace_but_the_epoch(log: UnifiedLog) -> None:
+    """V3: neither an index entry nor a move of the last stable offset."""
+    append_transactional(log, [b"open"], 1, 0)
+    append_marker(log, 2, committed=False, epoch=3)
+    assert log.last_stable_offset == 0
+    assert log.aborted_transactions(0, END) == []
+    assert not list(Path(log.directory).glob("*.txnindex"))
+    assert error_of(append_transactional, log, [b"late"], 2, 0, epoch=2) is (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+
+
+def test_offsets_of_a_transaction_are_its_records_and_one_marker(log: UnifiedLog) -> None:
+    """redpanda#13364: after an abort no offset more is used than Kafka uses."""
+    assert append_transactional(log, [b"a", b"b", b"c"], 1, 0).last_offset == 2
+    assert append_marker(log, 1, committed=False).first_offset == 3
+    assert append_transactional(log, [b"d"], 1, 3).first_offset == 4
+
+
+# -- what was aborted ------------------------------------------------------------------------------
+
+
+def test_aborted_transactions_are_those_that_overlap(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a", b"b"], 1, 0)
+    append_transactional(log, [b"c"], 2, 0)
+    append_marker(log, 1, committed=False)
+    append_transactional(log, [b"d"], 3, 0)
+    append_marker(log, 2, committed=True)
+    append_marker(log, 3, committed=False)
+    assert log.aborted_transactions(0, END) == [(1, 0), (3, 4)]
+    assert log.aborted_transactions(0, 4) == [(1, 0)]
+    assert log.aborted_transactions(4, END) == [(3, 4)]
+    assert log.aborted_transactions(3, 4) == [(1, 0)]
+    assert log.aborted_transactions(7, END) == []
+
+
+def test_transaction_that_spans_segments_is_found_from_each(log: UnifiedLog) -> None:
+    sequence = 0
+    while len(log.segments) < 4:
+        append_transactional(log, [bytes(200)], 1, sequence)
+        sequence += 1
+    append_marker(log, 1, committed=False)
+    last = log.segments[-1]
+    assert [segment.txn_index is not None for segment in log.segments] == [False] * 3 + [True]
+    for base in log.bases:
+        assert log.aborted_transactions(base, base + 1) == [(1, 0)]
+    assert log.aborted_transactions(log.log_end_offset, END) == []
+    assert last.txn_index is not None
+
+
+def test_index_file_is_kafkas_byte_for_byte(log: UnifiedLog) -> None:
+    """``AbortedTxn``: int16 version, and int64 producer id, first, last and last stable offset."""
+    append_transactional(log, [b"a"], 7, 0)
+    append_transactional(log, [b"b"], 8, 0)
+    append_marker(log, 8, committed=False)
+    append_marker(log, 7, committed=False)
+    path = Path(log.directory) / f"{0:020d}.txnindex"
+    expected = [(8, 1, 2, 0), (7, 0, 3, 4)]
+    assert path.read_bytes() == b"".join(
+        b"\0\0" + b"".join(number.to_bytes(8, "big") for number in entry) for entry in expected
+    )
+
+
+def test_marker_is_kafkas_control_batch_byte_for_byte(log: UnifiedLog) -> None:
+    append_marker(log, 7, committed=True, epoch=2, coordinator_epoch=5)
+    data = Path(log.active.file.path).read_bytes()
+    assert data[21:23] == b"\0\x30", "transactional and control"
+    assert data[43:61] == (7).to_bytes(8, "big") + b"\0\2" + b"\xff" * 4 + (1).to_bytes(4, "big")
+    # length 16, attributes, deltas, key of 4 bytes: version 0, type 1; value of 6: version, epoch
+    assert data[61:] == b"\x20\0\0\0\x08\0\0\0\x01\x0c\0\0\0\0\0\x05\0"
+
+
+# -- who may write ---------------------------------------------------------------------------------
+
+
+def test_late_batch_after_the_abort_opens_nothing(log: UnifiedLog) -> None:
+    """KAFKA-12671: it would pin the last stable offset for ever."""
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=False)
+    assert error_of(append_transactional, log, [b"late"], 1, 1, guard=NO_GUARD) is (
+        ErrorCode.INVALID_TXN_STATE
+    )
+    assert log.last_stable_offset == log.log_end_offset == 2
+
+
+def test_guard_is_worth_nothing_after_a_marker(log: UnifiedLog) -> None:
+    """The answer of the coordinator was about a transaction that has ended meanwhile."""
+    old = log.producers.verifications.start(1, 0, 0, NOW_MS)
+    append_marker(log, 1, committed=False)
+    new = log.producers.verifications.start(1, 0, 0, NOW_MS)
+    assert old != new
+    assert error_of(append_transactional, log, [b"a"], 1, 0, guard=old) is (
+        ErrorCode.INVALID_TXN_STATE
+    )
+    append_transactional(log, [b"a"], 1, 0, guard=new)
+    append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
+
+
+def test_without_verification_a_transaction_opens_by_itself(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0, guard=NOT_VERIFIED)
+    assert log.last_stable_offset == 0
+
+
+def test_higher_sequence_waits_for_the_lowest_one_seen(log: UnifiedLog) -> None:
+    """KAFKA-14920: the first batch's verification failed and it will come again."""
+    guard = log.producers.verifications.start(1, 0, 0, NOW_MS)
+    assert guard == log.producers.verifications.start(1, 0, 1, NOW_MS)
+    assert error_of(append_transactional, log, [b"b"], 1, 1, guard=guard) is (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    append_transactional(log, [b"a"], 1, 0, guard=guard)
+    append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
+
+
+def test_new_epoch_forgets_the_lowest_sequence_of_the_old_one(log: UnifiedLog) -> None:
+    log.producers.verifications.start(1, 0, 0, NOW_MS)
+    guard = log.producers.verifications.start(1, 1, 5, NOW_MS)
+    append_transactional(log, [b"a"], 1, 5, epoch=1, guard=guard)
+
+
+def test_plain_batch_in_an_open_transaction_is_refused(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0)
+    options = {"producer_id": 1, "producer_epoch": 0}
+    assert error_of(append, log, [b"b"], base_sequence=1, **options) is ErrorCode.INVALID_TXN_STATE
+    append_marker(log, 1, committed=True)
+    append(log, [b"b"], base_sequence=1, **options)
+
+
+def test_duplicate_is_a_duplicate_even_when_its_transaction_has_ended(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=True)
+    info = append_transactional(log, [b"a"], 1, 0, guard=NO_GUARD)
+    assert (info.duplicate, info.first_offset) == (True, 0)
+
+
+def test_markers_of_the_past_are_fenced(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0, epoch=4)
+    assert error_of(append_marker, log, 1, committed=True, epoch=3) is (
+        ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+    append_marker(log, 1, committed=True, epoch=4, coordinator_epoch=2)
+    assert error_of(append_marker, log, 1, committed=True, epoch=4, coordinator_epoch=1) is (
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    )
+    assert log.last_stable_offset == 2
+
+
+def test_late_marker_of_version_2_does_not_end_the_next_transaction(log: UnifiedLog) -> None:
+    """Each transaction has its own epoch then: the marker that ends epoch 4 carries 5."""
+    append_transactional(log, [b"a"], 1, 0, epoch=4)
+    append_marker(log, 1, committed=True, epoch=5, transaction_version=2)
+    append_marker(log, 1, committed=True, epoch=5, transaction_version=2)
+    append_transactional(log, [b"b"], 1, 0, epoch=5)
+    assert (
+        error_of(append_marker, log, 1, committed=False, epoch=5, transaction_version=2)
+        is ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+    append_marker(log, 1, committed=True, epoch=6, transaction_version=2)
+
+
+# -- what survives ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_open_transaction_and_coordinator_epoch_survive_a_restart(
+    tmp_path: Path, clean: bool
+) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=False, coordinator_epoch=6)
+    append_transactional(log, [b"b"], 2, 0)
+    manager.close(clean=clean)
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == 2
+    assert log.producers.producers[1].coordinator_epoch == 6
+    assert log.aborted_transactions(0, END) == [(1, 0)]
+    append_transactional(log, [b"c"], 2, 1, guard=NO_GUARD)
+    append_marker(log, 2, committed=True)
+    assert log.last_stable_offset == log.log_end_offset
+    manager.close()
+
+
+def test_producer_is_not_forgotten_while_its_transaction_is_open(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0)
+    append(log, [b"b"], producer_id=2, producer_epoch=0, base_sequence=0)
+    assert log.producers.expire(NOW_MS + DAY_MS, DAY_MS) == 1
+    assert (set(log.producers.producers), log.last_stable_offset) == ({1}, 0)
+    append_marker(log, 1, committed=True)
+    assert log.producers.expire(NOW_MS + DAY_MS, DAY_MS) == 1
+
+
+@pytest.mark.parametrize("clean", [True, False, None])
+def test_marker_is_a_sign_of_life_of_its_producer(tmp_path: Path, clean: bool | None) -> None:
+    """KAFKA-9144: forgotten by the time of its last batch, a producer's next marker or batch would
+    have passed whatever its epoch. So it is after a clean stop, and after none, too."""
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append_transactional(log, [b"a"], 1, 0, epoch=3)
+    append_marker(log, 1, committed=True, epoch=3, now_ms=NOW_MS + DAY_MS // 2)
+    if clean is not None:
+        manager.close(clean=clean)
+        manager = open_manager(tmp_path, CONFIG)
+        log = open_log(manager)
+    assert log.producers.expire(NOW_MS + DAY_MS, DAY_MS) == 0
+    late = {"committed": False, "epoch": 2}
+    assert error_of(append_marker, log, 1, **late) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.producers.expire(NOW_MS + DAY_MS // 2 + DAY_MS, DAY_MS) == 1
+    manager.close()
+
+
+def test_recovery_builds_the_index_anew_even_where_the_transaction_began_earlier(
+    tmp_path: Path,
+) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append_transactional(log, [bytes(300)], 1, 0)
+    append_transactional(log, [bytes(300)], 2, 0)
+    append_transactional(log, [bytes(300)], 2, 1)
+    assert len(log.segments) == 2
+    append_marker(log, 1, committed=False)
+    append_marker(log, 2, committed=False)
+    path = Path(log.active.path(".txnindex"))
+    written = path.read_bytes()
+    log.flush_to(log.active.base_offset)
+    manager.checkpoint()
+    manager.close(clean=False)
+    path.write_bytes(b"\xff" * 40)
+    manager = open_manager(tmp_path, CONFIG)
+    assert path.read_bytes() == written
+    assert open_log(manager).aborted_transactions(0, END) == [(1, 0), (2, 1)]
+    manager.close()
+
+
+def test_damaged_index_is_built_anew_after_a_clean_stop_too(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(12):
+        append_transactional(log, [bytes(100)], 1, at)
+        append_marker(log, 1, committed=False)
+    paths = sorted(Path(log.directory).glob("*.txnindex"))
+    assert len(paths) > 2
+    written = [path.read_bytes() for path in paths]
+    manager.close()
+    paths[1].write_bytes(written[1][:-3])
+    manager = open_manager(tmp_path, CONFIG)
+    assert [path.read_bytes() for path in paths] == written
+    manager.close()
+
+
+def test_truncation_cuts_the_index_and_opens_what_the_marker_had_ended(log: UnifiedLog) -> None:
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=False)
+    append_transactional(log, [b"b"], 1, 1)
+    append_marker(log, 1, committed=False)
+    log.truncate_to(3)
+    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert log.last_stable_offset == 2
+    log.truncate_to(1)
+    assert log.aborted_transactions(0, END) == []
+    assert log.last_stable_offset == 0
+    append_marker(log, 1, committed=False)
+    assert log.aborted_transactions(0, END) == [(1, 0)]
+
+
+def test_truncation_forgets_what_producers_wrote_behind_it(tmp_path: Path) -> None:
+    """What was cut is no duplicate when it comes again, and what was kept still is one; neither
+    does a start find a snapshot of what is not there."""
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    sent = {"producer_id": 9, "producer_epoch": 0}
+    for at in range(12):
+        append(log, [bytes(300)], base_sequence=at, **sent)
+    assert len(log.segments) > 2
+    log.truncate_to(5)
+    snapshots = sorted(int(path.stem) for path in (tmp_path / str(TP)).glob("*.snapshot"))
+    assert snapshots and snapshots[-1] <= 5
+    for restarted in (False, True):
+        if restarted:
+            manager.close(clean=False)
+            manager = open_manager(tmp_path, CONFIG)
+            log = open_log(manager)
+        assert append(log, [bytes(300)], base_sequence=4, **sent).duplicate
+        gap = error_of(append, log, [bytes(300)], base_sequence=6, **sent)
+        assert gap is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again = append(log, [bytes(300)], base_sequence=5, **sent)
+    assert (again.duplicate, again.first_offset) == (False, 5)
+    manager.close()
+
+
+def test_index_goes_with_its_segment(tmp_path: Path, log: UnifiedLog) -> None:
+    for at in range(12):
+        append_transactional(log, [bytes(100)], 1, at)
+        append_marker(log, 1, committed=False)
+    log.delete_records(log.bases[2])
+    log.delete_old_segments(NOW_MS)
+    log.log_dir.remove_due(NOW_MS)
+    found = sorted(int(path.stem) for path in (tmp_path / str(TP)).glob("*.txnindex"))
+    assert found == log.bases
+
+
+def test_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    append_transactional(log, [b"a"], 1, 0)
+    for space in (10, 40):
+        files.space_left = space
+        assert error_of(append_marker, log, 1, committed=False) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.last_stable_offset == 0
+        assert log.aborted_transactions(0, END) == []
+    files.space_left = None
+    append_marker(log, 1, committed=False)
+    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert [record.offset for record in read_all(log)] == [0, 1]
+    manager.close()
+
+
+def test_no_descriptor_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
+    """An entry without its marker would say of too much that it is decided: a fetch of the first
+    two offsets would miss what producer 2 aborts."""
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    append_transactional(log, [b"a"], 1, 0)
+    log.log_dir.pool.release(log.active.file)
+
+    def scarce(path: str, flags: int) -> int:
+        if path.endswith(".log"):
+            raise OSError(errno.EMFILE, "too many open files")
+        return FaultyFiles.open(files, path, flags)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "open", scarce)
+        assert error_of(append_marker, log, 1, committed=False) is ErrorCode.KAFKA_STORAGE_ERROR
+    append_transactional(log, [b"b"], 2, 0)
+    append_marker(log, 1, committed=False)
+    append_marker(log, 2, committed=False)
+    assert log.aborted_transactions(0, 2) == [(1, 0), (2, 1)]
+    manager.close()
+
+
+def test_transactions_that_nobody_reads_are_not_remembered(log: UnifiedLog) -> None:
+    for at in range(50):
+        append_transactional(log, [b"a"], 1, at)
+        append_marker(log, 1, committed=True)
+    assert len(log.producers.unreplicated) <= 2
+
+
+def test_a_marker_is_never_too_large(log: UnifiedLog) -> None:
+    """A topic's `max.message.bytes` may be lowered while a transaction is open: it has to end."""
+    append_transactional(log, [b"a"], 1, 0)
+    log.update_config(replace(CONFIG, max_message_bytes=10))
+    append_marker(log, 1, committed=True)
+    assert log.last_stable_offset == 2
