@@ -152,6 +152,59 @@ def test_wrong_dynamic_value_changes_nothing() -> None:
     assert not config.explicit("message.max.bytes")
 
 
+THREADS = "log.cleaner.threads"
+
+
+def resized(before: int, after: int, **given: object) -> str | None:
+    """What is said against altering the number of the cleaner's threads."""
+    names = {name.replace("_", "."): value for name, value in given.items()}
+    config = BrokerConfig({THREADS: 1, **names})
+    config.set_dynamic({THREADS: str(before)}, {})
+    try:
+        config.check_resizing({THREADS: str(after)}, {})
+    except KafkaError as error:
+        assert error.code is ErrorCode.INVALID_CONFIG
+        return error.message
+    return None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(1, 1), (1, 2), (2, 1), (3, 1), (4, 2), (5, 2), (5, 10), (0, 1), (0, 2)]
+)
+def test_cleaner_threads_may_be_halved_and_doubled(before: int, after: int) -> None:
+    assert resized(before, after) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (1, 3, "increased to more than double the current value 1"),
+        (5, 11, "increased to more than double the current value 5"),
+        (4, 1, "reduced to less than half the current value 4"),
+        (9, 3, "reduced to less than half the current value 9"),
+        (1, 0, "should be at least 1"),
+        (8, 0, "should be at least 1"),
+    ],
+)
+def test_cleaner_threads_change_no_more_than_that_at_once(
+    before: int, after: int, said: str
+) -> None:
+    refused = resized(before, after)
+    assert refused is not None and refused.endswith(said)
+
+
+def test_cleaner_threads_of_a_cleaner_that_is_off_are_any_number() -> None:
+    assert resized(1, 40, log_cleaner_enable=False, log_cleaner_dedupe_buffer_size=1 << 30) is None
+
+
+def test_value_that_takes_over_when_another_goes_counts_too() -> None:
+    config = BrokerConfig({})
+    config.set_dynamic({THREADS: "2"}, {THREADS: "8"})
+    with pytest.raises(KafkaError, match="more than double the current value 2"):
+        config.check_resizing({}, {THREADS: "8"})
+    config.check_resizing({THREADS: "2"}, {THREADS: "80"})
+
+
 def test_coarser_unit_has_no_finer_one_among_its_origins() -> None:
     config = BrokerConfig({"log.retention.ms": "5", "log.retention.hours": "7"})
     assert [origin.name for origin in config.origins("log.retention.ms")] == [

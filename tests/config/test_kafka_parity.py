@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from odradek.config import inapplicable
-from odradek.config.broker import BROKER_CONFIGS
+from odradek.config.broker import BROKER_CONFIGS, BrokerConfig
 from odradek.config.definition import ConfigDef, ConfigKey, OneOf, UpdateMode
 from odradek.config.log_config import LogConfig
 from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS, WITHOUT_EFFECT
@@ -63,7 +63,9 @@ def check_facts(table: ConfigDef, name: str, fact: dict[str, Any]) -> None:
     expected = (fact["default"], fact["default"])
     assert (key.default_text(), fact["default"]) == OTHER_DEFAULTS.get(name, expected)
     if isinstance(key.valid, OneOf):
-        assert sorted(key.valid.choices) == sorted(fact["valid"].strip("[]").split(", "))
+        choices = fact["valid"].removeprefix("(case insensitive) ")
+        assert key.valid.any_case == (choices != fact["valid"])
+        assert sorted(key.valid.choices) == sorted(choices.strip("[]").split(", "))
     else:
         assert valid_text(key) == fact["valid"]
 
@@ -113,3 +115,9 @@ def test_every_broker_config_is_read_by_some_code() -> None:
 def test_documentation_is_there_and_ends_as_a_sentence() -> None:
     for key in [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]:
         assert re.search(r"[.]$", key.doc), key.name
+
+
+@pytest.mark.parametrize("key", ["transaction.max.timout.ms", "transactions.state.log.min.isr"])
+def test_a_misspelt_key_is_unknown(key: str) -> None:
+    config = BrokerConfig.from_properties({key: "1"})
+    assert (config.unknown_keys, config.inapplicable_keys) == ((key,), ())

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from odradek.config.broker_cleaner import CLEANER_CONFIGS
 from odradek.config.broker_coordinators import GROUP_CONFIGS, PRODUCER_CONFIGS
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
@@ -33,9 +34,17 @@ from odradek.config.topic import (
     WITHOUT_EFFECT,
     Synonym,
 )
+from odradek.errors import ErrorCode, KafkaError
 
 BROKER_CONFIGS = ConfigDef(
-    [*NETWORK_CONFIGS, *TOPIC_DEFAULTS, *LOG_CONFIGS, *GROUP_CONFIGS, *PRODUCER_CONFIGS]
+    [
+        *NETWORK_CONFIGS,
+        *TOPIC_DEFAULTS,
+        *LOG_CONFIGS,
+        *CLEANER_CONFIGS,
+        *GROUP_CONFIGS,
+        *PRODUCER_CONFIGS,
+    ]
 )
 
 
@@ -78,6 +87,8 @@ _SYNONYM_NAMES: dict[str, tuple[str, ...]] = {
 }
 
 
+_CLEANER_THREADS = "log.cleaner.threads"
+_CLEANER_BUFFER_MIN = 1024 * 1024
 _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 
 
@@ -126,6 +137,14 @@ class BrokerConfig:
         self._topic_defaults = {name: self._topic_default(name) for name in TOPIC_CONFIGS}
         self.connections_per_ip()
         self._check_codec("offsets.topic.compression.codec")
+        self._check_cleaner()
+
+    def _check_cleaner(self) -> None:
+        name = "log.cleaner.dedupe.buffer.size"
+        size, threads = self.get_int(name), self.get_int(_CLEANER_THREADS)
+        if threads and size // threads <= _CLEANER_BUFFER_MIN:
+            reason = "it must be at least 1MB per cleaner thread."
+            raise invalid_value(name, size, reason)
 
     def _check_codec(self, name: str) -> None:
         number = self.get_int(name)
@@ -148,6 +167,27 @@ class BrokerConfig:
     def check_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
         """INVALID_CONFIG if `set_dynamic` would refuse this; changes nothing."""
         BrokerConfig(self._given).set_dynamic(broker, cluster)
+
+    def check_resizing(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
+        """INVALID_CONFIG if this, which `set_dynamic` would take, changes the number of the
+        cleaner's workers too much at once: to none, to less than half, to more than double
+        (``LogCleaner.validateReconfiguration``).
+        """
+        changed = BrokerConfig(self._given)
+        changed.set_dynamic(broker, cluster)
+        before, after = self.get_int(_CLEANER_THREADS), changed.get_int(_CLEANER_THREADS)
+        if before == after or not changed.get_bool("log.cleaner.enable"):
+            return
+        if after < 1:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, "Log cleaner threads should be at least 1")
+        how = None
+        if after < before // 2:
+            how = "reduced to less than half"
+        elif after > max(before, 1) * 2:
+            how = "increased to more than double"
+        if how is not None:
+            text = f"Log cleaner threads cannot be {how} the current value {before}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
     def get(self, name: str) -> ConfigValue | None:
         """The value in force; None where the default is "unset"."""

@@ -85,8 +85,8 @@ NETWORK_CONFIGS = [
         _INT,
         102_400,
         _HIGH,
-        "SO_SNDBUF of the connections; -1 leaves it to the system. A larger one serves consumers "
-        "far away faster, at more CPU for those nearby.",
+        "SO_SNDBUF of the connections; -1 leaves it to the system. As long as it is not set it is "
+        "614400. A larger one serves consumers far away faster, at more CPU for those nearby.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
@@ -159,6 +159,22 @@ NETWORK_CONFIGS = [
         2000,
         _MEDIUM,
         "How many partitions one DescribeTopicPartitions is answered with.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "quota.window.num",
+        _INT,
+        11,
+        _LOW,
+        "Over how many samples the rate of a client with a quota is taken.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "quota.window.size.seconds",
+        _INT,
+        1,
+        _LOW,
+        "How long each of these samples is.",
         at_least(1),
     ),
 ]

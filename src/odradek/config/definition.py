@@ -62,7 +62,15 @@ def value_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "[" + ", ".join(str(item) for item in value) + "]"
-    return str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
+
+
+def number_text(value: float) -> str:
+    """As Java prints a double: 0.5, 1.0E-5."""
+    mantissa, _, exponent = str(value).partition("e")
+    if not exponent:
+        return mantissa
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 class Validator(Protocol):
@@ -92,18 +100,20 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A string, or every string of a list, out of a few."""
+    """A string, or every string of a list, out of a few; it may be that case does not matter."""
 
     choices: tuple[str, ...]
+    any_case: bool = False
 
     def check(self, name: str, value: ConfigValue) -> None:
         for item in value if isinstance(value, list) else [value]:
-            if item not in self.choices:
+            if (str(item).upper() if self.any_case else item) not in self.choices:
                 reason = f"String must be one of: {', '.join(self.choices)}"
                 raise invalid_value(name, item, reason)
 
     def __str__(self) -> str:
-        return f"[{', '.join(self.choices)}]"
+        listed = f"[{', '.join(self.choices)}]"
+        return f"(case insensitive) {listed}" if self.any_case else listed
 
 
 def at_least(low: float) -> Range:
@@ -171,7 +181,7 @@ def to_text(value: ConfigValue) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return ",".join(value)
-    return str(value)
+    return number_text(value) if isinstance(value, float) else str(value)
 
 
 def _parse_bool(name: str, text: str) -> bool:

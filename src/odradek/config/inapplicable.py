@@ -13,16 +13,14 @@ _TLS = "only PLAINTEXT listeners are served"
 _AUTH = "clients are not authenticated"
 _TIERED = "there is no tiered storage"
 _SHARE = "share groups are not served"
-_CONSUMER = "only classic groups are served"
+_AT_ONCE = "regular expressions are resolved at the first heartbeat after a change of topics"
 _STREAMS = "streams groups are not served"
-_TRANSACTIONS = "transactions are not served"
+_TWO_PHASE = "transactions cannot be prepared from outside (KIP-939)"
 _THREADS = "one event loop serves requests, there is no pool of this kind"
 _REPLICATION = "a single node has no followers"
 _METRICS = "Kafka's metrics reporters are Java classes"
 _PLUGIN = "names a Java class"
-_QUOTAS = "there are no quotas"
-_CLEANER = "there is no log cleaner yet"
-_NO_EXPIRY = "the offsets of groups do not expire yet"
+_QUOTAS = "of quotas only the byte rates of clients are enforced"
 _NO_WAIT = "a commit on a single node has no followers to wait for"
 _INTERNAL = "tunes the inside of Kafka's own implementation"
 _TOGETHER = "log start offsets are written down together with the recovery points"
@@ -42,23 +40,20 @@ _FAMILIES: dict[str, str] = {
     "remote.": _TIERED,
     "share.": _SHARE,
     "group.share.": _SHARE,
-    "group.consumer.": _CONSUMER,
     "group.streams.": _STREAMS,
     "group.coordinator.": _INTERNAL,
     "replica.": _REPLICATION,
     "replication.quota.": _QUOTAS,
-    "quota.": _QUOTAS,
+    "quota.": _OLD,
     "alter.log.dirs.replication.quota.": _QUOTAS,
     "metrics.": _METRICS,
     "kafka.metrics.": _METRICS,
     "kafka.csv.": _METRICS,
     "telemetry.": _METRICS,
-    "log.cleaner.": _CLEANER,
     "config.providers": _PLUGIN,
     "controlled.shutdown.": _REPLICATION,
     "leader.imbalance.": _REPLICATION,
-    "add.partitions.to.txn.": _TRANSACTIONS,
-    "transaction.": _TRANSACTIONS,
+    "transaction.two.phase.": _TWO_PHASE,
     "unstable.": _INTERNAL,
 }
 
@@ -67,7 +62,7 @@ _SINGLE: dict[str, str] = {
     "create.topic.policy.class.name": _PLUGIN,
     "authorizer.class.name": _AUTH,
     "principal.builder.class": _AUTH,
-    "client.quota.callback.class": _QUOTAS,
+    "client.quota.callback.class": _PLUGIN,
     "connection.failed.authentication.delay.ms": _AUTH,
     "connections.max.reauth.ms": _AUTH,
     "max.connection.creation.rate": _QUOTAS,
@@ -99,14 +94,12 @@ _SINGLE: dict[str, str] = {
     "producer.purgatory.purge.interval.requests": _INTERNAL,
     "fetch.purgatory.purge.interval.requests": _INTERNAL,
     "delete.records.purgatory.purge.interval.requests": _INTERNAL,
+    "group.consumer.regex.refresh.interval.ms": _AT_ONCE,
     "offsets.load.buffer.size": _INTERNAL,
     "offsets.commit.timeout.ms": _NO_WAIT,
-    "offsets.retention.minutes": _NO_EXPIRY,
-    "offsets.retention.check.interval.ms": _NO_EXPIRY,
     "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
     "log.initial.task.delay.ms": _INTERNAL,
     "producer.id.expiration.check.interval.ms": _INTERNAL,
-    "transactional.id.expiration.ms": _TRANSACTIONS,
     "offsets.commit.required.acks": _OLD,
     "log.message.format.version": _OLD,
     "log.message.downconversion.enable": _OLD,

@@ -42,3 +42,10 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
     preallocate: bool = False
+
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment rolls: what is to be compacted in time must not stay active."""
+        if self.cleanup_compact and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
