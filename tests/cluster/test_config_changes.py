@@ -17,6 +17,9 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+GROUP, METRICS = ResourceType.GROUP, ResourceType.CLIENT_METRICS
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 SET, DELETE, APPEND, SUBTRACT = OpType
 T = TopicName("t")
 IMAGE = MetadataImage(
@@ -46,7 +49,27 @@ def change(kind: ResourceType, name: str, *ops: tuple[str, OpType, str | None]) 
         (change(BROKER, "1", ("num.partitions", SET, "2")), ErrorCode.INVALID_REQUEST),
         (change(BROKER, "1", ("num.io.threads", SET, "2")), ErrorCode.INVALID_CONFIG),
         (change(BROKER, "1", ("nope", SET, "2")), ErrorCode.INVALID_CONFIG),
-        (change(ResourceType.GROUP, "g", ("a", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "1", ("leader.replication.throttled.rate", SET, "x")), INVALID_REQUEST),
+        (change(BROKER, "1", ("leader.replication.throttled.rate", SET, "-1")), INVALID_REQUEST),
+        (change(GROUP, "", (SESSION, SET, "50000")), INVALID_REQUEST),
+        (change(GROUP, "g", ("a", SET, "2")), INVALID_CONFIG),
+        (change(GROUP, "g", ("share.session.timeout.ms", SET, "50000")), INVALID_CONFIG),
+        (change(GROUP, "g", (SESSION, SET, "x")), INVALID_CONFIG),
+        (change(GROUP, "g", (SESSION, SET, "0")), INVALID_CONFIG),
+        (change(GROUP, "g", (SESSION, SET, "44999")), INVALID_CONFIG),
+        (change(GROUP, "g", (SESSION, SET, "60001")), INVALID_CONFIG),
+        (change(GROUP, "g", (SESSION, APPEND, "50000")), INVALID_CONFIG),
+        (change(GROUP, "g", (HEARTBEAT, SET, "4999")), INVALID_CONFIG),
+        (change(GROUP, "g", (HEARTBEAT, SET, "15001")), INVALID_CONFIG),
+        (change(METRICS, "", ("interval.ms", SET, "500")), INVALID_REQUEST),
+        (change(METRICS, "m", ("interval.ms", SET, "5")), INVALID_REQUEST),
+        (change(METRICS, "m", ("interval.ms", SET, "3600001")), INVALID_REQUEST),
+        (change(METRICS, "m", ("interval.ms", SET, "x")), INVALID_CONFIG),
+        (change(METRICS, "m", ("a", SET, "2")), INVALID_REQUEST),
+        (change(METRICS, "m", ("metrics", APPEND, "a")), INVALID_CONFIG),
+        (change(METRICS, "m", ("match", SET, "a=2")), INVALID_CONFIG),
+        (change(METRICS, "m", ("match", SET, "client_id")), INVALID_CONFIG),
+        (change(METRICS, "m", ("match", SET, "client_id=[")), INVALID_CONFIG),
     ],
 )
 def test_refused_change_says_why(refused: ConfigChange, code: ErrorCode) -> None:
@@ -54,6 +77,34 @@ def test_refused_change_says_why(refused: ConfigChange, code: ErrorCode) -> None
         plan_config_change(IMAGE, BrokerConfig({}), refused)
     assert caught.value.code is code
     assert caught.value.message
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        change(GROUP, "g", (SESSION, SET, "45000"), (HEARTBEAT, SET, "15000")),
+        change(METRICS, "m", ("interval.ms", SET, "100"), ("metrics", SET, "a.,b.")),
+        change(METRICS, "m", ("match", SET, "client_id=a.*,client_software_name = J")),
+        change(BROKER, "1", ("leader.replication.throttled.rate", SET, "1000")),
+        change(BROKER, "", ("follower.replication.throttled.rate", SET, "1000")),
+    ],
+)
+def test_accepted_change_is_what_was_set(accepted: ConfigChange) -> None:
+    made = plan_config_change(IMAGE, BrokerConfig({}), accepted)
+    assert made == {op.name: op.value for op in accepted.ops}
+
+
+def test_heartbeats_come_within_the_session() -> None:
+    config = BrokerConfig({"group.consumer.max.heartbeat.interval.ms": "50000"})
+    wrong = change(GROUP, "g", (HEARTBEAT, SET, "45000"))
+    with pytest.raises(KafkaError, match=r"must be greater than consumer\.heartbeat"):
+        plan_config_change(IMAGE, config, wrong)
+
+
+@pytest.mark.parametrize("name", ["nope", "num.io.threads", "leader.replication.throttled.rate"])
+def test_what_is_not_there_can_be_taken_back(name: str) -> None:
+    made = plan_config_change(IMAGE, BrokerConfig({}), change(BROKER, "1", (name, DELETE, None)))
+    assert name not in made
 
 
 def test_append_begins_with_the_value_in_force_and_adds_nothing_twice() -> None:

@@ -30,7 +30,9 @@ class ListLog:
     def begin_leader_epoch(self, epoch: int) -> None:
         self.epochs.append((epoch, self.log_end_offset))
 
-    def append_as_leader(self, batch: Any, epoch: int, *, now_ms: int) -> LogAppendInfo:
+    def append_as_leader(
+        self, batch: Any, epoch: int, *, now_ms: int, origin: object = None
+    ) -> LogAppendInfo:
         offset = self.log_end_offset
         self.log_end_offset += 1
         return LogAppendInfo(offset, offset, -1, self.log_start_offset, False, self.must_flush)
@@ -209,9 +211,9 @@ def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
     log.log_end_offset = 20
     partition = partition_of(log)
     log.epochs = [(2, 0), (4, 10)]
-    assert partition.read(15, 1, True, -1, 3)[1:] == (2, 10)
-    assert partition.read(15, 1, True, -1, 2)[1:] == (2, 10)
-    assert partition.read(10, 1, True, -1, 2)[1:] == (-1, -1)
+    assert partition.read(15, 1, True, -1, 3)[1:3] == (2, 10)
+    assert partition.read(15, 1, True, -1, 2)[1:3] == (2, 10)
+    assert partition.read(10, 1, True, -1, 2)[1:3] == (-1, -1)
     assert refused(lambda: partition.read(0, 1, True, -1, 1)) is ErrorCode.OFFSET_OUT_OF_RANGE
     log.log_start_offset = 12
     assert refused(lambda: partition.read(10, 1, True, -1, 2)) is ErrorCode.OFFSET_OUT_OF_RANGE

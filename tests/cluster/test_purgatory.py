@@ -13,6 +13,7 @@ from odradek.errors import ErrorCode
 class FakePartition:
     def __init__(self) -> None:
         self.fetch_waiters: set[Any] = set()
+        self.stable_waiters: set[Any] = set()
         self.produce_waiters: list[tuple[int, Any]] = []
 
     def appended(self, size_bytes: int) -> None:

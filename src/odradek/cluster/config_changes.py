@@ -16,11 +16,29 @@ from odradek.cluster import znodes
 from odradek.cluster.image import MetadataImage
 from odradek.cluster.topics import check_topic_configs, check_topic_name
 from odradek.config.broker import BROKER_CONFIGS, BrokerConfig, dynamic_reason
+from odradek.config.client_metrics import check_client_metrics
 from odradek.config.definition import ConfigDef, ConfigType
+from odradek.config.group import check_group_configs
 from odradek.config.inapplicable import inapplicable_reason
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
+
+# Limits of what followers copy (bytes a second): kept for the tools that set them, and take them
+# back, around a reassignment.
+REPLICATION_THROTTLES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+# No list of a group or a subscription can be edited, only set.
+_NO_LISTS = ConfigDef([])
+
+
+def _nothing(_name: str) -> str:
+    return ""
 
 
 class ResourceType(IntEnum):
@@ -51,24 +69,36 @@ class ConfigOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The changes of one resource; `replace` first drops every override that there is."""
+    """The changes of one resource; `replace` first drops every override that there is. `forced`:
+    however much a number of threads changes at once."""
 
     type: ResourceType
     name: str
     ops: Sequence[ConfigOp]
     replace: bool = False
+    forced: bool = False
 
     @property
     def path(self) -> str:
-        if self.type is ResourceType.TOPIC:
-            return znodes.topic_config_path(self.name)
-        return znodes.broker_config_path(self.name)
+        return _PATHS[self.type](self.name)
 
     def configs(self, image: MetadataImage) -> Mapping[str, str]:
         """The resource's overrides in an image."""
         if self.type is ResourceType.TOPIC:
             return image.topic_configs.get(TopicName(self.name), {})
+        if self.type is ResourceType.GROUP:
+            return image.group_configs.get(self.name, {})
+        if self.type is ResourceType.CLIENT_METRICS:
+            return image.client_metrics.get(self.name, {})
         return image.broker_configs.get(self.name, {})
+
+
+_PATHS = {
+    ResourceType.TOPIC: znodes.topic_config_path,
+    ResourceType.BROKER: znodes.broker_config_path,
+    ResourceType.GROUP: znodes.group_config_path,
+    ResourceType.CLIENT_METRICS: znodes.client_metrics_path,
+}
 
 
 def plan_config_change(
@@ -81,6 +111,17 @@ def plan_config_change(
         return _plan_topic_change(image, config, change)
     if change.type is ResourceType.BROKER:
         return _plan_broker_change(image, config, change)
+    if change.type is ResourceType.GROUP:
+        if not change.name:
+            text = "Default group resources are not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        configs = _applied(_NO_LISTS, change, change.configs(image), _nothing)
+        check_group_configs(config, configs)
+        return configs
+    if change.type is ResourceType.CLIENT_METRICS:
+        configs = _applied(_NO_LISTS, change, change.configs(image), _nothing)
+        check_client_metrics(change.name, configs)
+        return configs
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {change.type.name}.")
 
 
@@ -106,7 +147,7 @@ def _plan_broker_change(
     if change.name:
         check_own_broker_name(image, change.name)
     for op in change.ops:
-        _check_dynamic(op.name, per_broker=bool(change.name))
+        _check_dynamic(op, per_broker=bool(change.name))
     configs = _applied(
         BROKER_CONFIGS, change, change.configs(image), lambda key: config.shown_value(key) or ""
     )
@@ -114,6 +155,8 @@ def _plan_broker_change(
     own = dynamic.get(str(image.controller_id), {})
     try:
         config.check_dynamic(own, dynamic.get("", {}))
+        if not change.forced:
+            config.check_resizing(own, dynamic.get("", {}))
     except KafkaError as error:
         # Kafka's code for brokers; it is INVALID_CONFIG for topics (KAFKA-13609).
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
@@ -133,7 +176,15 @@ def check_own_broker_name(image: MetadataImage, name: str) -> None:
         )
 
 
-def _check_dynamic(name: str, per_broker: bool) -> None:
+def _check_dynamic(op: ConfigOp, per_broker: bool) -> None:
+    name = op.name
+    if op.op is OpType.DELETE and name not in BROKER_CONFIGS:
+        return
+    if name in REPLICATION_THROTTLES:
+        if op.value is None or not op.value.isascii() or not op.value.isdigit():
+            text = f"Invalid value {op.value} for configuration {name}: Not a number of bytes"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return
     if name not in BROKER_CONFIGS:
         reason = inapplicable_reason(name)
         detail = f"it does not apply here, {reason}" if reason else "it is unknown"

@@ -12,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.clock import Clock, SystemClock
 from odradek.cluster import znodes
 from odradek.cluster.config_changes import ConfigChange, ResourceType, plan_config_change
+from odradek.cluster.features import FeatureUpdate, check_update, default_levels, with_levels
 from odradek.cluster.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -26,6 +28,8 @@ from odradek.cluster.image import (
     PartitionImage,
     TopicImage,
 )
+from odradek.cluster.quota_nodes import CLIENTS, USERS, load_quotas, quota_operations
+from odradek.cluster.quotas import Entity, QuotaAlteration, plan_alterations
 from odradek.cluster.store.interface import (
     BadVersionError,
     Check,
@@ -50,10 +54,14 @@ from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 
+if TYPE_CHECKING:
+    from odradek.cluster.kraft.takeover import Takeover
+
 logger = logging.getLogger(__name__)
 
 Subscriber = Callable[[MetadataImage, MetadataImage], None]
 Result = TypeVar("Result")
+FindTakeover = Callable[[], Awaitable["Takeover | None"]]
 PRODUCER_ID_BLOCK_SIZE = 1000
 
 
@@ -99,25 +107,60 @@ class Controller:
         """
         self._subscribers.append(subscriber)
 
+    @property
+    def epoch(self) -> int:
+        """The controller epoch: which run this is on the store, from 1 on."""
+        return self._epoch
+
+    async def change_count(self) -> int:
+        """How many changes the metadata store has seen, over all runs; KafkaError
+        KAFKA_STORAGE_ERROR when it cannot be read.
+        """
+        try:
+            return await self._store.change_count()
+        except StoreFailure as error:
+            logger.error("the metadata store failed: %s", error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be read."
+            ) from error
+
     # --- life ---
 
-    async def start(self, broker: BrokerRegistration, cluster_id: str | None = None) -> None:
+    async def start(
+        self,
+        broker: BrokerRegistration,
+        cluster_id: str | None = None,
+        find_takeover: FindTakeover | None = None,
+    ) -> None:
         """Loads the cluster from the store, registers this broker, and publishes the first image.
 
         `cluster_id` is what the log directories say, if they are older than the store; a store of
-        another cluster is refused with INCONSISTENT_CLUSTER_ID.
+        another cluster is refused with INCONSISTENT_CLUSTER_ID. A store that is new begins with
+        what `find_takeover` finds, all in one write.
         """
         await self._store.open()
         try:
+            await self._begin(find_takeover)
             image = await self._load(broker, cluster_id)
         except BaseException:
             await self._store.close()
             raise
         self._publish(image)
 
-    async def _load(self, broker: BrokerRegistration, cluster_id: str | None) -> MetadataImage:
-        for path in znodes.PERSISTENT_PATHS:
+    async def _begin(self, find_takeover: FindTakeover | None) -> None:
+        """Makes the parents. The cluster's id comes with all of a takeover: where it is, the store
+        has begun.
+        """
+        for path in (*znodes.PERSISTENT_PATHS, USERS, CLIENTS):
             await self._ensure(path, b"")
+        begun = (await self._store.get_many([znodes.CLUSTER_ID]))[0] is not None
+        if find_takeover is None or begun:
+            return
+        takeover = await find_takeover()
+        if takeover is not None:
+            await self._store.multi(takeover.operations())
+
+    async def _load(self, broker: BrokerRegistration, cluster_id: str | None) -> MetadataImage:
         kept = await self._kept_cluster_id(cluster_id)
         self._epoch = await self._next_controller_epoch()
         await self._register(broker)
@@ -130,6 +173,10 @@ class Controller:
             topics_by_id={topic.topic_id: topic for topic in topics},
             topic_configs=await self._load_topic_configs(),
             broker_configs=await self._load_broker_configs(),
+            features=await self._load_features(),
+            group_configs=await self._load_configs(znodes.GROUP_CONFIGS),
+            client_metrics=await self._load_configs(znodes.CLIENT_METRICS),
+            client_quotas=await load_quotas(self._store),
             offset=self.image.offset + 1,
         )
 
@@ -212,6 +259,15 @@ class Controller:
             for number, ids in enumerate(replicas)
         )
 
+    async def _load_configs(self, parent: str) -> dict[str, dict[str, str]]:
+        """The overrides of every resource below a path, by its name."""
+        names = await self._store.children(parent)
+        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
+        return {
+            znodes.unsanitized(name): znodes.decode_configs(_found(node).data)
+            for name, node in zip(names, nodes, strict=True)
+        }
+
     async def _load_topic_configs(self) -> dict[TopicName, dict[str, str]]:
         names = await self._store.children(znodes.TOPIC_CONFIGS)
         nodes = await self._store.get_many([znodes.topic_config_path(name) for name in names])
@@ -229,6 +285,11 @@ class Controller:
             for name, node in zip(names, nodes, strict=True)
             if node is not None
         }
+
+    async def _load_features(self) -> dict[str, int]:
+        """The finalized features; a store without them gets those of a new cluster."""
+        await self._ensure(znodes.FEATURES, znodes.encode_features(default_levels()))
+        return znodes.decode_features((await self._store.get(znodes.FEATURES)).data)
 
     # --- changes ---
 
@@ -251,8 +312,25 @@ class Controller:
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Alters the configs of topics and brokers, all in one write; the results are in order."""
+        """Alters configs of any resources, all in one write; the results are in order."""
         return await self._in_turn(lambda: self._alter_configs(changes, validate_only))
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> dict[Entity, KafkaError | None]:
+        """Alters quotas of clients, all in one write; what refuses it, for each entity."""
+        return await self._in_turn(lambda: self._alter_client_quotas(alterations, validate_only))
+
+    async def update_features(
+        self,
+        changes: Mapping[str, int] | Sequence[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+    ) -> KafkaError | None:
+        """Finalizes levels of features, all in one write; 0 is "off". The error, if refused. A
+        mapping sets levels in either direction, updates say which one they allow.
+        """
+        return await self._in_turn(lambda: self._update_features(changes, validate_only))
 
     async def allocate_producer_ids(self) -> range:
         """The next block of producer ids, never given out before by this cluster."""
@@ -340,7 +418,7 @@ class Controller:
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
         topics: dict[TopicName, dict[str, str]] = {}
-        brokers: dict[str, dict[str, str]] = {}
+        others: dict[ResourceType, dict[str, dict[str, str]]] = defaultdict(dict)
         for change in changes:
             try:
                 check_change_count(len(changes))
@@ -352,25 +430,47 @@ class Controller:
             if change.type is ResourceType.TOPIC:
                 topics[TopicName(change.name)] = configs
             else:
-                brokers[change.name] = configs
+                others[change.type][change.name] = configs
             results.append(None)
-        image = self.image.with_configs(topics, brokers)
+        image = self.image.with_configs(
+            topics,
+            others[ResourceType.BROKER],
+            others[ResourceType.GROUP],
+            others[ResourceType.CLIENT_METRICS],
+        )
         failure = await self._commit(image, operations, validate_only)
         return [error or failure for error in results]
+
+    async def _alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], validate_only: bool
+    ) -> dict[Entity, KafkaError | None]:
+        quotas, results = plan_alterations(self.image.client_quotas, alterations)
+        operations = quota_operations(self.image.client_quotas, quotas)
+        image = self.image.with_quotas(quotas)
+        failure = await self._commit(image, operations, validate_only)
+        return {entity: error or failure for entity, error in results.items()}
+
+    async def _update_features(
+        self, changes: Mapping[str, int] | Sequence[FeatureUpdate], validate_only: bool
+    ) -> KafkaError | None:
+        before = self.image.features
+        try:
+            if not isinstance(changes, Mapping):
+                for update in changes:
+                    check_update(self.image.controller_id, before, update)
+                changes = {update.name: update.level for update in changes}
+            levels = with_levels(before, changes)
+        except KafkaError as error:
+            return error
+        operations = [Set(znodes.FEATURES, znodes.encode_features(levels))]
+        return await self._commit(self.image.with_features(levels), operations, validate_only)
 
     async def _allocate_producer_ids(self) -> range:
         await self._ensure(znodes.PRODUCER_ID_BLOCK, b"")
         node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
         first = int(znodes.decode(node.data)["block_end"]) + 1 if node.data else 0
         last = first + PRODUCER_ID_BLOCK_SIZE - 1
-        data = znodes.encode(
-            {
-                "version": 1,
-                "broker": self.image.controller_id,
-                "block_start": str(first),
-                "block_end": str(last),
-            }
-        )
+        data = znodes.encode_producer_id_block(self.image.controller_id, first, last)
         await self._store.set(znodes.PRODUCER_ID_BLOCK, data, node.version)
         return range(first, last + 1)
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from odradek.cluster.quotas import Quotas
 from odradek.ids import BrokerId, TopicName, Uuid
 
 NO_LEADER = BrokerId(-1)
+_NOTHING: Mapping[str, Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,22 @@ class MetadataImage:
     topic_configs: Mapping[TopicName, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     offset: int = 0
+    # Finalized levels by name; a feature that is not there is at level 0.
+    features: Mapping[str, int] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_quotas: Quotas = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         found = self.topics_by_name.get(TopicName(topic))
         if found is None or not 0 <= partition < len(found.partitions):
             return None
         return found.partitions[partition]
+
+    def partition_count(self, topic: str) -> int:
+        """0 when there is no such topic."""
+        found = self.topics_by_name.get(TopicName(topic))
+        return 0 if found is None else len(found.partitions)
 
     def with_topics(
         self,
@@ -104,12 +116,32 @@ class MetadataImage:
         self,
         topics: Mapping[TopicName, Mapping[str, str]],
         brokers: Mapping[str, Mapping[str, str]],
+        groups: Mapping[str, Mapping[str, str]] = _NOTHING,
+        client_metrics: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> MetadataImage:
-        """With the overrides of some topics and brokers replaced."""
-        broker_configs = {**self.broker_configs, **brokers}
+        """With the overrides of some topics, brokers, groups and subscriptions replaced."""
         return replace(
             self,
             topic_configs={**self.topic_configs, **topics},
-            broker_configs={name: values for name, values in broker_configs.items() if values},
+            broker_configs=_with(self.broker_configs, brokers),
+            group_configs=_with(self.group_configs, groups),
+            client_metrics=_with(self.client_metrics, client_metrics),
             offset=self.offset + 1,
         )
+
+    def with_quotas(self, quotas: Quotas) -> MetadataImage:
+        """With all quotas of clients replaced."""
+        return replace(self, client_quotas=quotas, offset=self.offset + 1)
+
+    def with_features(self, levels: Mapping[str, int]) -> MetadataImage:
+        """With the finalized features replaced."""
+        return replace(self, features=levels, offset=self.offset + 1)
+
+
+def _with(
+    before: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    """With some overrides replaced; without those that have become empty."""
+    if not changes:
+        return before
+    return {name: values for name, values in {**before, **changes}.items() if values}

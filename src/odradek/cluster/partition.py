@@ -18,7 +18,8 @@ from odradek.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.ids import TopicPartition, Uuid
-    from odradek.log.log import LogAppendInfo, UnifiedLog
+    from odradek.log.log import LogAppendInfo, LogReadInfo, UnifiedLog
+    from odradek.log.verification import Origin, VerificationGuard
     from odradek.records.region import FileRegion
 
 ACKS_ALL = -1
@@ -26,6 +27,8 @@ NO_LEADER = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
+# The bytes between two high watermarks are not counted: those who wait look for themselves.
+_WAKE_ANYBODY = _END_OF_TIME = 1 << 62
 
 
 class FetchWaiter(Protocol):
@@ -46,12 +49,13 @@ class ProduceWaiter(Protocol):
 
 class PartitionRead(NamedTuple):
     """What a read found: a region (None when there is nothing), or where the reader's log
-    diverged.
+    diverged. `info` is what the log said, None when it was not read.
     """
 
     region: FileRegion | None
     diverging_epoch: int = UNDEFINED_EPOCH
     diverging_end_offset: int = UNDEFINED_EPOCH_OFFSET
+    info: LogReadInfo | None = None
 
 
 class Partition:
@@ -71,6 +75,8 @@ class Partition:
         "produce_waiters",
         "recompressed",
         "replicas",
+        "stable_offset_told",
+        "stable_waiters",
         "topic_id",
         "topic_partition",
     )
@@ -88,6 +94,9 @@ class Partition:
         # The offset up to which a flush has been asked for and has not ended; 0 when none is due.
         self.flush_due_offset = 0
         self.fetch_waiters: set[FetchWaiter] = set()
+        # Readers of committed records: they are told when the last stable offset moves.
+        self.stable_waiters: set[FetchWaiter] = set()
+        self.stable_offset_told = 0
         self.produce_waiters: list[tuple[int, ProduceWaiter]] = []
         self.internal = topic_partition.topic in INTERNAL_TOPICS
         # What clients send is looked at record by record: internal and compacted topics.
@@ -130,12 +139,13 @@ class Partition:
         waiters, self.produce_waiters = self.produce_waiters, []
         for _, waiter in waiters:
             waiter.failed(self, error)
-        for fetch in tuple(self.fetch_waiters):
-            fetch.wake()
+        self._wake_all()
 
-    def append(self, batch: memoryview, acks: int, now_ms: int) -> LogAppendInfo:
+    def append(
+        self, batch: memoryview, acks: int, now_ms: int, origin: Origin | None = None
+    ) -> LogAppendInfo:
         """Appends one batch as leader, synchronously; the high watermark follows unless a flush
-        is due.
+        is due. `origin` says more of a batch that is transactional or the broker's own.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS
         (nothing is appended then), and what the log's validation finds."""
@@ -144,7 +154,7 @@ class Partition:
         log = self.log
         if acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
             self._check_min_isr()
-        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms)
+        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms, origin=origin)
         if info.must_flush:
             self.flush_due_offset = info.last_offset + 1
         elif not self.flush_due_offset and not info.duplicate:
@@ -153,7 +163,49 @@ class Partition:
                 size_bytes = len(batch)
                 for waiter in tuple(self.fetch_waiters):
                     waiter.appended(size_bytes)
+            if self.stable_waiters:
+                self._tell_stable_waiters(info.first_offset, len(batch))
         return info
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, epoch_bump: bool = False
+    ) -> VerificationGuard | None:
+        """The guard with which the producer's first batch of a transaction may be appended, once
+        the coordinator has vouched for it; None when the transaction is open here already.
+
+        `epoch_bump`: each transaction of the producer has its own epoch. Raises KafkaError when
+        this broker does not lead the partition.
+        """
+        if self.error:
+            raise KafkaError(self.error)
+        producers = self.log.producers
+        if producers.has_ongoing(producer_id, epoch):
+            return None
+        return producers.verifications.start(producer_id, epoch, sequence, now_ms, epoch_bump)
+
+    def _tell_stable_waiters(self, first_offset: int, size_bytes: int) -> None:
+        """Tells the readers of committed records that there may be more of them.
+
+        `size_bytes` were appended at `first_offset`. They are what can be read now when all before
+        them was stable already; when more became stable at once, nobody knows how much that is.
+        """
+        stable_offset = self.log.last_stable_offset
+        told, self.stable_offset_told = self.stable_offset_told, stable_offset
+        if stable_offset <= told:
+            return
+        if told < first_offset:
+            size_bytes = _WAKE_ANYBODY
+        for waiter in tuple(self.stable_waiters):
+            waiter.appended(size_bytes)
+
+    def wait_stable(self, waiter: FetchWaiter) -> None:
+        """`waiter` has read up to the last stable offset and waits for it to move."""
+        self.stable_offset_told = self.log.last_stable_offset
+        self.stable_waiters.add(waiter)
+
+    def _wake_all(self) -> None:
+        for waiter in (*self.fetch_waiters, *self.stable_waiters):
+            waiter.wake()
 
     def _check_min_isr(self) -> None:
         """R2: the effective minimum is never more than there are replicas."""
@@ -191,6 +243,8 @@ class Partition:
         if size_bytes:
             for fetch in tuple(self.fetch_waiters):
                 fetch.appended(size_bytes)
+            if self.stable_waiters:
+                self._tell_stable_waiters(_END_OF_TIME, size_bytes)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
@@ -211,8 +265,10 @@ class Partition:
         min_one_message: bool,
         leader_epoch: int = UNDEFINED_EPOCH,
         last_fetched_epoch: int = UNDEFINED_EPOCH,
+        max_offset: int = _END_OF_TIME,
     ) -> PartitionRead:
-        """Committed batches from `offset` on; see `UnifiedLog.read`. Raises KafkaError.
+        """Committed batches from `offset` on, below `max_offset`; see `UnifiedLog.read`. Raises
+        KafkaError.
 
         With `last_fetched_epoch` the reader says which epoch its last record is of; where our log
         does not agree, the answer is the end of the largest epoch that both may share (KIP-320).
@@ -224,12 +280,14 @@ class Partition:
             if diverging is not None:
                 return diverging
         log = self.log
-        info = log.read(offset, max_bytes, log.high_watermark, min_one_message)
+        if max_offset > log.high_watermark:
+            max_offset = log.high_watermark
+        info = log.read(offset, max_bytes, max_offset, min_one_message)
         if info.first_batch_cut and info.region is not None:
             # Less than a batch is of no use to anybody; Kafka sends nothing then.
             info.region.close()
             return PartitionRead(None)
-        return PartitionRead(info.region)
+        return PartitionRead(info.region, info=info)
 
     def _diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
@@ -264,9 +322,4 @@ class Partition:
         """Records were deleted: fetches that wait below the new start find it out by looking
         again.
         """
-        for fetch in tuple(self.fetch_waiters):
-            fetch.wake()
-
-
-# The bytes between two high watermarks are not counted: those who wait look for themselves.
-_WAKE_ANYBODY = 1 << 62
+        self._wake_all()

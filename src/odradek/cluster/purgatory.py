@@ -1,10 +1,10 @@
 """Where requests wait: fetches for bytes, produces for the high watermark; each ends exactly once.
 
-A fetch waits until enough bytes were appended to its partitions, something changed there (leader,
-deletion, disk), its client is gone, or its time is up; then the same read runs again. Appends are
-only counted here, and the read runs from the loop's next turn, so that many appends of one turn
-cost one read. A produce waits until each of its partitions has committed or failed, or its time
-is up."""
+A fetch waits until enough bytes were appended to its partitions, or became stable, something
+changed there (leader, deletion, disk), its client is gone, or its time is up; then the same read
+runs again. Appends are only counted here, and the read runs from the loop's next turn, so that many
+appends of one turn cost one read. A produce waits until each of its partitions has committed or
+failed, or its time is up."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ class DelayedFetch:
             self.timer.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.discard(self)
+            partition.stable_waiters.discard(self)
         self._purgatory.waiting.discard(self)
 
 
@@ -101,15 +102,23 @@ class FetchPurgatory:
         bytes_missing: int,
         max_wait_ms: int,
         on_ready: Callable[[], None],
+        *,
+        stable: bool = False,
     ) -> DelayedFetch:
-        """Waits for `bytes_missing` more bytes in `partitions`, at most `max_wait_ms`."""
+        """Waits for `bytes_missing` more bytes in `partitions`, at most `max_wait_ms`.
+
+        `stable`: only bytes below the last stable offset count.
+        """
         delayed = DelayedFetch(self, partitions, bytes_missing, on_ready)
         if self._ended or len(self.waiting) >= self._waiting_max:
             delayed.wake()
             return delayed
         self.waiting.add(delayed)
         for partition in partitions:
-            partition.fetch_waiters.add(delayed)
+            if stable:
+                partition.wait_stable(delayed)
+            else:
+                partition.fetch_waiters.add(delayed)
         delayed.timer = self.loop.call_later(max_wait_ms / 1000, delayed.expire)
         return delayed
 

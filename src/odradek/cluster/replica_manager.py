@@ -17,6 +17,9 @@ from odradek.cluster.partition import ACKS_ALL, Partition
 from odradek.cluster.purgatory import DelayedProduce, FetchPurgatory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
+from odradek.log.verification import NO_GUARD, Origin, VerificationGuard
+from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from odradek.records.control import Marker, build_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from odradek.log.log import LogAppendInfo, UnifiedLog
     from odradek.log.log_dir import LogDir
     from odradek.log.manager import LogManager
+    from odradek.log.producer_state import LateTransaction
+
+LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 logger = logging.getLogger(__name__)
 
@@ -150,16 +156,49 @@ class ReplicaManager:
     # --- appends ---
 
     def append_internal(
-        self, topic_partition: TopicPartition, batch: bytearray
+        self,
+        topic_partition: TopicPartition,
+        batch: bytearray,
+        guard: VerificationGuard = NO_GUARD,
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
         """Appends a batch of the broker's own (a coordinator's records) with acks=all.
 
         Answers the append when it is committed already, else a future that ends when it is, or with
-        KafkaError. Raises KafkaError when nothing was appended.
+        KafkaError. Raises KafkaError when nothing was appended. A transactional batch (of offsets)
+        needs the `guard` of `Partition.start_verification` unless its transaction is open there.
         """
+        origin = None
+        if batch[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
+            origin = Origin(guard, coordinator=True)
+        return self._append_committed(topic_partition, batch, origin)
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int = 1,
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Ends the producer's transaction in one partition; answers as `append_internal`.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of
+        the past, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        KAFKA_STORAGE_ERROR. A marker for a producer that has nothing open here is appended too.
+        """
+        marker = Marker(committed, coordinator_epoch)
+        now_ms = self._clock.time_ms()
+        batch = build_marker(producer_id, producer_epoch, marker, now_ms)
+        origin = Origin(NO_GUARD, True, marker, transaction_version)
+        return self._append_committed(topic_partition, batch, origin)
+
+    def _append_committed(
+        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
         partition = self.partition(*topic_partition)
-        info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms())
-        required = {partition: info.last_offset + 1}
+        info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
             return info
         committed: asyncio.Future[LogAppendInfo] = self._loop.create_future()
@@ -172,7 +211,7 @@ class ReplicaManager:
             else:
                 committed.set_result(info)
 
-        self.wait_committed(required, None, finish)
+        self.wait_committed({partition: info.last_offset + 1}, None, finish)
         return committed
 
     def wait_committed(
@@ -244,6 +283,33 @@ class ReplicaManager:
             log.delete_records(offset)
             partition.log_start_offset_raised()
         return log.log_start_offset
+
+    # --- transactions that hang ---
+
+    def partitions_with_late_transactions_count(
+        self, now_ms: int, transaction_max_timeout_ms: int
+    ) -> int:
+        """Of the partitions led here, those with an open transaction that should have been ended
+        long ago: Kafka's metric ``PartitionsWithLateTransactionsCount``.
+        """
+        return sum(
+            partition.log.has_late_transaction(now_ms, transaction_max_timeout_ms)
+            for partition in self.partitions.values()
+            if not partition.error
+        )
+
+    def late_transactions(
+        self, now_ms: int, transaction_max_timeout_ms: int
+    ) -> dict[TopicPartition, LateTransaction]:
+        """Those transactions, one a partition: the one that holds up its readers."""
+        return {
+            partition.topic_partition: late
+            for partition in self.partitions.values()
+            if not partition.error
+            and (
+                late := partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
+            )
+        }
 
     # --- the end ---
 

@@ -180,7 +180,7 @@ def _added_replicas(
             f"Attempted to add {additional} additional partition(s), "
             f"but only {len(request.assignments)} assignment(s) were specified."
         )
-    return [_checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+    return [checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
 
 
 def new_partition(number: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
@@ -254,16 +254,17 @@ def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[Brok
             raise _bad_assignment(
                 f"Found multiple manual partition assignments for partition {number}"
             )
-        replicas[number] = _checked_replicas(image.brokers, ids, factor)
+        replicas[number] = checked_replicas(image.brokers, ids, factor)
         factor = len(ids)
     if sorted(replicas) != list(range(len(replicas))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [replicas[number] for number in range(len(replicas))]
 
 
-def _checked_replicas(
-    brokers: Mapping[BrokerId, BrokerRegistration], ids: Sequence[int], factor: int | None
+def checked_replicas(
+    brokers: Mapping[BrokerId, BrokerRegistration], ids: Sequence[int], factor: int | None = None
 ) -> tuple[BrokerId, ...]:
+    """INVALID_REPLICA_ASSIGNMENT unless a partition may have these replicas; `factor`: how many."""
     if not ids:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous: int | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 from odradek.cluster.image import BrokerRegistration, PartitionImage, TopicImage
 from odradek.cluster.store.interface import Create, Delete, Node, Operation
@@ -19,10 +20,13 @@ from odradek.ids import BrokerId, TopicName, Uuid, uuid_from_string, uuid_to_str
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURES = "/feature"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS = "/config/client-metrics"
 DEFAULT_ENTITY = "<default>"
 
 # In the order in which they must be created: a parent comes before its children.
@@ -34,6 +38,8 @@ PERSISTENT_PATHS = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    GROUP_CONFIGS,
+    CLIENT_METRICS,
 )
 
 
@@ -61,6 +67,23 @@ def topic_config_path(name: str) -> str:
 def broker_config_path(name: str) -> str:
     """`name` is a broker's id as text, or "" for all brokers."""
     return f"{BROKER_CONFIGS}/{name or DEFAULT_ENTITY}"
+
+
+def sanitized(name: str) -> str:
+    """A name of any characters as the last part of a path (``Sanitizer``)."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def unsanitized(name: str) -> str:
+    return unquote(name)
+
+
+def group_config_path(name: str) -> str:
+    return f"{GROUP_CONFIGS}/{sanitized(name)}"
+
+
+def client_metrics_path(name: str) -> str:
+    return f"{CLIENT_METRICS}/{sanitized(name)}"
 
 
 def encode_topic(topic: TopicImage) -> bytes:
@@ -114,6 +137,23 @@ def encode_configs(configs: Mapping[str, str]) -> bytes:
 def decode_configs(data: bytes) -> dict[str, str]:
     configs: dict[str, str] = decode(data)["config"]
     return configs
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    """Kafka's ``FeatureZNode``, version 2; status 1 says that features are enabled."""
+    return encode({"version": 2, "status": 1, "features": dict(levels)})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    levels: dict[str, int] = decode(data)["features"]
+    return levels
+
+
+def encode_producer_id_block(broker: int, first: int, last: int) -> bytes:
+    """Kafka's ``ProducerIdBlockZNode``: the ids that were given out last."""
+    return encode(
+        {"version": 1, "broker": broker, "block_start": str(first), "block_end": str(last)}
+    )
 
 
 def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:

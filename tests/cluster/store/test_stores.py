@@ -96,6 +96,7 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.tree: Tree = {"/": (b"", 0)}
+        self.change_count = 0
         self.node_watches: list[str] = []
         self.child_watches: list[str] = []
         self.events: list[WatchEvent] = []
@@ -122,6 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
         for path in sorted(paths):
             if parent_of(path) in self.tree:
                 self.run(self.store.create(path, b"first"))
+                self.change_count += 1
                 self.tree[path] = (b"first", 0)
 
     @rule(operations=st.lists(OPERATIONS, max_size=5))
@@ -140,6 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         assert not isinstance(expected, StoreError)
         self.tree = expected
+        self.change_count += sum(not isinstance(each, Check) for each in operations)
         self.check_events(operations)
 
     def check_events(self, operations: Iterable[Operation]) -> None:
@@ -197,6 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
             raise AssertionError(f"{operation} was accepted") from error
         result = self.run(call())
         self.tree = expected
+        self.change_count += 1
         self.check_events([operation])
         return result
 
@@ -225,6 +229,7 @@ class StoreMachine(RuleBasedStateMachine):
         paths = ["/", "/a", "/a/x", "/a/y", "/a/x/1", "/a b", "/a/x/1/2"]
         nodes = self.run(self.store.get_many(paths))
         assert nodes == [self.tree.get(path) for path in paths]
+        assert self.run(self.store.change_count()) == self.change_count
 
 
 class MemoryMachine(StoreMachine):

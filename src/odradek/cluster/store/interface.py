@@ -93,6 +93,11 @@ class WatchEvent(NamedTuple):
 Watcher = Callable[[WatchEvent], None]
 
 
+def changes_in(operations: Sequence[Operation]) -> int:
+    """How many of the operations change a node."""
+    return sum(not isinstance(operation, Check) for operation in operations)
+
+
 class MetadataStore(Protocol):
     """What the controller keeps its state in. The root, ``/``, is always there."""
 
@@ -104,6 +109,9 @@ class MetadataStore(Protocol):
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
         """The node; NoNodeError if there is none (and then no watch is left)."""
+
+    async def change_count(self) -> int:
+        """How many nodes were created, set and deleted since the store began; it never falls."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Many nodes in one go, None for each that is not there."""

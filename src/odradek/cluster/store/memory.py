@@ -16,6 +16,7 @@ from odradek.cluster.store.interface import (
     Operation,
     Set,
     Watcher,
+    changes_in,
     check_path,
     parent_of,
 )
@@ -39,6 +40,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {"/": _Entry(b"")}
         self._watches = Watches()
+        self._change_count = 0
 
     async def open(self) -> None:
         return None
@@ -51,6 +53,9 @@ class MemoryStore:
         if watch is not None:
             self._watches.add_node(path, watch)
         return Node(entry.data, entry.version)
+
+    async def change_count(self) -> int:
+        return self._change_count
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         entries = [self._entries.get(path) for path in paths]
@@ -82,6 +87,7 @@ class MemoryStore:
             for step in reversed(undo):
                 step()
             raise
+        self._change_count += changes_in(operations)
         self._watches.fire(operations)
 
     def _entry(self, path: str, version: int = ANY_VERSION) -> _Entry:

@@ -3,10 +3,11 @@
 All of SQLite runs on one thread of the store's own, which the event loop hands its calls to; a read
 sees every write that was handed over before it.
 
-Format: one table, ``nodes(path, parent, data, version)``, a row for each node but the root; the
-database's ``user_version`` is 1. Durability: a write-ahead log with synchronous=FULL, so a write
-that has returned survives a power cut, and one that was cut off has either happened as a whole or
-not at all; SQLite itself replays its log at the next open.
+Format: one table, ``nodes(path, parent, data, version)``, a row for each node; the version of the
+root, which has no parent, counts the changes of all others. The database's ``user_version`` is 1.
+Durability: a write-ahead log with synchronous=FULL, so a write that has returned survives a power
+cut, and one that was cut off has either happened as a whole or not at all; SQLite itself replays
+its log at the next open.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from odradek.cluster.store.interface import (
     Set,
     StoreFailure,
     Watcher,
+    changes_in,
     check_path,
     parent_of,
 )
@@ -38,6 +40,10 @@ from odradek.cluster.store.watches import Watches
 
 FORMAT_VERSION = 1
 _ROOT = Node(b"", 0)
+_COUNT_CHANGES = """
+INSERT INTO nodes VALUES ('/', '', x'', ?)
+ON CONFLICT (path) DO UPDATE SET version = version + excluded.version
+"""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS nodes (
     path TEXT PRIMARY KEY,
@@ -102,6 +108,10 @@ class SqliteStore:
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         tree = self._open_tree()
         return await self._on_thread(lambda: [tree.node(path) for path in paths])
+
+    async def change_count(self) -> int:
+        tree = self._open_tree()
+        return await self._on_thread(tree.change_count)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         tree = self._open_tree()
@@ -179,6 +189,10 @@ class _Tree:
         ).fetchone()
         return None if row is None else Node(*row)
 
+    def change_count(self) -> int:
+        row = self._connection.execute("SELECT version FROM nodes WHERE path = '/'").fetchone()
+        return 0 if row is None else int(row[0])
+
     def children(self, path: str) -> list[str]:
         if self.node(path) is None:
             raise NoNodeError(path)
@@ -193,6 +207,8 @@ class _Tree:
             for operation in operations:
                 check_path(operation.path)
                 self._apply(operation)
+            if changes := changes_in(operations):
+                execute(_COUNT_CHANGES, (changes,))
             execute("COMMIT")
         except BaseException:
             # A failed write may have ended the transaction by itself.
