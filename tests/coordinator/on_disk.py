@@ -21,6 +21,8 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.log import UnifiedLog
 from odradek.log.manager import LogManager
+from odradek.log.verification import Origin
+from odradek.records.control import Marker, build_marker
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)
 OFFSETS_ID = Uuid(b"o" * 16)
@@ -68,11 +70,34 @@ class OnDisk:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def append(self, topic_partition: TopicPartition, batch: bytearray) -> Any:
+    def append(
+        self, topic_partition: TopicPartition, batch: bytearray, guard: int | None = None
+    ) -> Any:
+        origin = None if guard is None else Origin(guard, coordinator=True)
+        return self._append(topic_partition, batch, origin)
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+    ) -> Any:
+        marker = Marker(committed, coordinator_epoch)
+        batch = build_marker(producer_id, epoch, marker, self.clock.time_ms())
+        origin = Origin(coordinator=True, marker=marker)
+        return self._append(topic_partition, batch, origin)
+
+    def _append(
+        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+    ) -> Any:
         if self.append_error is not None:
             raise KafkaError(self.append_error)
         now_ms = self.clock.time_ms()
-        info = self.log_of(topic_partition).append_as_leader(memoryview(batch), 0, now_ms=now_ms)
+        info = self.log_of(topic_partition).append_as_leader(
+            memoryview(batch), 0, now_ms=now_ms, origin=origin
+        )
         if self.flushes is None:
             return info
         flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -101,7 +126,8 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
             clock=clock,
             image=lambda: state.image,
             log_of=lambda each: state.log_of(each),
-            append=lambda each, batch: state.append(each, batch),
+            append=lambda *arguments: state.append(*arguments),
+            append_marker=lambda *arguments: state.append_marker(*arguments),
             executor=executor,
             new_id=lambda: str(next(ids)),
         )

@@ -101,7 +101,7 @@ def commit(state: OnDisk, offset: int = 5, joined: Any = None) -> Any:
     if joined is not None:
         request.member_id = joined.member_id
         request.generation_id_or_member_epoch = joined.generation_id
-    return state.groups.commit_offsets(request, 9)
+    return state.groups.offsets.commit(request, 9)
 
 
 def code_of(response: Any) -> ErrorCode:
@@ -301,3 +301,36 @@ async def test_members_that_are_over_the_limit_after_a_restart_rebalance(tmp_pat
     config: dict[str, object] = {"group.max.size": 1}
     async with coordinator(tmp_path, **config) as state:
         assert state.groups.shard_of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
+
+
+MINUTE_MS = 60_000
+
+
+@on_loop
+async def test_offsets_and_their_group_expire_by_the_clock_and_for_good(tmp_path: Path) -> None:
+    options = {"offsets.retention.minutes": 2}
+    async with coordinator(tmp_path, **options) as state:
+        joined = await stable(state)
+        commit(state, joined=joined)
+        state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
+        await state.advance(2 * MINUTE_MS - 1)
+        await state.groups.offsets.expire()
+        assert state.groups.shard_of("g").offsets.of_group("g")
+        await state.advance(1)
+        await state.groups.offsets.expire()
+        assert "g" not in state.groups.shard_of("g").groups
+        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+    async with coordinator(tmp_path, **options) as state:
+        assert "g" not in state.groups.shard_of("g").groups
+
+
+@on_loop
+async def test_members_that_come_back_stop_the_retention(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
+        joined = await stable(state)
+        commit(state, joined=joined)
+        state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
+        await state.advance(MINUTE_MS)
+        await stable(state)
+        await state.groups.offsets.expire()
+        assert state.groups.shard_of("g").offsets.of_group("g")

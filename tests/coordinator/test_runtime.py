@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from odradek.coordinator.runtime import (
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol import record_codec
-from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
-from odradek.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
 from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from odradek.protocol.messages.share_group_metadata_key import ShareGroupMetadataKey
+from odradek.protocol.messages.share_group_metadata_value import ShareGroupMetadataValue
+from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 from tests.coordinator.on_disk import OFFSETS, OnDisk, coordinator
 
@@ -203,8 +206,8 @@ def test_unreadable_records_are_skipped_and_said_so(
     good = offset(5)
     key = record_codec.encode_key(good.key)
     value = record_codec.encode_value(good.value, 3)
-    later = record_codec.encode_key(ConsumerGroupMetadataKey(group_id="new"))
-    metadata = record_codec.encode_value(ConsumerGroupMetadataValue(epoch=1), 0)
+    later = record_codec.encode_key(ShareGroupMetadataKey(group_id="new"))
+    metadata = record_codec.encode_value(ShareGroupMetadataValue(epoch=1), 0)
 
     async def run() -> None:
         async with coordinator(tmp_path) as state:
@@ -224,7 +227,7 @@ def test_unreadable_records_are_skipped_and_said_so(
     asyncio.run(run())
     assert "a record without a key: skipped, first at offset 0" in caplog.text
     assert "group records have no type 32767: skipped" in caplog.text
-    assert "ConsumerGroupMetadataKey records are skipped, first at offset 5" in caplog.text
+    assert "ShareGroupMetadataKey records are skipped, first at offset 5" in caplog.text
 
 
 def test_commits_of_old_brokers_count(tmp_path: Path) -> None:
@@ -257,16 +260,57 @@ class Bytes:
         self.closed = True
 
 
-@pytest.mark.parametrize("kind", ["transactional", "control"])
-def test_transactional_commits_are_not_taken_for_committed_ones(kind: str) -> None:
+def replayed(shard: GroupShard, *, base_offset: int, **flags: Any) -> None:
+    """One commit of offset 9 in a batch with these flags, loaded into the shard."""
     record = offset(9)
     stored = Record(record_codec.encode_key(record.key), record_codec.encode_value(record.value, 3))
-    flags = {kind: True, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
-    region = Bytes(bytes(build_batch([stored], base_offset=7, **flags)))
-    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
-    assert _replay_piece(_Decoder("group"), shard, region, 0) == 8  # type: ignore[arg-type]
-    assert shard.groups == {}
+    flags = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, **flags}
+    region = Bytes(bytes(build_batch([stored], base_offset=base_offset, **flags)))
+    end = _replay_piece(_Decoder("group"), shard, region, 0)  # type: ignore[arg-type]
+    assert end == base_offset + 1
     assert region.closed
+
+
+def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
+    """A transaction's marker, loaded into the shard: 0 aborts, 1 commits."""
+    key = struct.pack(">hh", 0, kind)
+    batch = build_batch(
+        [Record(key, struct.pack(">hi", 0, 0))],
+        base_offset=50,
+        producer_id=producer_id,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    _replay_piece(_Decoder("group"), shard, Bytes(bytes(batch)), 0)  # type: ignore[arg-type]
+
+
+def test_loaded_offsets_of_transactions_count_from_their_commit_marker_on() -> None:
+    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    replayed(shard, base_offset=7, transactional=True)
+    assert shard.offsets.get("g", "t", 0) is None
+    assert shard.offsets.is_pending("g", "t", 0)
+    marked(shard, 1, producer_id=2)
+    assert shard.offsets.is_pending("g", "t", 0)
+    marked(shard, 1)
+    value = shard.offsets.get("g", "t", 0)
+    assert value is not None
+    assert (value.offset, value.record_offset) == (9, 7)
+    assert not shard.offsets.is_pending("g", "t", 0)
+
+
+def test_loaded_offsets_of_an_aborted_transaction_never_count() -> None:
+    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    replayed(shard, base_offset=7, transactional=True)
+    marked(shard, 0)
+    assert shard.offsets.get("g", "t", 0) is None
+    assert not shard.offsets.has_open_transactions("g")
+
+
+def test_control_batches_that_are_no_markers_are_passed_over() -> None:
+    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    replayed(shard, base_offset=7, control=True)
+    assert shard.groups == {}
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
@@ -280,3 +324,70 @@ def test_batches_are_compressed_as_configured(tmp_path: Path, codec: int) -> Non
             assert [committed(state, partition=n) for n in range(50)] == list(range(50))
 
     asyncio.run(run())
+
+
+names = st.sampled_from(["g", "group", "grüße", "", "x" * 200])
+
+
+@st.composite
+def stored_records(draw: st.DrawFn) -> Record:
+    """A record as it may lie in ``__consumer_offsets``, ordinary or not."""
+    key = OffsetCommitKey(draw(names), draw(names), draw(st.integers(0, 300)))
+    options = {"commit_timestamp": draw(st.integers(-1, 2**40)), "offset": draw(st.integers(0, 9))}
+    value = OffsetCommitValue(metadata=draw(st.sampled_from(["", "note", "ü"])), **options)
+    kind = draw(st.sampled_from(["plain"] * 5 + ["gone", "old", "headers", "legacy", "group", "?"]))
+    key_bytes, value_bytes = record_codec.encode_key(key), record_codec.encode_value(value, 3)
+    if kind == "gone":
+        return Record(key_bytes, None)
+    if kind == "old":
+        return Record(key_bytes, record_codec.encode_value(value, 1))
+    if kind == "headers":
+        return Record(key_bytes, value_bytes, headers=[("h", b"1")])
+    if kind == "legacy":
+        legacy = LegacyOffsetCommitKey(key.group, key.topic, key.partition)
+        old = LegacyOffsetCommitValue(metadata="", **options)
+        return Record(record_codec.encode_key(legacy), record_codec.encode_value(old, 0))
+    if kind == "group":
+        return Record(record_codec.encode_key(GroupMetadataKey(key.group)), None)
+    if kind == "?":
+        return Record(key_bytes[: draw(st.integers(0, 9))], value_bytes)
+    return Record(key_bytes, value_bytes)
+
+
+batches = st.lists(
+    st.tuples(
+        st.lists(stored_records(), min_size=1, max_size=5),
+        st.sampled_from([{}, {}, {}, {"compression": 1}, {"transactional": True}]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+class OneByOne(GroupShard):
+    """Loads without the faster way."""
+
+    bulk = None  # type: ignore[assignment]
+
+
+@given(batches, st.integers(0, 12))
+def test_loading_in_bulk_is_loading_one_by_one(
+    history: list[tuple[list[Record], dict[str, Any]]], first: int
+) -> None:
+    piece = b""
+    offset = 0
+    for records, flags in history:
+        if flags.get("transactional"):
+            flags = {"transactional": True, "producer_id": 1, "producer_epoch": 0}
+        if "compression" in flags:
+            flags = {"compression": Compression.GZIP}
+        piece += build_batch(records, base_offset=offset, timestamp_ms=5, **flags)
+        offset += len(records)
+    shards = [kind(0, lambda s: None, lambda s, code: None) for kind in (GroupShard, OneByOne)]
+    for shard in shards:
+        assert _replay_piece(_Decoder("group"), shard, Bytes(piece), first) == offset  # type: ignore[arg-type]
+    fast, slow = shards
+    assert set(fast.groups) == set(slow.groups)
+    for group in fast.groups:
+        assert fast.offsets.of_group(group) == slow.offsets.of_group(group)
+    assert fast.offsets._pending == slow.offsets._pending

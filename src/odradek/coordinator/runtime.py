@@ -20,23 +20,35 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from odradek.clock import Clock
+from odradek.cluster.image import MetadataImage
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition
+from odradek.ids import TopicName, TopicPartition
 from odradek.log.log import UnifiedLog
 from odradek.protocol import record_codec
 from odradek.protocol.errors import MalformedMessage
-from odradek.records.batch import Compression, parse_header
+from odradek.records.batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    Compression,
+    parse_header,
+)
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.records.region import FileRegion
 
 logger = logging.getLogger(__name__)
 
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
+# The hash goes through a name unit by unit, and each commit and heartbeat of a group asks for it.
+PLACES_REMEMBERED_MAX = 10_000
 # So many kinds of unreadable records are named in the log of one start; the rest are not news.
 SKIPPED_KINDS_MAX = 100
+# The type in the key of a control record (behind its version), and whether it is a commit.
+MARKERS = {b"\x00\x00": False, b"\x00\x01": True}
 
 
 class CoordinatorRecord(NamedTuple):
@@ -61,8 +73,48 @@ class Shard(Protocol):
         """The shard is no longer served: whoever waits is answered with `code`."""
 
 
+@runtime_checkable
+class TransactionalShard(Protocol):
+    """A shard whose partition takes part in clients' transactions."""
+
+    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        """Takes in one record that counts from its transaction's commit on."""
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The marker of the producer's open transaction has been appended."""
+
+
+class Bulk(Protocol):
+    """Reads one piece of a log into a shard, faster than record by record."""
+
+    def take(self, pos: int, first: int) -> tuple[int, int]:
+        """Takes batches from `pos` on, without the offsets before `first`, up to the first that
+        must be read the general way: where that begins, and the offset after the last batch that
+        was taken (0: none was)."""
+
+    def finish(self) -> None:
+        """The piece has ended: all that was taken is in the shard when this returns."""
+
+
+@runtime_checkable
+class BulkShard(Protocol):
+    """A shard that knows a faster way to load most of its records."""
+
+    def bulk(self, data: bytes) -> Bulk: ...
+
+
+class Producer(NamedTuple):
+    """In whose transaction records are written; `guard` is handed to the append, which refuses to
+    open a transaction that nobody vouched for (KIP-890)."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: int = 0
+
+
 S = TypeVar("S", bound=Shard)
-Append = Callable[[TopicPartition, bytearray], Any]
+# Takes the guard of a transaction's records too, where there is one.
+Append = Callable[..., Any]
 
 
 def java_string_hash(text: str) -> int:
@@ -78,6 +130,7 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
+@lru_cache(PLACES_REMEMBERED_MAX)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of an internal topic that holds `key` (``Utils.abs(key.hashCode()) % n``)."""
     value = java_string_hash(key)
@@ -94,7 +147,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def __init__(
         self,
-        topic: str,
+        topic: TopicName,
         family: str,
         *,
         new_shard: Callable[[int], S],
@@ -134,6 +187,10 @@ class CoordinatorRuntime(Generic[S]):
         """The loaded shards."""
         return iter(list(self._shards.values()))
 
+    def serves(self, partition: int, shard: S) -> bool:
+        """Whether this is (still) the shard that is served."""
+        return self._shards.get(partition) is shard
+
     def load(self, partition: int) -> S | None:
         """Begins to load a shard, if that is still to be done; an empty partition is loaded at
         once."""
@@ -154,6 +211,26 @@ class CoordinatorRuntime(Generic[S]):
         task = asyncio.get_running_loop().create_task(self._load(partition, shard, log))
         self._loading[partition] = task
         return None
+
+    def load_all(self, partition_count: int) -> None:
+        """Begins to load every shard of the topic; what is not here is named in the log."""
+        for partition in range(partition_count):
+            try:
+                self.load(partition)
+            except KafkaError as error:
+                logger.warning("%s-%d is not served: %s", self._topic, partition, error)
+
+    def all_shards(self, partition_count: int) -> list[S]:
+        """Every shard of the topic that is here. Raises COORDINATOR_LOAD_IN_PROGRESS when one is
+        not loaded."""
+        shards = []
+        for partition in range(partition_count):
+            try:
+                shards.append(self.shard(partition))
+            except KafkaError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+        return shards
 
     async def loads_done(self, timeout_s: float | None = None) -> None:
         """Waits until nothing that is loading now is any more, or for `timeout_s`."""
@@ -208,15 +285,27 @@ class CoordinatorRuntime(Generic[S]):
         for partition in [*self._shards, *self._loading, *self._failed]:
             self.unload(partition, code)
 
+    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Stops serving all shards when `old` becomes `new` and the topic is deleted or made
+        anew."""
+        before = old.topics_by_name.get(self._topic)
+        after = new.topics_by_name.get(self._topic)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            self.unload_all(ErrorCode.NOT_COORDINATOR)
+
     # -- writing -----------------------------------------------------------------------------------
 
     def write(
-        self, partition: int, records: list[CoordinatorRecord]
+        self,
+        partition: int,
+        records: list[CoordinatorRecord],
+        producer: Producer | None = None,
     ) -> asyncio.Future[None] | None:
         """Appends `records` as one batch and replays them; None says that they are committed.
 
         Otherwise the returned future ends when they are, or with a KafkaError. Raises KafkaError
-        when they could not be appended: then nothing has happened.
+        when they could not be appended: then nothing has happened. With a `producer` they belong to
+        its transaction, and count from its marker on.
         """
         shard = self._shards[partition]
         encoded = [
@@ -229,12 +318,40 @@ class CoordinatorRuntime(Generic[S]):
             for record in records
         ]
         batch = build_batch(
-            encoded, timestamp_ms=self._clock.time_ms(), compression=self._compression
+            encoded,
+            timestamp_ms=self._clock.time_ms(),
+            compression=self._compression,
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            transactional=producer is not None,
         )
-        appended = self._append(TopicPartition(self._topic, partition), batch)
+        place = TopicPartition(self._topic, partition)
+        if producer is None:
+            appended = self._append(place, batch)
+        else:
+            appended = self._append(place, batch, producer.guard)
         offset = int.from_bytes(batch[:8], "big")
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for number, record in enumerate(records):
-            shard.replay(offset + number, record.key, record.value)
+            _replay(shard, offset + number, producer_id, record.key, record.value)
+        return self._when_committed(partition, shard, appended)
+
+    def end_transaction(
+        self, partition: int, producer_id: int, committed: bool, append: Callable[[], Any]
+    ) -> asyncio.Future[None] | None:
+        """Ends a transaction in this partition: `append` puts its marker into the log.
+
+        Answers as `write`; raises KafkaError when the shard is not served or nothing was appended.
+        """
+        shard = self.shard(partition)
+        appended = append()
+        if isinstance(shard, TransactionalShard):
+            shard.end_transaction(producer_id, committed)
+        return self._when_committed(partition, shard, appended)
+
+    def _when_committed(
+        self, partition: int, shard: S, appended: Any
+    ) -> asyncio.Future[None] | None:
         if not asyncio.isfuture(appended):
             return None
         return self._committed(partition, shard, appended)
@@ -298,24 +415,56 @@ class _Decoder:
             logger.warning("%s: skipped, first at offset %d", what, offset)
 
 
+def _replay(shard: Shard, offset: int, producer_id: int, key: Any, value: Any) -> None:
+    if producer_id != NO_PRODUCER_ID and isinstance(shard, TransactionalShard):
+        shard.replay_transactional(offset, producer_id, key, value)
+    else:
+        shard.replay(offset, key, value)
+
+
+def _replay_marker(shard: Shard, batch: memoryview, header: BatchHeader) -> None:
+    """A control batch: the end of a transaction, or one of a kind that changes nothing here."""
+    for record in iter_records(batch):
+        kind = MARKERS.get(bytes(record.key or b"")[2:])
+        if kind is not None and isinstance(shard, TransactionalShard):
+            shard.end_transaction(header.producer_id, kind)
+
+
 def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion, first: int) -> int:
     """Replays the records from offset `first` on, and returns the offset after the last batch of
     the region. Runs off the loop."""
     try:
-        data = region.read()
+        data = bytes(region.read())
     finally:
         region.close()
-    next_offset = 0
-    for batch in iter_batches(data):
+    next_offset = pos = 0
+    bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
+    while True:
+        if bulk is not None:
+            pos, taken = bulk.take(pos, first)
+            next_offset = taken or next_offset
+        batch = next(iter_batches(memoryview(data)[pos:]), None)
+        if batch is None:
+            break
         header = parse_header(batch)
         next_offset = header.last_offset + 1
-        if header.is_control or header.is_transactional:
-            # Offsets of transactions count from their commit marker on; none are written here yet.
-            continue
-        for record in iter_records(batch):
-            decoded = decode(record) if record.offset >= first else None
-            if decoded is not None:
-                shard.replay(record.offset, *decoded)
+        _replay_batch(decode, shard, batch, header, first)
+        pos += len(batch)
+    if bulk is not None:
+        bulk.finish()
     if not next_offset:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the log was cut short while it was read")
     return next_offset
+
+
+def _replay_batch(
+    decode: _Decoder, shard: Shard, batch: memoryview, header: BatchHeader, first: int
+) -> None:
+    if header.is_control:
+        _replay_marker(shard, batch, header)
+        return
+    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+    for record in iter_records(batch):
+        decoded = decode(record) if record.offset >= first else None
+        if decoded is not None:
+            _replay(shard, record.offset, producer_id, *decoded)

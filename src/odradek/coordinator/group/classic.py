@@ -167,6 +167,7 @@ def loaded(group: ClassicGroup, limits: GroupLimits, now: Instant) -> Effects:
     """The group has been read from the log: sessions begin anew, an oversized group rebalances."""
     effects = Effects()
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.update_subscribed_topics()
     for member in group.members.values():
         rebalance.refresh_session(member, now)
     if len(group.members) > limits.max_size:

@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from odradek.clock import Clock
 from odradek.cluster.image import MetadataImage
 from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.config.broker import BrokerConfig
+from odradek.coordinator.futures import mapped
 from odradek.coordinator.group import classic
-from odradek.coordinator.group.commits import Commit
+from odradek.coordinator.group.commits import Terms
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.consumer.records import group_tombstones
+from odradek.coordinator.group.consumer.requests import ConsumerGroups
 from odradek.coordinator.group.effects import Answer, Client, Effects, GroupLimits, Instant, Ticket
-from odradek.coordinator.group.offsets import validate_commit
-from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.errors import response_code
+from odradek.coordinator.group.offset_requests import GroupOffsets, after
+from odradek.coordinator.group.shard import Group, GroupShard
 from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
 from odradek.errors import ErrorCode, KafkaError
@@ -36,33 +41,13 @@ from odradek.protocol.messages.join_group_request import JoinGroupRequest
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
-from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
-from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from odradek.records.batch import Compression
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 NULL_PROTOCOL_NAME_FROM = 7
-
-_RESPONSE_CODES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def response_code(code: ErrorCode) -> ErrorCode:
-    """What clients of a group are told when its log gives `code` (they expect nothing else)."""
-    return _RESPONSE_CODES.get(code, code)
 
 
 class _JoinTicket(NamedTuple):
@@ -80,9 +65,10 @@ class _Timer(NamedTuple):
 class GroupCoordinator:
     """Serves the groups whose partition of ``__consumer_offsets`` this broker leads.
 
-    Owned by the event loop; nothing here may be called from elsewhere. `log_of` and `append` are
-    the replica manager's; `new_id` makes the random part of a member id. `start` begins to load
-    what there is; after `stop` every request is answered COORDINATOR_NOT_AVAILABLE.
+    Owned by the event loop; nothing here may be called from elsewhere. `log_of`, `append` and
+    `append_marker` are the replica manager's; `new_id` makes the random part of a member id.
+    `start` begins to load what there is; after `stop` every request is answered
+    COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -95,11 +81,12 @@ class GroupCoordinator:
         append: Append,
         executor: Executor,
         new_id: Callable[[], str],
+        append_marker: Callable[..., Any] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
-        self._image = image
-        self._new_id = new_id
+        self.image = image
+        self.new_id = new_id
         self._active = False
         self._timers: dict[str, _Timer] = {}
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -112,6 +99,10 @@ class GroupCoordinator:
             executor=executor,
             compression=Compression(config.get_int("offsets.topic.compression.codec")),
         )
+        self.consumers = ConsumerGroups(self, config)
+        self.offsets = GroupOffsets(
+            self, self.runtime, self._terms, self._retention_ms, append_marker
+        )
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -119,7 +110,7 @@ class GroupCoordinator:
         """Serves from now on; shards that have a log begin to load."""
         self._loop = asyncio.get_running_loop()
         self._active = True
-        self._load_all()
+        self.runtime.load_all(self._existing_partitions())
 
     def stop(self) -> None:
         """Answers whoever waits, at once, and serves nothing more."""
@@ -133,64 +124,37 @@ class GroupCoordinator:
         """
         if not self._active or old is None:
             return
-        before = old.topics_by_name.get(CONSUMER_OFFSETS)
-        after = new.topics_by_name.get(CONSUMER_OFFSETS)
-        if before is not None and (after is None or after.topic_id != before.topic_id):
-            self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        self.runtime.follow(old, new)
         deleted = [
             topic.name
             for topic in old.topics_by_name.values()
             if topic.topic_id not in new.topics_by_id
         ]
-        if deleted and after is not None:
-            self._forget_topics(deleted)
-
-    def _load_all(self) -> None:
-        for partition in range(self._existing_partitions()):
-            try:
-                self.runtime.load(partition)
-            except KafkaError as error:
-                logger.warning("%s-%d is not served: %s", CONSUMER_OFFSETS, partition, error)
+        if deleted and CONSUMER_OFFSETS in new.topics_by_name:
+            self.offsets.forget_topics(deleted)
 
     def _existing_partitions(self) -> int:
-        topic = self._image().topics_by_name.get(CONSUMER_OFFSETS)
-        return 0 if topic is None else len(topic.partitions)
-
-    def _forget_topics(self, topics: Sequence[str]) -> None:
-        """Deleted topics leave no committed offsets behind: a new topic of that name starts
-        afresh."""
-        for shard in self.runtime.shards():
-            records = shard.offsets.tombstones(topics)
-            if not records:
-                continue
-            try:
-                self.runtime.write(shard.partition, records)
-            except KafkaError as error:
-                logger.error("cannot forget the offsets of %s: %s", topics, error)
+        return self.image().partition_count(CONSUMER_OFFSETS)
 
     def partition_of(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that holds this group."""
         count = self._existing_partitions() or self._config.get_int("offsets.topic.num.partitions")
         return partition_for(group_id, count)
 
-    def shard_of(self, group_id: str) -> GroupShard:
-        """The loaded shard of a group. Raises KafkaError with what a client is to be told."""
+    def require_active(self) -> None:
+        """Raises COORDINATOR_NOT_AVAILABLE before the start and after the stop."""
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """The loaded shard of a group. Raises KafkaError with what a client is to be told."""
+        self.require_active()
         return self.runtime.shard(self.partition_of(group_id))
 
     def loaded_shards(self) -> list[GroupShard]:
         """All shards of this broker. Raises COORDINATOR_LOAD_IN_PROGRESS when one is not loaded."""
-        if not self._active:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        shards = []
-        for partition in range(self._existing_partitions()):
-            try:
-                shards.append(self.runtime.shard(partition))
-            except KafkaError as error:
-                if error.code is not ErrorCode.NOT_COORDINATOR:
-                    raise
-        return shards
+        self.require_active()
+        return self.runtime.all_shards(self._existing_partitions())
 
     # -- membership --------------------------------------------------------------------------------
 
@@ -198,17 +162,24 @@ class GroupCoordinator:
         self, request: JoinGroupRequest, client: Client, version: int
     ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
         """JoinGroup: waits until the group's members have joined."""
-        limits = self._limits()
+        limits = self.limits()
         try:
-            shard = self._shard_of_members(request.group_id)
+            shard = self.shard_of_members(request.group_id)
             timeout_ms = request.session_timeout_ms
             if not limits.min_session_timeout_ms <= timeout_ms <= limits.max_session_timeout_ms:
                 raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
             group = shard.groups.get(request.group_id)
+            if isinstance(group, ConsumerGroup):
+                if group.members:
+                    joined = self.consumers.join(shard, group, request, client, version)
+                    return _joined_in_version(joined, version)
+                self.runtime.write(shard.partition, group_tombstones(group))
+                group = None
             if group is None and request.member_id != NO_MEMBER_ID:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         except KafkaError as error:
-            answer = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            code = response_code(error.code)
+            answer = JoinGroupResponse(error_code=code, member_id=request.member_id)
             return _in_version(answer, version)
         if group is None:
             now = self._clock.time_ms()
@@ -216,10 +187,10 @@ class GroupCoordinator:
             shard.groups[request.group_id] = group
         instance = request.group_instance_id
         prefix = client.client_id if instance is None else instance
-        event = classic.Join(request, client, version, f"{prefix}-{self._new_id()}")
+        event = classic.Join(request, client, version, f"{prefix}-{self.new_id()}")
         future: asyncio.Future[JoinGroupResponse] = self._loop.create_future()
         ticket = _JoinTicket(future, version)
-        self._perform(shard, group, classic.join(group, event, ticket, limits, self._now()))
+        self.perform(shard, group, classic.join(group, event, ticket, limits, self.now()))
         self._drop_if_unused(shard, group)
         return future.result() if future.done() else future
 
@@ -231,9 +202,11 @@ class GroupCoordinator:
             shard, group = self._group_of_members(request.group_id)
         except KafkaError as error:
             return SyncGroupResponse(error_code=error.code)
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.sync(group, request)
         ticket: asyncio.Future[SyncGroupResponse] = self._loop.create_future()
-        effects = classic.sync(group, request, ticket, self._limits(), self._now())
-        self._perform(shard, group, effects)
+        effects = classic.sync(group, request, ticket, self.limits(), self.now())
+        self.perform(shard, group, effects)
         return ticket.result() if ticket.done() else ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
@@ -243,7 +216,9 @@ class GroupCoordinator:
         except KafkaError as error:
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return ErrorCode.NONE if loading else error.code
-        code = classic.heartbeat(group, request, self._now())
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.classic_heartbeat(group, request)
+        code = classic.heartbeat(group, request, self.now())
         self._arm_for_member(group, request.member_id)
         return code
 
@@ -257,47 +232,18 @@ class GroupCoordinator:
             if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                 return LeaveGroupResponse(error_code=error.code)
             return LeaveGroupResponse(members=[_unknown(identity) for identity in members])
-        responses, effects = classic.leave(group, members, self._limits(), self._now())
+        if isinstance(group, ConsumerGroup):
+            return self.consumers.leave(shard, group, members)
+        responses, effects = classic.leave(group, members, self.limits(), self.now())
         response = LeaveGroupResponse(members=responses)
-        committed = self._perform(shard, group, effects)
+        committed = self.perform(shard, group, effects)
         if committed is None:
             return response
-        return _after(committed, lambda code: response)
+        return after(committed, lambda code: response)
 
-    # -- offsets -----------------------------------------------------------------------------------
-
-    def commit_offsets(
-        self, request: OffsetCommitRequest, version: int
-    ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-        """OffsetCommit: answered when the offsets are committed to the log."""
-        shard = None
-        try:
-            shard = self.shard_of(request.group_id)
-            group = shard.groups.get(request.group_id)
-            code = validate_commit(group, request, version)
-        except KafkaError as error:
-            code = response_code(error.code)
-        commit = Commit(
-            self._image(),
-            request,
-            code,
-            self._clock.time_ms(),
-            self._config.get_int("offset.metadata.max.bytes"),
-        )
-        if shard is None or code is not ErrorCode.NONE or not commit.records:
-            return commit.response
-        self._keep_session(shard.groups.get(request.group_id), request.member_id)
-        try:
-            committed = self.runtime.write(shard.partition, commit.records)
-        except KafkaError as error:
-            return commit.failed(response_code(error.code))
-        if committed is None:
-            return commit.response
-        return _after(committed, commit.failed)
-
-    def _keep_session(self, group: ClassicGroup | None, member_id: str) -> None:
-        """A member's commit counts as a sign of life."""
-        if group is None or group.state not in (
+    def keep_session(self, group: Group | None, member_id: str) -> None:
+        """A member's commit counts as a sign of life, in the classic protocol."""
+        if not isinstance(group, ClassicGroup) or group.state not in (
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
         ):
@@ -307,20 +253,39 @@ class GroupCoordinator:
             member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
             self._arm_for_member(group, member_id)
 
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def offsets_partition(self, partition: int) -> TopicPartition:
+        return TopicPartition(CONSUMER_OFFSETS, partition)
+
+    def _terms(self) -> Terms:
+        return Terms(
+            self.image(),
+            self._clock.time_ms(),
+            self._config.get_int("offset.metadata.max.bytes"),
+        )
+
+    def _retention_ms(self) -> int:
+        return self._config.get_int("offsets.retention.minutes") * 60_000
+
     # -- performing --------------------------------------------------------------------------------
 
-    def _perform(
+    def perform(
         self, shard: GroupShard, group: ClassicGroup, effects: Effects
     ) -> asyncio.Future[None] | None:
         """Performs effects. The returned future, if any, ends when the records are committed."""
-        for ticket, answer in effects.answers:
-            _answer(ticket, answer)
+        self.give(effects)
         committed = None
         if effects.records:
             committed = self._store(shard, group, effects)
         if group.state is not GroupState.DEAD:
-            self._arm(group, group.next_deadline_ms())
+            self.arm(group.group_id, group.next_deadline_ms())
         return committed
+
+    def give(self, effects: Effects) -> None:
+        """Answers whoever is to be answered."""
+        for ticket, answer in effects.answers:
+            _answer(ticket, answer)
 
     def _store(
         self, shard: GroupShard, group: ClassicGroup, effects: Effects
@@ -337,30 +302,29 @@ class GroupCoordinator:
             return committed
 
         def stored(code: ErrorCode) -> None:
-            self._perform(shard, group, on_stored(code, self._now()))
+            self.perform(shard, group, on_stored(code, self.now()))
 
         if committed is None:
             stored(code)
             return None
-        return _after(committed, stored)
+        return after(committed, stored)
 
-    def _group_of_members(self, group_id: str) -> tuple[GroupShard, ClassicGroup]:
+    def _group_of_members(self, group_id: str) -> tuple[GroupShard, Group]:
         """The group of a request that only members send; UNKNOWN_MEMBER_ID when there is none."""
-        shard = self._shard_of_members(group_id)
+        shard = self.shard_of_members(group_id)
         group = shard.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return shard, group
 
-    def _shard_of_members(self, group_id: str) -> GroupShard:
+    def shard_of_members(self, group_id: str) -> GroupShard:
         """As `shard_of`; membership needs a group id, offsets alone may have an empty one."""
-        if not self._active:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.require_active()
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.shard_of(group_id)
 
-    def _limits(self) -> GroupLimits:
+    def limits(self) -> GroupLimits:
         get = self._config.get_int
         return GroupLimits(
             min_session_timeout_ms=get("group.min.session.timeout.ms"),
@@ -369,7 +333,7 @@ class GroupCoordinator:
             max_size=get("group.max.size"),
         )
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         return Instant(self._clock.monotonic_ms(), self._clock.time_ms())
 
     # -- timers ------------------------------------------------------------------------------------
@@ -387,22 +351,22 @@ class GroupCoordinator:
         if member is not None:
             timer = self._timers.get(group.group_id)
             if timer is None or member.deadline_ms < timer.deadline_ms:
-                self._arm(group, member.deadline_ms)
+                self.arm(group.group_id, member.deadline_ms)
 
-    def _arm(self, group: ClassicGroup, deadline_ms: float) -> None:
+    def arm(self, group_id: str, deadline_ms: float) -> None:
         """Sees that the group's timer fires no later than `deadline_ms` (monotonic; may be
         infinite)."""
-        timer = self._timers.get(group.group_id)
+        timer = self._timers.get(group_id)
         if timer is not None:
             if timer.deadline_ms <= deadline_ms:
                 return
             timer.handle.cancel()
-            del self._timers[group.group_id]
+            del self._timers[group_id]
         if deadline_ms == float("inf"):
             return
         delay_s = max(deadline_ms - self._clock.monotonic_ms(), 0.0) / 1000.0
-        handle = self._loop.call_later(delay_s, self._fire, group.group_id)
-        self._timers[group.group_id] = _Timer(deadline_ms, handle)
+        handle = self._loop.call_later(delay_s, self._fire, group_id)
+        self._timers[group_id] = _Timer(deadline_ms, handle)
 
     def _fire(self, group_id: str) -> None:
         self._timers.pop(group_id, None)
@@ -411,8 +375,10 @@ class GroupCoordinator:
         except KafkaError:
             return
         group = shard.groups.get(group_id)
-        if group is not None:
-            self._perform(shard, group, classic.expire(group, self._limits(), self._now()))
+        if isinstance(group, ConsumerGroup):
+            self.consumers.expire(shard, group)
+        elif group is not None:
+            self.perform(shard, group, classic.expire(group, self.limits(), self.now()))
             self._drop_if_unused(shard, group)
 
     def _drop_if_unused(self, shard: GroupShard, group: ClassicGroup) -> None:
@@ -422,13 +388,17 @@ class GroupCoordinator:
             and group.protocol_type is None
             and not group.pending_joins
             and not shard.offsets.of_group(group.group_id)
+            and not shard.offsets.has_open_transactions(group.group_id)
         ):
             del shard.groups[group.group_id]
 
     def _loaded(self, shard: GroupShard) -> None:
         """A shard has been read from its log: its members' sessions begin."""
-        for group in shard.groups.values():
-            self._perform(shard, group, classic.loaded(group, self._limits(), self._now()))
+        for group in list(shard.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self.consumers.loaded(group)
+            else:
+                self.perform(shard, group, classic.loaded(group, self.limits(), self.now()))
         if shard.groups:
             logger.info(
                 "%s-%d: %d groups loaded", CONSUMER_OFFSETS, shard.partition, len(shard.groups)
@@ -440,24 +410,8 @@ class GroupCoordinator:
             timer = self._timers.pop(group.group_id, None)
             if timer is not None:
                 timer.handle.cancel()
-            for ticket, answer in classic.unload(group, code, self._now()).answers:
-                _answer(ticket, answer)
-
-
-def _after(committed: asyncio.Future[None], then: Callable[[ErrorCode], T]) -> asyncio.Future[T]:
-    """A future of `then(code)`, where `code` says how the commit ended."""
-    result: asyncio.Future[T] = committed.get_loop().create_future()
-
-    def finish(done: asyncio.Future[None]) -> None:
-        error = ErrorCode.NOT_COORDINATOR if done.cancelled() else ErrorCode.NONE
-        if not done.cancelled() and isinstance(failure := done.exception(), KafkaError):
-            error = response_code(failure.code)
-        answer = then(error)
-        if not result.done():
-            result.set_result(answer)
-
-    committed.add_done_callback(finish)
-    return result
+            if isinstance(group, ClassicGroup):
+                self.give(classic.unload(group, code, self.now()))
 
 
 def _answer(ticket: Ticket, answer: Answer) -> None:
@@ -469,6 +423,15 @@ def _answer(ticket: Ticket, answer: Answer) -> None:
     assert isinstance(ticket, asyncio.Future)
     if not ticket.done():
         ticket.set_result(answer)
+
+
+def _joined_in_version(
+    answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse], version: int
+) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    """As `_in_version`, for an answer that may come later."""
+    if not asyncio.isfuture(answer):
+        return _in_version(answer, version)
+    return mapped(answer, lambda joined: _in_version(joined, version))
 
 
 def _in_version(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:

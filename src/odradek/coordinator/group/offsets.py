@@ -1,13 +1,20 @@
 """Committed offsets of a shard: who may commit what, what is stored, what a fetch sees.
 
 Kafka's rules (``OffsetMetadataManager``, ``ClassicGroup.validateOffsetCommit``). The store changes
-by `OffsetStore.replay` alone, live and at load time; a commit only makes records.
+by `OffsetStore.replay` and `OffsetStore.end_transaction` alone, live and at load time; requests
+only make records.
+
+Offsets that a transaction commits are *pending* under its producer's id until its marker arrives in
+this partition: then they count, or are forgotten. Where a plain commit came later than a pending
+one, the plain one stays: the later record wins, whatever order compaction leaves behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.records import offset_commit_tombstone
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.coordinator.runtime import CoordinatorRecord
@@ -15,17 +22,33 @@ from odradek.errors import ErrorCode
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 NO_OFFSET = -1
+NO_PRODUCER = -1
+NO_EXPIRY = -1
 # OffsetCommit from this version on names a group that does not exist as such (KIP-848).
 GROUP_ID_NOT_FOUND_FROM = 9
 
-PartitionOffsets = dict[int, OffsetCommitValue]
+
+class CommittedOffset(NamedTuple):
+    """One committed offset, as its record says it; `record_offset` is where that record lies."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_EXPIRY
+    record_offset: int = -1
+
+
+PartitionOffsets = dict[int, CommittedOffset]
 TopicOffsets = dict[str, PartitionOffsets]
+NO_OFFSETS: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
 def validate_commit(
-    group: ClassicGroup | None, request: OffsetCommitRequest, version: int
+    group: ClassicGroup | ConsumerGroup | None, request: OffsetCommitRequest, version: int
 ) -> ErrorCode:
     """Whether the sender may commit offsets of this group.
 
@@ -39,6 +62,14 @@ def validate_commit(
         if version >= GROUP_ID_NOT_FOUND_FROM:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ConsumerGroup):
+        return group.validate_commit(request.member_id, generation_id, version)
+    return _validate_classic_commit(group, request, generation_id)
+
+
+def _validate_classic_commit(
+    group: ClassicGroup, request: OffsetCommitRequest, generation_id: int
+) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is GroupState.EMPTY:
@@ -55,46 +86,173 @@ def validate_commit(
     return ErrorCode.NONE
 
 
-class OffsetStore:
-    """group -> topic -> partition -> the committed value. Owned by its shard."""
+def validate_transactional_commit(
+    group: ClassicGroup | ConsumerGroup | None, request: TxnOffsetCommitRequest
+) -> ErrorCode:
+    """Whether the sender may commit this group's offsets with its transaction (KIP-447).
 
-    __slots__ = ("_by_group",)
+    A producer that knows its consumer's group names generation and member, and is fenced by them.
+    One that does not (before version 3) is accepted in any state: its transactional id fences it.
+    """
+    if group is None:
+        return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ConsumerGroup):
+        code = group.validate_commit(request.member_id, request.generation_id, None)
+        # The clients of transactions know generations only.
+        stale = code is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale else code
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    named = request.member_id or request.group_instance_id is not None
+    if request.generation_id < 0 and not named:
+        return ErrorCode.NONE
+    code = group.validate_member(request.member_id, request.group_instance_id)
+    if code is ErrorCode.NONE and request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
+
+
+class OffsetStore:
+    """group -> topic -> partition -> what is committed; and the same by producer for what is
+    pending.
+
+    Owned by its shard. `_open` has, by group, the producers that have pending offsets there.
+    """
+
+    __slots__ = ("_by_group", "_open", "_pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, TopicOffsets] = {}
+        self._pending: dict[int, dict[str, TopicOffsets]] = {}
+        self._open: dict[str, set[int]] = {}
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
-        """Stores one committed offset, or forgets it (a tombstone)."""
-        topics = self._by_group.get(key.group)
+    # -- changes -----------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        record_offset: int = -1,
+        producer_id: int = NO_PRODUCER,
+    ) -> None:
+        """Stores one committed or pending offset, or forgets it in all of both (a tombstone)."""
         if value is None:
-            if topics is None or key.topic not in topics:
-                return
-            topics[key.topic].pop(key.partition, None)
-            if not topics[key.topic]:
-                del topics[key.topic]
-            if not topics:
-                del self._by_group[key.group]
+            self.forget(key.group, key.topic, key.partition)
             return
-        if topics is None:
-            topics = self._by_group[key.group] = {}
-        partitions = topics.get(key.topic)
-        if partitions is None:
-            partitions = topics[key.topic] = {}
-        partitions[key.partition] = value
+        committed = CommittedOffset(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            record_offset,
+        )
+        by_group = self._by_group
+        if producer_id != NO_PRODUCER:
+            by_group = self._pending.setdefault(producer_id, {})
+            self._open.setdefault(key.group, set()).add(producer_id)
+        _put(by_group, key.group, key.topic, key.partition, committed)
 
-    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, OffsetCommitValue]]:
+    def put(self, group: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Stores one committed offset."""
+        _put(self._by_group, group, topic, partition, committed)
+
+    def forget(self, group: str, topic: str, partition: int) -> None:
+        """Forgets one offset, committed and pending."""
+        _remove(self._by_group, group, topic, partition)
+        for producer_id in self._open.get(group, ()):
+            _remove(self._pending.get(producer_id, {}), group, topic, partition)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The transaction's marker has arrived: its pending offsets count, or are forgotten."""
+        for producers in self._open.values():
+            producers.discard(producer_id)
+        for group in [group for group, producers in self._open.items() if not producers]:
+            del self._open[group]
+        pending = self._pending.pop(producer_id, None)
+        if pending is None or not committed:
+            return
+        for group, topic, partition, value in _each(pending):
+            known = self.get(group, topic, partition)
+            if known is None or value.record_offset > known.record_offset:
+                _put(self._by_group, group, topic, partition, value)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """All offsets of a group by topic and partition; empty when it has none."""
-        return self._by_group.get(group_id, {})
+        return self._by_group.get(group_id, NO_OFFSETS)
 
-    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         topics = self._by_group.get(group_id)
         return None if topics is None else topics.get(topic, {}).get(partition)
 
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may still change this offset."""
+        return any(
+            partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
+            for producer_id in self._open.get(group_id, ())
+        )
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    # -- records -----------------------------------------------------------------------------------
+
     def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
-        """The records that forget every offset of these (deleted) topics, in all groups."""
-        return [
-            offset_commit_tombstone(group_id, topic, partition)
-            for group_id, by_topic in self._by_group.items()
-            for topic in topics
+        """The records that forget every offset, pending or not, of these (deleted) topics."""
+        wanted = list(topics)
+        return _tombstones(
+            (group, topic, partition)
+            for store in (self._by_group, *self._pending.values())
+            for group, by_topic in store.items()
+            for topic in wanted
             for partition in by_topic.get(topic, ())
-        ]
+        )
+
+    def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that forget every offset, pending or not, of a group."""
+        stores = [self._by_group, *(self._pending[each] for each in self._open.get(group_id, ()))]
+        return _tombstones(
+            (group_id, topic, partition)
+            for store in stores
+            for topic, partitions in store.get(group_id, {}).items()
+            for partition in partitions
+        )
+
+
+def _tombstones(places: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
+    """One tombstone a place, in order, though a place may be committed and pending too."""
+    return [offset_commit_tombstone(*place) for place in dict.fromkeys(places)]
+
+
+def _put(
+    store: dict[str, TopicOffsets], group: str, topic: str, partition: int, value: CommittedOffset
+) -> None:
+    topics = store.get(group)
+    if topics is None:
+        topics = store[group] = {}
+    partitions = topics.get(topic)
+    if partitions is None:
+        partitions = topics[topic] = {}
+    partitions[partition] = value
+
+
+def _remove(store: dict[str, TopicOffsets], group: str, topic: str, partition: int) -> None:
+    topics = store.get(group)
+    if topics is None or topic not in topics:
+        return
+    topics[topic].pop(partition, None)
+    if not topics[topic]:
+        del topics[topic]
+    if not topics:
+        del store[group]
+
+
+def _each(store: dict[str, TopicOffsets]) -> Iterator[tuple[str, str, int, CommittedOffset]]:
+    for group, topics in store.items():
+        for topic, partitions in topics.items():
+            for partition, value in partitions.items():
+                yield group, topic, partition, value

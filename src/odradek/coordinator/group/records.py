@@ -48,6 +48,11 @@ def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) ->
     return CoordinatorRecord(key, value, GROUP_METADATA_VALUE_VERSION)
 
 
+def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
+    """The end of a classic group."""
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None, GROUP_METADATA_VALUE_VERSION)
+
+
 def offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """Removes one committed offset."""
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)

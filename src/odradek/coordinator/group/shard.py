@@ -12,15 +12,22 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from odradek.coordinator.group.offsets import OffsetStore
+from odradek.coordinator.group.consumer import records as consumer_records
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.loading import OffsetLoader
+from odradek.coordinator.group.offsets import NO_PRODUCER, CommittedOffset, OffsetStore
 from odradek.coordinator.group.state import ClassicGroup, Member
 from odradek.errors import ErrorCode
+from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
 from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+
+# One of either protocol.
+Group = ClassicGroup | ConsumerGroup
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +48,7 @@ class GroupShard:
         on_unload: Callable[[GroupShard, ErrorCode], None],
     ) -> None:
         self.partition = partition
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self._on_loaded = on_loaded
         self._on_unload = on_unload
@@ -50,11 +57,13 @@ class GroupShard:
     def replay(self, offset: int, key: Any, value: Any) -> None:
         """Takes one record in. Kinds that this version does not know are named once and skipped."""
         if isinstance(key, OffsetCommitKey):
-            self.replay_offset(key, value)
+            self.replay_offset(key, value, offset)
         elif isinstance(key, GroupMetadataKey):
             self.replay_group(key, value)
+        elif isinstance(key, consumer_records.KEYS):
+            self.replay_consumer_group(key, value)
         elif isinstance(key, LegacyOffsetCommitKey):
-            self._replay_legacy_offset(key, value)
+            self._replay_legacy_offset(offset, key, value)
         elif type(key).__name__ not in self._skipped:
             self._skipped.add(type(key).__name__)
             logger.warning(
@@ -64,20 +73,47 @@ class GroupShard:
                 offset,
             )
 
-    def replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        """Takes in one record of a transaction, which can only be a committed offset."""
+        if isinstance(key, OffsetCommitKey):
+            self.replay_offset(key, value, offset, producer_id)
+        else:
+            self.replay(offset, key, value)
+
+    def put_offset(self, group: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        """As `replay_offset`, of a value that is decoded already."""
+        if group not in self.groups:
+            self.groups[group] = ClassicGroup(group_id=group)
+        self.offsets.put(group, topic, partition, value)
+
+    def bulk(self, data: bytes) -> OffsetLoader:
+        """What reads a piece of the log at load time, where it is plain."""
+        return OffsetLoader(self, data)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A transaction's marker: what it committed here counts now, or never did."""
+        self.offsets.end_transaction(producer_id, committed)
+
+    def replay_offset(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        offset: int = -1,
+        producer_id: int = NO_PRODUCER,
+    ) -> None:
         """A committed offset. A group that has nothing else becomes a "simple" one: empty, no
         type."""
         if value is not None and key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(group_id=key.group)
-        self.offsets.replay(key, value)
+        self.offsets.replay(key, value, offset, producer_id)
 
     def _replay_legacy_offset(
-        self, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
+        self, offset: int, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
     ) -> None:
         """A commit as brokers before 0.9 wrote it: the same facts under another key."""
         current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
         if value is None:
-            self.replay_offset(current, None)
+            self.replay_offset(current, None, offset)
             return
         self.replay_offset(
             current,
@@ -86,15 +122,17 @@ class GroupShard:
                 metadata=value.metadata,
                 commit_timestamp=value.commit_timestamp,
             ),
+            offset,
         )
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """The durable part of a group, or its end (a tombstone)."""
-        if value is None:
-            self.groups.pop(key.group, None)
-            return
         group = self.groups.get(key.group)
-        if group is None:
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[key.group]
+            return
+        if not isinstance(group, ClassicGroup):
             group = self.groups[key.group] = ClassicGroup(group_id=key.group)
         group.generation_id = value.generation
         group.protocol_type = value.protocol_type or None
@@ -110,6 +148,19 @@ class GroupShard:
             for member in group.members.values()
             if member.group_instance_id is not None
         }
+
+    def replay_consumer_group(self, key: Any, value: Any) -> None:
+        """A record of a consumer group; the first one makes it, its epoch's tombstone ends it."""
+        group = self.groups.get(key.group_id)
+        if value is None and (
+            not isinstance(group, ConsumerGroup) or isinstance(key, ConsumerGroupMetadataKey)
+        ):
+            if isinstance(group, ConsumerGroup):
+                del self.groups[key.group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+        consumer_records.replay(group, key, value)
 
     def loaded(self) -> None:
         self._on_loaded(self)

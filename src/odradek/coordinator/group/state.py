@@ -9,6 +9,7 @@ waits, whose deadline is when) is soft and is gone after a restart.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,13 +18,21 @@ from typing import NamedTuple
 
 from odradek.coordinator.group.effects import Effects, Ticket
 from odradek.errors import ErrorCode
+from odradek.protocol import codec
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from odradek.protocol.messages.join_group_response import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
+logger = logging.getLogger(__name__)
+
 NO_MEMBER_ID = ""
+# The protocol type of consumers; others (Connect's workers, for one) put into their metadata what
+# they like.
+CONSUMER = "consumer"
 
 
 class GroupState(Enum):
@@ -46,6 +55,14 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     _STABLE: frozenset({_COMPLETING}),
     _DEAD: frozenset(GroupState),
 }
+
+
+class OffsetsAge(Enum):
+    """From when on ``offsets.retention.minutes`` counts for the offsets of a group."""
+
+    SINCE_COMMIT = "since each was committed"
+    SINCE_EMPTY = "since the group became empty"
+    NEVER = "they are in use"
 
 
 @dataclass(slots=True)
@@ -99,6 +116,8 @@ class ClassicGroup:
     new_member_added: bool = False
     join_timer: JoinTimer | None = None
     sync_deadline_ms: float = inf
+    # What the consumers of this generation read; None when that is not known.
+    subscribed_topics: frozenset[str] | None = None
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -134,6 +153,49 @@ class ClassicGroup:
             if holder != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a consumer of this group reads the topic; consumers that cannot be understood
+        may."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def validate_delete(self) -> ErrorCode:
+        """DeleteGroups takes away groups without members."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """OffsetDelete works beside living consumers, as it is known what they read."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if self.state is GroupState.EMPTY or self.uses_consumer_protocol:
+            return ErrorCode.NONE
+        return ErrorCode.NON_EMPTY_GROUP
+
+    def offsets_age(self) -> OffsetsAge:
+        """From when on the retention of this group's offsets counts."""
+        if self.protocol_type is None:
+            return OffsetsAge.SINCE_COMMIT
+        if self.state is GroupState.EMPTY:
+            return (
+                OffsetsAge.SINCE_EMPTY
+                if self.state_timestamp_ms >= 0
+                else (OffsetsAge.SINCE_COMMIT)
+            )
+        if (
+            self.uses_consumer_protocol
+            and self.subscribed_topics is not None
+            and self.state is GroupState.STABLE
+        ):
+            return OffsetsAge.SINCE_COMMIT
+        return OffsetsAge.NEVER
 
     def next_deadline_ms(self) -> float:
         """The earliest time (monotonic) at which `classic.expire` has something to do."""
@@ -261,3 +323,32 @@ class ClassicGroup:
             self.protocol_name = None
             self.transition_to(GroupState.EMPTY, time_ms)
         self.pending_syncs.clear()
+        self.update_subscribed_topics()
+
+    def update_subscribed_topics(self) -> None:
+        """Reads from the members' metadata what a new (or loaded) generation consumes."""
+        if not self.uses_consumer_protocol:
+            self.subscribed_topics = None
+        elif not self.members:
+            self.subscribed_topics = frozenset()
+        else:
+            try:
+                self.subscribed_topics = frozenset(
+                    topic
+                    for member in self.members.values()
+                    for topic in _subscription(member.protocols[self.protocol_name or ""])
+                )
+            except (KeyError, MalformedMessage):
+                logger.warning(
+                    "group %s: the subscriptions of protocol %s cannot be read",
+                    self.group_id,
+                    self.protocol_name,
+                )
+                self.subscribed_topics = None
+
+
+def _subscription(metadata: bytes) -> list[str]:
+    """The topics in a consumer's metadata: behind its version all versions begin alike."""
+    if len(metadata) < 2:
+        raise MalformedMessage("a subscription has a version")
+    return codec.decode(ConsumerProtocolSubscription, 0, memoryview(metadata), 2).topics

@@ -1,0 +1,156 @@
+"""The server's assignors: who of a consumer group reads what. Pure, deterministic, sticky.
+
+``uniform`` gives every member as nearly the same number of partitions as its subscription allows,
+and moves as little as it can from the assignment before. ``range`` gives each member a contiguous
+range of every topic, the same range where topics have equally many partitions (for joins), static
+members first in the order of their instance ids. Kafka's are ``UniformAssignor`` and
+``RangeAssignor``; where several assignments are equally good, theirs may be another one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from odradek.coordinator.group.consumer.members import (
+    NOTHING,
+    Assignment,
+    assignment_of,
+    partitions_of,
+)
+from odradek.ids import Uuid
+
+Place = tuple[Uuid, int]
+
+
+class Subscriber(NamedTuple):
+    """A member, the ids of the topics that it reads, and its target until now."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[Uuid]
+    target: Assignment = NOTHING
+
+
+# Subscribers, and the number of partitions of each topic, to the new target of each member.
+Assignor = Callable[[list[Subscriber], Mapping[Uuid, int]], dict[str, Assignment]]
+
+
+def range_assignor(
+    subscribers: list[Subscriber], counts: Mapping[Uuid, int]
+) -> dict[str, Assignment]:
+    """Contiguous ranges of each topic, the first members one partition longer."""
+    ordered = sorted(
+        subscribers, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
+    )
+    targets: dict[str, dict[Uuid, frozenset[int]]] = {each.member_id: {} for each in subscribers}
+    for topic_id, count in counts.items():
+        readers = [each.member_id for each in ordered if topic_id in each.topics]
+        start = 0
+        for number, member_id in enumerate(readers):
+            size = count // len(readers) + (number < count % len(readers))
+            if size:
+                targets[member_id][topic_id] = frozenset(range(start, start + size))
+            start += size
+    return dict(targets)
+
+
+def uniform_assignor(
+    subscribers: list[Subscriber], counts: Mapping[Uuid, int]
+) -> dict[str, Assignment]:
+    """As even as the subscriptions allow, and as much as possible as before."""
+    return _Uniform(subscribers, counts).assigned()
+
+
+class _Uniform:
+    """One computation. `holder` says who has a partition, `held` the same by member."""
+
+    def __init__(self, subscribers: list[Subscriber], counts: Mapping[Uuid, int]) -> None:
+        self.subscribers = {each.member_id: each for each in subscribers}
+        self.same = len({each.topics for each in subscribers}) == 1
+        self.counts = counts
+        self.readers: dict[Uuid, list[str]] = {
+            topic_id: [each.member_id for each in subscribers if topic_id in each.topics]
+            for topic_id in counts
+        }
+        self.held: dict[str, set[Place]] = {each.member_id: set() for each in subscribers}
+        self.holder: dict[Place, str] = {}
+
+    def assigned(self) -> dict[str, Assignment]:
+        self._keep()
+        self._hand_out()
+        while not self.same and self._balance():
+            pass
+        return {member_id: assignment_of(sorted(held)) for member_id, held in self.held.items()}
+
+    def _keep(self) -> None:
+        """Everybody keeps what it had and still reads, up to its even share where all read the
+        same; what two members had stays with the first."""
+        total = sum(count for topic, count in self.counts.items() if self.readers[topic])
+        share, extra = divmod(total, max(len(self.subscribers), 1))
+        for subscriber in self.subscribers.values():
+            places = sorted(
+                place
+                for place in partitions_of(subscriber.target)
+                if place[0] in subscriber.topics
+                and place[1] < self.counts.get(place[0], 0)
+                and place not in self.holder
+            )
+            keep = len(places)
+            if self.same and keep > share:
+                keep = share + (extra > 0)
+                extra -= extra > 0
+            for place in places[:keep]:
+                self._give(place, subscriber.member_id)
+
+    def _give(self, place: Place, member_id: str) -> None:
+        before = self.holder.get(place)
+        if before is not None:
+            self.held[before].discard(place)
+        self.holder[place] = member_id
+        self.held[member_id].add(place)
+
+    def _hand_out(self) -> None:
+        """What nobody has goes to who has least; topics that few read go first."""
+        topics = sorted(self.counts, key=lambda topic_id: len(self.readers[topic_id]))
+        heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        for topic_id in topics:
+            readers = self.readers[topic_id]
+            if not readers:
+                continue
+            heap = heaps.get(tuple(readers))
+            if heap is None:
+                heap = heaps[tuple(readers)] = [(len(self.held[each]), each) for each in readers]
+                heapq.heapify(heap)
+            for partition in range(self.counts[topic_id]):
+                place = (topic_id, partition)
+                if place in self.holder:
+                    continue
+                while heap[0][0] != len(self.held[heap[0][1]]):
+                    heapq.heapreplace(heap, (len(self.held[heap[0][1]]), heap[0][1]))
+                self._give(place, heap[0][1])
+                heapq.heapreplace(heap, (heap[0][0] + 1, heap[0][1]))
+
+    def _balance(self) -> bool:
+        """Moves partitions one by one to members with at least two fewer. Each move makes the sum
+        of squares smaller, so it ends."""
+        moved = False
+        for topic_id, readers in self.readers.items():
+            if len(readers) < 2:
+                continue
+            while True:
+                least = min(readers, key=lambda each: (len(self.held[each]), each))
+                givers = [each for each in readers if self._has(each, topic_id)]
+                most = max(givers, key=lambda each: (len(self.held[each]), each), default=None)
+                if most is None or len(self.held[most]) < len(self.held[least]) + 2:
+                    break
+                self._give(max(p for p in self.held[most] if p[0] == topic_id), least)
+                moved = True
+        return moved
+
+    def _has(self, member_id: str, topic_id: Uuid) -> bool:
+        return any(place[0] == topic_id for place in self.held[member_id])
+
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignor, "range": range_assignor}

@@ -1,0 +1,241 @@
+"""Members of the classic protocol in a consumer group: Join, Sync, Heartbeat, Leave. Pure.
+
+Kafka's rules (``GroupMetadataManager``: classicGroupJoinToConsumerGroup and its neighbours): a
+JoinGroup is the heartbeat of such a member, answered at once with its member epoch as the
+generation; SyncGroup fetches what it holds; a heartbeat tells it to join again as long as it has
+not come to its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from odradek.coordinator.group.consumer.group import ConsumerGroup, Deadline, TimerKind
+from odradek.coordinator.group.consumer.heartbeat import (
+    Outcome,
+    Scene,
+    Timer,
+    advance,
+    downgrade,
+    fence,
+    static_member,
+    throw_if_full,
+)
+from odradek.coordinator.group.consumer.members import (
+    ClassicMember,
+    ConsumerMember,
+    MemberState,
+)
+from odradek.coordinator.group.consumer.migration import (
+    by_topic_id,
+    held_bytes,
+    may_downgrade,
+    read_subscription,
+    read_version,
+)
+from odradek.coordinator.group.state import CONSUMER, NO_MEMBER_ID
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.join_group_request import JoinGroupRequest
+from odradek.protocol.messages.join_group_response import JoinGroupResponse
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.leave_group_response import MemberResponse
+from odradek.protocol.messages.sync_group_request import SyncGroupRequest
+from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+
+MEMBER_ID_REQUIRED_FROM = 4
+
+E = ErrorCode
+
+
+@dataclass(slots=True)
+class Joined:
+    """The outcome of a JoinGroup: `outcome` None when nothing is written."""
+
+    response: JoinGroupResponse
+    outcome: Outcome | None = None
+
+
+def join(group: ConsumerGroup, request: JoinGroupRequest, scene: Scene) -> Joined:
+    """JoinGroup to a consumer group that has members."""
+    unknown = request.member_id == NO_MEMBER_ID
+    member_id = scene.new_member_id if unknown else request.member_id
+    throw_if_full(group, member_id, scene.settings)
+    protocols = tuple((each.name, each.metadata) for each in request.protocols)
+    if not group.supports_protocols(request.protocol_type, dict(protocols)):
+        raise KafkaError(
+            E.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
+        )
+    instance_id = request.group_instance_id
+    if unknown and instance_id is None and scene.version >= MEMBER_ID_REQUIRED_FROM:
+        return Joined(JoinGroupResponse(error_code=E.MEMBER_ID_REQUIRED, member_id=member_id))
+    subscription = _subscription(protocols)
+    outcome = Outcome()
+    former = group.static_member(instance_id)
+    if instance_id is None:
+        member = group.members.get(member_id) or ConsumerMember(member_id)
+    else:
+        member = static_member(group, member_id, instance_id, unknown, True, outcome.records)
+    updated = replace(
+        member,
+        instance_id=instance_id or member.instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topics=frozenset(subscription.topics),
+        regex=None,
+        client_id=scene.client.client_id,
+        client_host=scene.client.client_host,
+        classic=ClassicMember(request.session_timeout_ms, protocols),
+    )
+    owned = by_topic_id(subscription.owned_partitions, scene.image)
+    reached = advance(group, member, updated, owned, scene, outcome)
+    if former is not None and scene.settings.downgrade:
+        gone = {former.member_id}
+        # The last member of the consumer protocol comes back speaking the classic one.
+        alone = len(group.members) == 1 and former.classic is None
+        if alone or may_downgrade(group, gone, scene.settings.classic_max_size):
+            downgrade(group, gone, reached, scene, outcome)
+    if outcome.downgraded is None:
+        outcome.timers += _join_timers(reached, request, scene)
+    response = JoinGroupResponse(
+        member_id=member_id,
+        generation_id=reached.member_epoch,
+        protocol_type=CONSUMER,
+        protocol_name=protocols[0][0],
+    )
+    return Joined(response, outcome)
+
+
+def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolSubscription:
+    """What the member reads: all of its protocols say the same."""
+    try:
+        return read_subscription(protocols[0][1])
+    except MalformedMessage as error:
+        raise KafkaError(
+            E.INCONSISTENT_GROUP_PROTOCOL, f"Malformed embedded consumer protocol: {error}"
+        ) from error
+
+
+def _join_timers(member: ConsumerMember, request: JoinGroupRequest, scene: Scene) -> list[Timer]:
+    """A session of the member's own length, and the time in which it has to send SyncGroup."""
+    now_ms, member_id = scene.now.monotonic_ms, member.member_id
+    return [
+        Timer(TimerKind.JOIN, member_id, None),
+        Timer(TimerKind.SESSION, member_id, Deadline(now_ms + request.session_timeout_ms)),
+        Timer(TimerKind.SYNC, member_id, Deadline(now_ms + request.rebalance_timeout_ms)),
+    ]
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """A member that speaks the classic protocol; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = static_member(group, member_id, instance_id, False, True, [])
+    if member.classic is None:
+        raise KafkaError(
+            E.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol."
+        )
+    return member
+
+
+def _in_generation(
+    group: ConsumerGroup, request: SyncGroupRequest | HeartbeatRequest
+) -> ConsumerMember:
+    member = _member(group, request.member_id, request.group_instance_id)
+    if request.generation_id != member.member_epoch:
+        raise KafkaError(
+            E.ILLEGAL_GENERATION,
+            f"The request generation id {request.generation_id} is not equal to the member epoch "
+            f"{member.member_epoch} of member {member.member_id}.",
+        )
+    return member
+
+
+def sync(
+    group: ConsumerGroup, request: SyncGroupRequest, scene: Scene
+) -> tuple[SyncGroupResponse, list[Timer]]:
+    """SyncGroup: what the member holds, at once. Raises KafkaError."""
+    member = _in_generation(group, request)
+    assert member.classic is not None
+    name, metadata = member.classic.protocols[0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
+        raise KafkaError(E.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        raise KafkaError(E.REBALANCE_IN_PROGRESS)
+    try:
+        version = read_version(metadata)
+    except MalformedMessage:
+        version = 0
+    response = SyncGroupResponse(
+        protocol_type=CONSUMER,
+        protocol_name=name,
+        assignment=held_bytes(member.assigned, version, scene.image),
+    )
+    return response, [Timer(TimerKind.SYNC, member.member_id, None), _session(member, scene)]
+
+
+def _session(member: ConsumerMember, scene: Scene) -> Timer:
+    assert member.classic is not None
+    at_ms = scene.now.monotonic_ms + member.classic.session_timeout_ms
+    return Timer(TimerKind.SESSION, member.member_id, Deadline(at_ms))
+
+
+def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """The group has moved on, or the member has partitions to let go of or to get."""
+    if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+        return True
+    waits = member.state is MemberState.UNRELEASED_PARTITIONS
+    return waits and not group.waits_for_release(member)
+
+
+def heartbeat(
+    group: ConsumerGroup, request: HeartbeatRequest, scene: Scene
+) -> tuple[ErrorCode, list[Timer]]:
+    """Heartbeat: REBALANCE_IN_PROGRESS tells the member to join again, for which it has its
+    rebalance time-out. Raises KafkaError."""
+    member = _in_generation(group, request)
+    timers = [_session(member, scene)]
+    if not must_rejoin(group, member):
+        return E.NONE, timers
+    if (TimerKind.JOIN, member.member_id) not in group.deadlines:
+        at_ms = scene.now.monotonic_ms + member.rebalance_timeout_ms
+        timers.append(Timer(TimerKind.JOIN, member.member_id, Deadline(at_ms)))
+    return E.REBALANCE_IN_PROGRESS, timers
+
+
+def leave(
+    group: ConsumerGroup, identities: list[MemberIdentity], scene: Scene
+) -> tuple[list[MemberResponse], Outcome | None]:
+    """LeaveGroup: each named member goes; an administrator names static ones by instance id
+    alone."""
+    gone: dict[str, ConsumerMember] = {}
+    responses = []
+    for identity in identities:
+        code = E.NONE
+        try:
+            member = _leaving(group, identity)
+            if member.member_id in gone:
+                raise KafkaError(E.UNKNOWN_MEMBER_ID)
+            gone[member.member_id] = member
+        except KafkaError as error:
+            code = error.code
+        responses.append(
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=code,
+            )
+        )
+    return responses, fence(group, list(gone.values()), scene) if gone else None
+
+
+def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    if identity.member_id == NO_MEMBER_ID:
+        member = group.static_member(identity.group_instance_id)
+        if member is None:
+            raise KafkaError(E.UNKNOWN_MEMBER_ID)
+        return member
+    return _member(group, identity.member_id, identity.group_instance_id)

@@ -1,0 +1,97 @@
+"""A member of a consumer group (KIP-848): what it says of itself, and what it holds.
+
+Members are values: a change makes a new one (`dataclasses.replace`), its record is written, and the
+replay of the record puts it into the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from odradek.ids import Uuid
+
+# Member epochs that a heartbeat may say besides those above zero.
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+
+# Topic id -> partitions. Never changed once made.
+Assignment = Mapping[Uuid, frozenset[int]]
+NOTHING: Assignment = {}
+
+
+class MemberState(IntEnum):
+    """How far a member has come on its way to the target assignment; the numbers of the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What is known besides of a member that speaks the classic protocol: its session time-out, and
+    its protocols with their metadata in the order of its preference."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member. `assigned` is what it may hold, `pending_revocation` what it still has to let go
+    of before it reaches the next epoch."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    topics: frozenset[str] = frozenset()
+    regex: str | None = None
+    classic: ClassicMember | None = None
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=dict)
+    pending_revocation: Assignment = field(default_factory=dict)
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def moved_to(
+        self,
+        epoch: int,
+        state: MemberState,
+        assigned: Assignment,
+        pending_revocation: Assignment,
+    ) -> ConsumerMember:
+        """The member in its next epoch (or again in this one)."""
+        return replace(
+            self,
+            previous_member_epoch=self.member_epoch,
+            member_epoch=epoch,
+            state=state,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+
+def partitions_of(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
+    """Each partition of an assignment."""
+    for topic_id, partitions in assignment.items():
+        for partition in partitions:
+            yield topic_id, partition
+
+
+def assignment_of(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, frozenset[int]]:
+    """The assignment of these partitions; topics without any are left out."""
+    by_topic: dict[Uuid, set[int]] = {}
+    for topic_id, partition in partitions:
+        by_topic.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(found) for topic_id, found in by_topic.items()}

@@ -1,0 +1,184 @@
+"""Finishing prepared transactions: a marker into every partition, then Complete (T5).
+
+One task a transaction. A partition is done when its marker is committed, when its topic has been
+deleted (or KAFKA-12671's fate would be that of every producer of a deleted topic: a transaction
+that never ends), or when the partition has seen a newer epoch and refuses ours. Everything else is
+tried again, with a growing pause, until the shard goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.clock import Clock
+from odradek.cluster.image import MetadataImage
+from odradek.cluster.topics import TRANSACTION_STATE
+from odradek.coordinator.transaction import state
+from odradek.coordinator.transaction.metadata import TransactionMetadata, TransactionState
+from odradek.coordinator.transaction.shard import TransactionShard
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS = 20
+RETRY_BACKOFF_MS_MAX = 1_000
+
+# The partition has seen a newer producer epoch or coordinator: our marker has no place in it.
+_PASSED_BY = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+
+
+class Marker(NamedTuple):
+    """One entry of WriteTxnMarkers: how a producer's transaction ends, for some partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    committed: bool
+    partitions: list[TopicPartition]
+    transaction_version: int = 1
+
+
+WriteMarkers = Callable[
+    [Sequence[Marker]], Awaitable[Mapping[int, Mapping[TopicPartition, ErrorCode]]]
+]
+Commit = Callable[[TransactionShard, TransactionMetadata], asyncio.Future[ErrorCode] | None]
+
+
+class Completions:
+    """The transactions of this broker that are being completed. Owned by the event loop."""
+
+    def __init__(
+        self,
+        *,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        write_markers: WriteMarkers,
+        commit: Commit,
+    ) -> None:
+        self._image = image
+        self._clock = clock
+        self._write_markers = write_markers
+        self._commit = commit
+        self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
+
+    def begin(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
+        """Begins to complete a transaction whose Prepare is committed. If its shard has gone since,
+        whoever loads it next does."""
+        if not shard.served:
+            return
+        task = asyncio.get_running_loop().create_task(self._complete(shard, prepared))
+        self._tasks[task] = shard
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a transaction could not be completed", exc_info=error)
+
+    def cancel(self, shard: TransactionShard) -> None:
+        """Gives up what belongs to a shard that is served no more."""
+        for task, owner in self._tasks.items():
+            if owner is shard:
+                task.cancel()
+
+    def cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def done(self) -> None:
+        """Waits until everything that is being completed now has been."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
+        backoff = _Backoff()
+        remaining = set(prepared.partitions)
+        while remaining := self._existing(remaining):
+            remaining -= await self._marked(shard, prepared, remaining)
+            if remaining:
+                await backoff.wait()
+        while not await self._completed(shard, prepared):
+            await backoff.wait()
+
+    def _existing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+        image = self._image()
+        return {each for each in partitions if image.partition(*each) is not None}
+
+    async def _marked(
+        self,
+        shard: TransactionShard,
+        prepared: TransactionMetadata,
+        partitions: set[TopicPartition],
+    ) -> set[TopicPartition]:
+        """Writes the markers; the partitions that need none any more."""
+        marker = Marker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            self._coordinator_epoch(shard),
+            prepared.state is TransactionState.PREPARE_COMMIT,
+            sorted(partitions),
+            max(prepared.client_transaction_version, 1),
+        )
+        try:
+            codes = (await self._write_markers([marker])).get(prepared.producer_id, {})
+        except Exception:
+            # Even a bug must not leave the transaction open for ever.
+            logger.exception("markers of %s cannot be written", prepared.transactional_id)
+            return set()
+        done = set()
+        for partition in partitions:
+            code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            if code is ErrorCode.NONE:
+                done.add(partition)
+                continue
+            passed_by = code in _PASSED_BY
+            logger.log(
+                logging.ERROR if passed_by else logging.INFO,
+                "marker of %s for %s-%d: %s",
+                prepared.transactional_id,
+                *partition,
+                code.name,
+            )
+            if passed_by:
+                done.add(partition)
+        return done
+
+    def _coordinator_epoch(self, shard: TransactionShard) -> int:
+        partition = self._image().partition(TRANSACTION_STATE, shard.partition)
+        return 0 if partition is None else partition.leader_epoch
+
+    async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
+        """Appends Complete; False when that has to be tried again."""
+        completed = state.complete(prepared, self._clock.time_ms())
+        try:
+            committed = self._commit(shard, completed)
+        except KafkaError as error:
+            logger.warning("%s is not yet complete: %s", prepared.transactional_id, error)
+            return False
+        if committed is not None:
+            # Not committed: then the shard is not served any more, and whoever loads it goes on.
+            await committed
+        return True
+
+
+class _Backoff:
+    """Growing pauses between tries."""
+
+    def __init__(self) -> None:
+        self._ms = RETRY_BACKOFF_MS
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self._ms / 1000)
+        self._ms = min(self._ms * 2, RETRY_BACKOFF_MS_MAX)

@@ -1,0 +1,148 @@
+"""What the coordinator knows of one transactional id, and how ``__transaction_state`` keeps it.
+
+A record of ``__transaction_state`` is the whole of a `TransactionMetadata`: key TransactionLogKey,
+value TransactionLogValue, in version 1 (flexible, with the previous and the next producer id) once
+``transaction.version`` is 1 or more, in version 0 before. Two fields live in memory alone, in Kafka
+too: `last_producer_epoch`, so that a retry of InitProducerId across a restart is fenced, and
+`pending`. A tombstone ends a transactional id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.ids import TopicPartition
+from odradek.protocol.messages.transaction_log_key import TransactionLogKey
+from odradek.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+EPOCH_MAX = 32767
+# The last epoch that a client is given; the one above it is the coordinator's, for fencing.
+EPOCH_EXHAUSTED = EPOCH_MAX - 1
+
+
+class TransactionState(IntEnum):
+    """The states as the log numbers them. Dead and PrepareEpochFence are never written; what they
+    stand for in Kafka are steps within one decision here."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def kafka_name(self) -> str:
+        """``PREPARE_COMMIT`` -> ``PrepareCommit``, as the tools print and filter it."""
+        return self.name.title().replace("_", "")
+
+
+STATES_BY_NAME = {state.kafka_name: state for state in TransactionState}
+PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+COMPLETED = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+# Between transactions: a new one may begin, and the transactional id may expire.
+IDLE = COMPLETED | {TransactionState.EMPTY}
+
+_S = TransactionState
+# The states in which a transition may begin (semantics 4.2); None: the id is new.
+VALID_PREVIOUS: dict[TransactionState, frozenset[TransactionState | None]] = {
+    _S.EMPTY: frozenset({None, *IDLE}),
+    _S.ONGOING: frozenset({_S.ONGOING, *IDLE}),
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    _S.PREPARE_ABORT: frozenset({_S.ONGOING, *IDLE}),
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetadata:
+    """One transactional id.
+
+    `previous_producer_id` is the producer id before the last transition, `next_producer_id` the one
+    that a transaction changes to when it is complete, because its epochs are exhausted. `start_ms`
+    is -1 outside of a transaction that has begun; `pending` says that the last record is appended
+    but not yet committed: until it is, nothing else may happen.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = -1
+    last_update_ms: int = -1
+    client_transaction_version: int = 0
+    pending: bool = False
+
+    @property
+    def epoch_exhausted(self) -> bool:
+        """No further epoch of this producer id may be given to a client."""
+        return self.producer_epoch >= EPOCH_EXHAUSTED
+
+
+def to_record(metadata: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
+    """The record that makes `metadata` durable."""
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None
+        if metadata.state is TransactionState.EMPTY
+        else _by_topic(metadata.partitions),
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    if transaction_version < 1:
+        return CoordinatorRecord(TransactionLogKey(metadata.transactional_id), value, 0)
+    value.previous_producer_id = metadata.previous_producer_id
+    value.next_producer_id = metadata.next_producer_id
+    value.client_transaction_version = metadata.client_transaction_version
+    return CoordinatorRecord(TransactionLogKey(metadata.transactional_id), value, 1)
+
+
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    """The record that forgets a transactional id."""
+    return CoordinatorRecord(TransactionLogKey(transactional_id), None, 0)
+
+
+def from_record(key: TransactionLogKey, value: TransactionLogValue) -> TransactionMetadata:
+    """What a record says. ValueError for a state that Kafka does not have."""
+    return TransactionMetadata(
+        transactional_id=key.transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_transaction_version=value.client_transaction_version,
+    )
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[PartitionsSchema]:
+    topics: dict[str, PartitionsSchema] = {}
+    for topic, partition in sorted(partitions):
+        schema = topics.get(topic)
+        if schema is None:
+            schema = topics[topic] = PartitionsSchema(topic=topic)
+        schema.partition_ids.append(partition)
+    return list(topics.values())

@@ -1,0 +1,187 @@
+"""Consumer groups over real logs and a clock that the test moves: time-outs, restarts, the disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from tests.coordinator.on_disk import OFFSETS_ID, OnDisk, coordinator, image_of, topic
+from tests.coordinator.test_coordinator import CLIENT, commit, on_loop, settled, stable
+
+E = ErrorCode
+
+
+def beat(state: OnDisk, member_id: str, epoch: int, owned: Any = None) -> Any:
+    more: dict[str, Any] = {"topic_partitions": owned}
+    if epoch == 0:
+        more = {
+            "topic_partitions": [],
+            "subscribed_topic_names": ["t"],
+            "rebalance_timeout_ms": 10_000,
+        }
+    request = ConsumerGroupHeartbeatRequest("g", member_id, epoch, **more)
+    return state.groups.consumers.heartbeat(request, CLIENT, 1)
+
+
+def group_of(state: OnDisk) -> ConsumerGroup:
+    group = state.groups.shard_of("g").groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
+@on_loop
+async def test_silent_members_go_one_after_the_other(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        beat(state, "a", 0)
+        await state.advance(1_000)
+        beat(state, "b", 0)
+        await state.advance(43_999)
+        assert set(group_of(state).members) == {"a", "b"}
+        await state.advance(1)
+        assert set(group_of(state).members) == {"b"}
+        await state.advance(1_000)
+        assert group_of(state).members == {}
+        assert beat(state, "a", 1).error_code == E.UNKNOWN_MEMBER_ID
+
+
+@on_loop
+async def test_member_that_does_not_let_go_in_time_is_removed(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
+        beat(state, "a", 0)
+        beat(state, "b", 0)
+        held = [TopicPartitions(b"t" * 16, [0, 1])]
+        for second in range(10):
+            answer = beat(state, "a", 1, held)
+            assert (answer.error_code, answer.member_epoch) == (0, 1), second
+            beat(state, "b", 2)
+            await state.advance(1_000)
+        assert set(group_of(state).members) == {"b"}
+        assert beat(state, "a", 1, held).error_code == E.UNKNOWN_MEMBER_ID
+        assert beat(state, "b", 2).assignment.topic_partitions[0].partitions == [0, 1]
+
+
+@on_loop
+async def test_removal_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        beat(state, "a", 0)
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        await state.advance(45_000)
+        assert set(group_of(state).members) == {"a"}
+        state.append_error = None
+        await state.advance(1_000)
+        assert group_of(state).members == {}
+
+
+@on_loop
+async def test_heartbeat_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        assert beat(state, "a", 0).error_code == E.NOT_COORDINATOR
+        assert "g" not in state.groups.shard_of("g").groups
+
+
+@on_loop
+async def test_answers_wait_for_the_disk(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        answer = beat(state, "a", 0)
+        assert not answer.done()
+        state.flushes[0].set_result(None)
+        assert (await settled(answer)).member_epoch == 1
+        assert beat(state, "a", 1).error_code == 0, "nothing is written: it is answered at once"
+
+
+@on_loop
+async def test_members_survive_a_restart_and_their_sessions_begin_anew(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        beat(state, "a", 0)
+    async with coordinator(tmp_path) as state:
+        assert beat(state, "a", 1).member_epoch == 1
+        await state.advance(44_000)
+        assert set(group_of(state).members) == {"a"}
+        await state.advance(1_000)
+        assert group_of(state).members == {}
+
+
+@on_loop
+async def test_classic_group_whose_metadata_is_no_consumers_keeps_its_members(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        assert beat(state, "a", 0).error_code == E.GROUP_ID_NOT_FOUND
+        assert set(state.groups.shard_of("g").groups["g"].members) == {joined.member_id}
+
+
+@on_loop
+async def test_simple_group_becomes_a_consumer_group_and_keeps_its_offsets(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        commit(state, 5)
+        assert beat(state, "a", 0).error_code == 0
+    async with coordinator(tmp_path) as state:
+        assert set(group_of(state).members) == {"a"}
+        assert state.groups.shard_of("g").offsets.of_group("g")["t"][0].offset == 5
+
+
+@on_loop
+async def test_empty_consumer_group_expires_with_its_offsets(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
+        commit(state, 5)
+        beat(state, "a", 0)
+        beat(state, "a", -1)
+        await state.advance(60_000)
+        await state.groups.offsets.expire()
+        assert "g" not in state.groups.shard_of("g").groups
+    async with coordinator(tmp_path) as state:
+        assert "g" not in state.groups.shard_of("g").groups
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ("range", "range"),
+        ("org.apache.kafka.coordinator.group.assignor.UniformAssignor,range", "uniform"),
+        ("com.example.Mine", None),
+    ],
+)
+def test_assignors_are_configured_by_name_or_class(
+    tmp_path: Path, configured: str, expected: str | None
+) -> None:
+    @on_loop
+    async def run(path: Path) -> None:
+        async with coordinator(path, **{"group.consumer.assignors": configured}) as state:
+            assert state.groups.consumers.settings("g").assignors[0] == expected
+
+    if expected is not None:
+        run(tmp_path)
+        return
+    with pytest.raises(KafkaError) as error:
+        run(tmp_path)
+    assert error.value.code is E.INVALID_CONFIG
+
+
+@on_loop
+async def test_groups_own_configs_go_before_the_brokers_within_its_bounds(tmp_path: Path) -> None:
+    config = {"group.consumer.min.session.timeout.ms": 2_000}
+    async with coordinator(tmp_path, **config) as state:
+        own = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "1"}
+        state.image = replace(state.image, group_configs={"g": own})
+        answer = beat(state, "a", 0)
+        assert answer.heartbeat_interval_ms == 5_000, "no shorter than the broker allows"
+        await state.advance(2_999)
+        assert set(group_of(state).members) == {"a"}
+        await state.advance(1)
+        assert group_of(state).members == {}
