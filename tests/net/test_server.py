@@ -419,3 +419,20 @@ def test_requests_without_an_answer_keep_the_order_of_the_others(loop: str) -> N
             peer.close()
 
     run(main(), loop)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such option")
+def test_peers_on_this_machine_are_not_paced() -> None:
+    async def main() -> None:
+        async with serving(lambda _, view: [bytes(view)]) as server:
+            peer = await Peer.connect(server)
+            await peer.send(frame(b"x"))
+            await peer.read_frame()
+            (connection,) = server.connections
+            ours = connection._socket
+            assert ours is not None
+            used = ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            assert used.rstrip(b"\0") == b"reno"
+            peer.close()
+
+    run(main(), "uvloop")

@@ -34,7 +34,7 @@ from typing import Any
 from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
-from odradek.net.sender import Sender, close_regions
+from odradek.net.sender import BYTES, Sender, close_regions
 from odradek.protocol.framing import pack_size, unpack_size
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ _IN_FLIGHT = 4  # too many answers are due, or too many bytes of them wait
 _MEMORY = 8  # a frame waits for its share of the memory for requests
 _CLOSING = 16  # no further request will start
 _TURN = 32  # it is the turn of the others
+_MUTED = 64  # the client has to pause
 
 _TURN_REQUESTS = range(TURN_REQUESTS_MAX)
 
@@ -105,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_eof",
         "_hold",
+        "_mutes",
         "_queue",
         "_queued_bytes",
         "_reading",
@@ -145,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         self._charged = 0
         self._hold = 0
+        self._mutes = 0
         self._reading = True
         self._resuming = False
         self._stopping = False
@@ -184,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             on_failure=self.abort,
         )
         shared.connections[self] = None
+        self._dispatch = shared.dispatch  # it may have been exchanged since the socket was accepted
 
     def buffer_updated(self, nbytes: int) -> None:  # noqa: C901 - calls are what this path costs
         """Executes the frames that are complete with the `nbytes` just received."""
@@ -225,13 +229,13 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - logged; closes this connection only
             self._refuse(out, error)
             return
-        if out:
-            try:  # `_write`, without the call
-                data = b"".join(out)
-            except TypeError:
-                self._send(out)
+        if out:  # `_write`, without the call
+            for chunk in out:
+                if chunk.__class__ not in BYTES:
+                    self._send(out)
+                    break
             else:
-                self._transport.write(data)
+                self._transport.write(b"".join(out))
         if pos == end and not receive.own and not self._hold:
             receive.end = 0
             receive.tail = b""
@@ -325,6 +329,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._charged:
             charged, self._charged = self._charged, 0
             self._shared.budget.release(charged)
+
+    def mute(self, seconds: float) -> None:
+        """Starts no request for so long; answers leave meanwhile. The longest of several counts."""
+        self._hold |= _MUTED
+        self._mutes += 1
+        self._shared.loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mutes -= 1
+        if not self._mutes and not self.closed:
+            self._release(_MUTED)
 
     def _release(self, why: int) -> None:
         """`why` holds requests back no more; they go on in a turn of the loop of their own."""
@@ -455,12 +470,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, out: Chunks) -> None:
         """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
-        try:
-            data = b"".join(out)
-        except TypeError:
-            self._send(out)
-        else:
-            self._transport.write(data)
+        for chunk in out:
+            if chunk.__class__ not in BYTES:
+                self._send(out)
+                return
+        self._transport.write(b"".join(out))
 
     def _send(self, out: Chunks) -> None:
         """As `_write`; there are regions among the chunks."""
@@ -501,7 +515,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hold |= _CLOSING
         self._stopping = True
         self._shared.budget.forget(self)
-        self._hold &= ~_MEMORY
+        self._hold &= ~(_MEMORY | _MUTED)
         self._receive.clear()
         if not self._hold & _EXECUTING:
             self._uncharge()
@@ -514,6 +528,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._stopping = True
         self._pause_for_good()
+        self._release(_MUTED)
         self._finish()
 
     def abort(self, reason: str | None, level: int = logging.WARNING) -> None:
@@ -528,6 +543,10 @@ class Connection(asyncio.BufferedProtocol):
         # asyncio's transport does not bear its end while it calls `resume_writing`.
         self._shared.loop.call_soon(self._transport.abort)
 
+    def exchange_dispatch(self, dispatch: Dispatch) -> None:
+        """Calls `dispatch` from the next frame on."""
+        self._dispatch = dispatch
+
     @property
     def closing(self) -> bool:
         """It will close by itself, if the peer lets it."""
@@ -537,7 +556,7 @@ class Connection(asyncio.BufferedProtocol):
     def waits_for_us(self) -> bool:
         """A request is being executed or its answer is not ready: the peer cannot do a thing."""
         if not self._queue or self._hold & _UNSENT:
-            return bool(self._hold & _MEMORY)
+            return bool(self._hold & (_MEMORY | _MUTED))
         head = self._queue[0]
         return head.__class__ is not list and not head.done()  # type: ignore[union-attr]
 

@@ -37,15 +37,16 @@ logger = logging.getLogger(__name__)
 
 _NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
-_BYTES = (bytes, bytearray, memoryview)
+BYTES = (bytes, bytearray, memoryview)
+"""What a chunk is that is not a region."""
 
 
 class Region(Protocol):
     """`odradek.records.region.FileRegion`, as far as sending needs it."""
 
     position: int
+    length: int
 
-    def __len__(self) -> int: ...
     def fileno(self) -> int: ...
     def resident(self) -> int: ...
     def close(self) -> None: ...
@@ -126,7 +127,16 @@ class Sender:
         if self._closed:
             close_regions(chunks)
             return
-        self._queue.extend(chunks)
+        queue = self._queue
+        start = 0
+        for at, chunk in enumerate(chunks):  # the bytes between regions as one: fewer steps later
+            if chunk.__class__ not in BYTES:
+                if start < at:
+                    queue.append(b"".join(chunks[start:at]))  # type: ignore[arg-type]
+                queue.append(chunk)
+                start = at + 1
+        if start < len(chunks):
+            queue.append(b"".join(chunks[start:]))  # type: ignore[arg-type]
         if not self.busy:
             self.busy = True
             self._pump()
@@ -180,26 +190,27 @@ class Sender:
 
     def _take_plain(self) -> list[bytes | bytearray | memoryview]:
         """Takes the bytes at the front of the queue, small regions in memory among them."""
+        queue = self._queue
         plain: list[bytes | bytearray | memoryview] = []
         size = 0
-        while self._queue and size < FLUSH_BYTES:
-            head = self._queue[0]
-            if isinstance(head, _BYTES):
-                data: bytes | bytearray | memoryview | None = head
-            else:
-                data = self._read_small(head)
-            if data is None:
+        while queue and size < FLUSH_BYTES:
+            head = queue[0]
+            if head.__class__ in BYTES:
+                data: Any = head
+            elif head.length > SMALL_REGION_BYTES or self._offset:  # type: ignore[union-attr]
                 break
-            self._queue.popleft()
+            else:
+                data = self._read_small(head)  # type: ignore[arg-type]
+                if data is None:
+                    break
+            queue.popleft()
             plain.append(data)
             size += len(data)
         return plain
 
     def _read_small(self, region: Region) -> bytes | None:
         """The bytes of a small region that can be read without waiting, which is then closed."""
-        size = len(region)
-        if size > SMALL_REGION_BYTES or self._offset:
-            return None
+        size = region.length
         if self._warm < size:
             self._warm = region.resident()
             if self._warm < size:
@@ -214,7 +225,7 @@ class Sender:
     def _send_plain(self, plain: list[bytes | bytearray | memoryview]) -> None:
         data = plain[0] if len(plain) == 1 else b"".join(plain)
         self._turn += len(data)
-        if self._queue and self._use_sendfile and not isinstance(self._queue[0], _BYTES):
+        if self._queue and self._use_sendfile and self._queue[0].__class__ not in BYTES:
             data = memoryview(data)[self._send_more(data) :]
         self._transport.write(data)
 
@@ -230,7 +241,7 @@ class Sender:
 
     def _send_region(self, region: Region) -> bool:
         """Sends a piece of the region at the front; False when a thread reads it first."""
-        size = len(region)
+        size = region.length
         if self._warm < 0:
             self._warm = region.resident()
         if self._offset < size:
@@ -238,9 +249,9 @@ class Sender:
                 self._read_ahead(region)
                 return False
             position = region.position + self._offset
-            count = min(self._warm - self._offset, PUMP_BYTES_MAX)
+            count = self._warm - self._offset
             if self._use_sendfile:
-                self._sendfile(region, position, count)
+                self._sendfile(region, position, min(count, PUMP_BYTES_MAX))
             else:
                 self._write_piece(region, position, min(count, READ_PIECE_BYTES))
         if self._offset == size:
@@ -262,7 +273,8 @@ class Sender:
             return
         if sent == 0:
             raise ShortRegion(f"nothing at {position} of a region to {count} bytes further")
-        sent = max(sent, 0)
+        if sent < 0:
+            sent = 0
         self._offset += sent
         self._turn += sent
         if sent < count:
@@ -279,7 +291,7 @@ class Sender:
 
     def _read_ahead(self, region: Region) -> None:
         """Has a thread bring the next piece of `region` into the page cache."""
-        count = min(len(region) - self._offset, COLD_PIECE_BYTES)
+        count = min(region.length - self._offset, COLD_PIECE_BYTES)
         self._reading_ahead = True
         future = self._loop.run_in_executor(
             self._executor, _touch, region.fileno(), region.position + self._offset, count
