@@ -22,6 +22,8 @@ from odradek.clock import ManualClock
 from odradek.cluster.store.memory import MemoryStore
 from odradek.config.broker import BrokerConfig
 from odradek.errors import KafkaError
+from odradek.ids import Uuid, uuid_to_string
+from odradek.log.checkpoints import PARTITION_METADATA_FILE
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
@@ -78,15 +80,29 @@ def test_restart_keeps_topics_records_and_committed_state(tmp_path: Path) -> Non
 
 
 def test_topic_made_again_while_the_broker_was_down_has_no_stale_data(tmp_path: Path) -> None:
-    """The store was lost, the logs were not: they belong to a topic id that nobody knows."""
+    """The log is that of a topic id that nobody knows any more."""
     with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         client.call(produce(), 9)
+    id_file = tmp_path / "t-0" / PARTITION_METADATA_FILE
+    id_file.write_text(f"version: 0\ntopic_id: {uuid_to_string(Uuid(bytes(range(16))))}")
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        assert read_all(client) == (0, 0, 0)
+
+
+def test_topics_outlive_the_metadata_store_without_their_configs(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t", 1, {"retention.ms": 12345})
+        client.call(produce(), 9)
+        before = read_all(client)
+        ids = broker.server.services.image().topics_by_id.keys()
     for path in tmp_path.glob(f"{STORE_FILE}*"):
         path.unlink()
     with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
-        broker.create_topic("t")
-        assert read_all(client) == (0, 0, 0)
+        assert read_all(client) == before
+        image = broker.server.services.image()
+    assert image.topics_by_id.keys() == ids
+    assert image.topic_configs == {}
 
 
 def test_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import list_offsets
+from odradek.broker.quotas import ClientQuotas
 from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import encode
@@ -35,7 +36,8 @@ def connection() -> Any:
 
 @pytest.fixture
 def dispatch() -> Any:
-    return Dispatcher(SimpleNamespace()).dispatch  # type: ignore[arg-type]
+    services: Any = SimpleNamespace(quotas=ClientQuotas(11, 1000))
+    return Dispatcher(services).dispatch
 
 
 def answer(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,10 @@ LIES = {
     "a last offset too high": (forged(last_offset_delta=7), INVALID),
     "a last offset below 0": (forged(last_offset_delta=-1), INVALID),
     "a control batch": (forged(attributes=0x20), INVALID),
-    "a transaction that is not": (forged(attributes=0x10), ErrorCode.INVALID_TXN_STATE),
+    "a transaction that is not": (
+        forged(attributes=0x10),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
     "an unknown compression": (forged(attributes=7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "a producer without sequence": (forged(producer_id=5, producer_epoch=0), INVALID),
     "a time far ahead": (forged(max_timestamp=2**62), ErrorCode.INVALID_TIMESTAMP),

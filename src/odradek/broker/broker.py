@@ -16,35 +16,39 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from odradek.broker.context import Services
+from odradek.broker.coordinators import Coordinators
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch_sessions import FetchSessionCache
 from odradek.broker.periodic import PeriodicTasks
 from odradek.broker.producer_ids import ProducerIdAllocator
+from odradek.broker.quotas import ClientQuotas
 from odradek.clock import Clock, SystemClock
-from odradek.cluster.controller import Controller
+from odradek.cluster.config_changes import ConfigChange, ResourceType
+from odradek.cluster.controller import Controller, random_uuid
 from odradek.cluster.image import BrokerRegistration, Endpoint
+from odradek.cluster.quotas import QuotaAlteration
 from odradek.cluster.replica_manager import ReplicaManager
 from odradek.cluster.store.memory import MemoryStore
 from odradek.cluster.topics import NewTopic
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
-from odradek.coordinator.group.coordinator import GroupCoordinator
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
-from odradek.log.manager import LogManager
+from odradek.log.manager import CLUSTER_METADATA, LogManager
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
 
 if TYPE_CHECKING:
+    from odradek.broker.log_cleaner import LogCleaner
     from odradek.cluster.image import MetadataImage
+    from odradek.cluster.kraft.takeover import Takeover
     from odradek.cluster.store.interface import MetadataStore
     from odradek.log.log_dir import LogDir
-    from odradek.net.connection import Connection
+    from odradek.net.connection import Connection, Dispatch
 
 logger = logging.getLogger(__name__)
 
@@ -58,28 +62,34 @@ UNPACKING_THREADS_MAX = 2
 STOP_GRACE_S = 1.0
 # A short history of groups is read before the first client is let in; with a long one clients are
 # answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
-GROUPS_WAIT_S = 0.25
+COORDINATORS_WAIT_S = 0.25
+# The cleaner is not needed to answer the first client.
+CLEANER_DELAY_S = 1.0
 STORE_FILE = "odradek-metadata.sqlite"
 
 
 class BrokerServer:
     """One broker on the running event loop: `await start()`, then `await stop()`.
 
-    `store` None keeps the metadata in SQLite in the first log directory.
+    `store` None keeps the metadata in SQLite in the first log directory. `network_clock` tells how
+    long connections have been idle, where that is another one than the rest goes by.
     """
 
     services: Services
+    periodic: PeriodicTasks
 
     def __init__(
         self,
         config: BrokerConfig,
         *,
         clock: Clock | None = None,
+        network_clock: Clock | None = None,
         store: MetadataStore | None = None,
         use_sendfile: bool = True,
     ) -> None:
         self.config = config
         self._clock = clock or SystemClock()
+        self._network_clock = network_clock or self._clock
         self._store = store
         self._use_sendfile = use_sendfile
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-io")
@@ -88,6 +98,8 @@ class BrokerServer:
         )
         self._undo: list[Callable[[], Awaitable[None]]] = []
         self._server: Server | None = None
+        self._log_cleaner: LogCleaner | None = None
+        self._cleaner_timer: asyncio.TimerHandle | None = None
 
     # --- life ---
 
@@ -107,24 +119,41 @@ class BrokerServer:
         log_manager = await self._load_logs()
         controller = await self._build(log_manager)
         self._undo.append(controller.stop)
-        await controller.start(self._registration(endpoints), log_manager.cluster_id)
+        find = partial(self._find_takeover, log_manager) if self._store is None else None
+        await controller.start(self._registration(endpoints), log_manager.cluster_id, find)
         self._undo.append(self._drain)
-        groups = self.services.groups
-        assert groups is not None
-        groups.start()
-        await groups.runtime.loads_done(GROUPS_WAIT_S)
+        await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
         self._server = Server(
             Dispatcher(self.services).dispatch,
-            clock=self._clock,
+            clock=self._network_clock,
             limits=_net_limits(config),
             executor=self._executor,
             use_sendfile=self._use_sendfile,
         )
         await self._server.start(endpoints)
-        periodic = PeriodicTasks(self.services)
-        periodic.start()
-        self._undo.append(periodic.stop)
+        self.periodic = PeriodicTasks(self.services)
+        self.periodic.start()
+        self._undo.append(self.periodic.stop)
+        self._undo.append(self._stop_cleaner)
+        self._cleaner_timer = asyncio.get_running_loop().call_later(
+            CLEANER_DELAY_S, lambda: self.log_cleaner.start()
+        )
         self._report_addresses()
+
+    @property
+    def log_cleaner(self) -> LogCleaner:
+        """What compacts the logs, made when it is first needed."""
+        if self._log_cleaner is None:
+            from odradek.broker.log_cleaner import LogCleaner
+
+            self._log_cleaner = LogCleaner(self.config, self._clock, self.services.log_manager)
+        return self._log_cleaner
+
+    async def _stop_cleaner(self) -> None:
+        if self._cleaner_timer is not None:
+            self._cleaner_timer.cancel()
+        if self._log_cleaner is not None:
+            await self._log_cleaner.stop()
 
     async def _load_logs(self) -> LogManager:
         """Locks and loads the log directories off the loop."""
@@ -159,14 +188,9 @@ class BrokerServer:
             config.node_id, log_manager, self._clock, self._executor, config.log_config, loop
         )
         self._undo.append(replica_manager.stop)
-        groups = GroupCoordinator(
-            config=config,
-            clock=self._clock,
-            image=lambda: controller.image,
-            log_of=replica_manager.log,
-            append=replica_manager.append_internal,
-            executor=self._executor,
-            new_id=lambda: str(uuid4()),
+        producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)
+        coordinators = Coordinators(
+            config, self._clock, controller, replica_manager, self._executor, producer_ids
         )
         self.services = Services(
             config=config,
@@ -178,13 +202,17 @@ class BrokerServer:
             image=lambda: controller.image,
             controller=controller,
             replica_manager=replica_manager,
-            producer_ids=ProducerIdAllocator(controller.allocate_producer_ids),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
                 self._clock,
                 lambda low, high: low + secrets.randbelow(high - low + 1),
             ),
-            groups=groups,
+            quotas=ClientQuotas(
+                config.get_int("quota.window.num"),
+                config.get_int("quota.window.size.seconds") * 1000,
+            ),
+            coordinators=coordinators,
         )
 
         def dir_failed(log_dir: LogDir) -> None:
@@ -192,8 +220,9 @@ class BrokerServer:
 
         log_manager.on_dir_failure(dir_failed)
         controller.subscribe(self._apply_broker_configs)
+        controller.subscribe(self._apply_quotas)
         controller.subscribe(replica_manager.apply)
-        controller.subscribe(groups.on_metadata)
+        controller.subscribe(coordinators.on_metadata)
         return controller
 
     def _apply_broker_configs(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
@@ -205,12 +234,30 @@ class BrokerServer:
         if self._server is not None:
             self._server.limits = _net_limits(self.config)
 
+    def _apply_quotas(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
+        if old_image.client_quotas is not new_image.client_quotas:
+            self.services.quotas.update(new_image.client_quotas)
+
     def _open_store(self) -> MetadataStore:
         if self._store is not None:
             return self._store
         from odradek.cluster.store.sqlite import SqliteStore
 
         return SqliteStore(Path(self.config.log_dirs()[0]) / STORE_FILE)
+
+    async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:
+        """What a new store begins with: the log directories may be those of a stopped Kafka."""
+        config = self.config
+        paths = [each.path for each in log_manager.log_dirs if not each.offline]
+        if given := config.given("metadata.log.dir"):
+            paths.insert(0, given)
+        logs = log_manager.all_logs()
+        if not logs and not any((Path(path) / CLUSTER_METADATA).is_dir() for path in paths):
+            return None
+        from odradek.cluster.kraft.takeover import find_takeover
+
+        work = partial(find_takeover, config, log_manager.cluster_id, logs, paths, random_uuid)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def _registration(self, endpoints: list[ListenEndpoint]) -> BrokerRegistration:
         addresses = tuple(Endpoint(each.name, each.host, each.port) for each in endpoints)
@@ -237,8 +284,7 @@ class BrokerServer:
         """Ends all waiting, then the connections."""
         services = self.services
         services.replica_manager.fetches.end_all()
-        if services.groups is not None:
-            services.groups.stop()
+        services.coordinators.stop()
         if self._server is not None:
             await self._server.stop(STOP_GRACE_S)
 
@@ -263,6 +309,11 @@ class BrokerServer:
         """The clients' open connections."""
         return self._server.connections if self._server is not None else ()
 
+    def exchange_dispatch(self, dispatch: Dispatch) -> Dispatch:
+        """Has every request go to `dispatch`; where they went before. For tests that set faults."""
+        assert self._server is not None, "the broker has not started"
+        return self._server.exchange_dispatch(dispatch)
+
     async def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
@@ -273,10 +324,30 @@ class BrokerServer:
             raise result
 
     async def reset(self) -> None:
-        """Deletes every topic, committed offsets and groups included."""
+        """Deletes every topic, committed offsets and groups included, and what was altered while
+        it ran: configs of brokers and groups, and quotas."""
         controller = self.services.controller
-        ids = [topic.topic_id for topic in controller.image.topics_by_name.values()]
-        for result in await controller.delete_topics(ids):
+        image = controller.image
+        ids = [topic.topic_id for topic in image.topics_by_name.values()]
+        results = await controller.delete_topics(ids)
+        altered = (
+            (ResourceType.BROKER, image.broker_configs),
+            (ResourceType.GROUP, image.group_configs),
+            (ResourceType.CLIENT_METRICS, image.client_metrics),
+        )
+        if changes := [
+            ConfigChange(kind, name, (), replace=True, forced=True)
+            for kind, resources in altered
+            for name, configs in resources.items()
+            if configs
+        ]:
+            results += await controller.alter_configs(changes)
+        if quotas := [
+            QuotaAlteration(entity, [(key, None) for key in values])
+            for entity, values in image.client_quotas.items()
+        ]:
+            results += (await controller.alter_client_quotas(quotas)).values()
+        for result in results:
             if result is not None:
                 raise result
 
@@ -317,8 +388,9 @@ def _net_limits(config: BrokerConfig) -> NetLimits:
         "connections_max_per_ip": config.get_int("max.connections.per.ip"),
         "connections_max_idle_ms": idle_ms if idle_ms >= 0 else LONG_MAX,
         "backlog": config.get_int("socket.listen.backlog.size"),
-        "send_buffer_bytes": config.get_int("socket.send.buffer.bytes"),
     }
+    if config.explicit("socket.send.buffer.bytes"):
+        limits["send_buffer_bytes"] = config.get_int("socket.send.buffer.bytes")
     if queued > 0:
         limits["request_bytes_queued_max"] = queued
     # Kafka's default of 100 KiB would cap what a producer far away can send; the system tunes it.

@@ -23,6 +23,15 @@ from odradek.errors import ErrorCode, KafkaError
 
 Answer = tuple[int, str | None]
 _NO_ERROR: Answer = (ErrorCode.NONE, None)
+# The configs of these the controller keeps.
+_KEPT = frozenset(
+    {
+        ResourceType.TOPIC,
+        ResourceType.BROKER,
+        ResourceType.GROUP,
+        ResourceType.CLIENT_METRICS,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +94,6 @@ def _change(services: Services, alteration: Alteration, validate_only: bool) -> 
         check_own_broker_name(services.image(), alteration.name)
         alter_loggers(ops, validate_only)
         return None
-    if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-        raise _invalid(f"{ResourceType(kind).name} resources have no configs here")
-    if kind not in (ResourceType.TOPIC, ResourceType.BROKER):
+    if kind not in _KEPT:
         raise _invalid(f"Unknown resource type {kind}")
     return ConfigChange(ResourceType(kind), alteration.name, ops, alteration.replace)

@@ -15,7 +15,9 @@ from odradek.config.broker import (
     ConfigOrigin,
     ConfigSource,
 )
+from odradek.config.client_metrics import CLIENT_METRICS_CONFIGS
 from odradek.config.definition import ConfigKey, UpdateMode, to_text
+from odradek.config.group import GROUP_CONFIGS, broker_name, group_value
 from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
 
 
@@ -41,6 +43,31 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
             own = ConfigOrigin(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
             origins = [own, *origins]
         source = origins[0].source if origins else ConfigSource.DEFAULT_CONFIG
+        entries.append(ConfigEntry(key, value, source, False, origins))
+    return entries
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every config of a group with these overrides, by name."""
+    entries = []
+    for name, key in GROUP_CONFIGS.items():
+        value = str(group_value(config, overrides, name))
+        origins = config.origins(broker_name(name))
+        if name in overrides:
+            origins = [ConfigOrigin(name, value, ConfigSource.GROUP_CONFIG), *origins]
+        entries.append(ConfigEntry(key, value, origins[0].source, False, origins))
+    return entries
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every config of a client metrics subscription with these overrides, by name."""
+    entries = []
+    for name, key in CLIENT_METRICS_CONFIGS.items():
+        value, source = key.default_text(), ConfigSource.DEFAULT_CONFIG
+        origins = []
+        if name in overrides:
+            value, source = to_text(key.parse(overrides[name])), ConfigSource.CLIENT_METRICS_CONFIG
+            origins = [ConfigOrigin(name, value, source)]
         entries.append(ConfigEntry(key, value, source, False, origins))
     return entries
 

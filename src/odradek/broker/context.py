@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from odradek.broker.coordinators import Coordinators
     from odradek.broker.fetch_sessions import FetchSessionCache
     from odradek.broker.producer_ids import ProducerIdAllocator
+    from odradek.broker.quotas import ClientQuotas
     from odradek.clock import Clock
     from odradek.cluster.controller import Controller
     from odradek.cluster.image import MetadataImage
     from odradek.cluster.replica_manager import ReplicaManager
     from odradek.config.broker import BrokerConfig
     from odradek.coordinator.group.coordinator import GroupCoordinator
+    from odradek.coordinator.transaction.coordinator import TransactionCoordinator
     from odradek.log.manager import LogManager
     from odradek.net.connection import Connection
 
@@ -64,4 +67,15 @@ class Services:
     replica_manager: ReplicaManager
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache
-    groups: GroupCoordinator
+    quotas: ClientQuotas
+    coordinators: Coordinators
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator, made when it is first asked for."""
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator, made when it is first asked for."""
+        return self.coordinators.transactions

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.apis import API_BY_KEY
 from odradek.broker.context import RequestContext
+from odradek.broker.throttling import throttled_produce
 from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decoder, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import parse_request_header, response_header
+from odradek.protocol.registry import request_class, response_class
 
 if TYPE_CHECKING:
     from odradek.broker.context import Services
@@ -55,10 +57,11 @@ class Dispatcher:
     return.
     """
 
-    __slots__ = ("_entries", "_services")
+    __slots__ = ("_entries", "_produce_quota", "_services")
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._produce_quota = services.quotas.produce
         self._entries: dict[int, _Entry] = {}
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Reply:
@@ -79,6 +82,8 @@ class Dispatcher:
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         try:
             response = entry.handle(self._services, context, request)
+            if self._produce_quota.enabled and api_key == ApiKey.PRODUCE:
+                response = throttled_produce(self._services, context, len(frame), response)
             if response.__class__ is entry.response_class:
                 chunks: Chunks = [response_header(api_key, version, correlation_id)]
                 entry.encode(response, chunks.append)
@@ -98,21 +103,15 @@ class Dispatcher:
             raise CloseConnection(f"unknown or unsupported API key {api_key}")
         if not api.min_version <= version <= api.max_version:
             raise CloseConnection(f"unsupported version {version} of {api.key.name}")
-        request_class = _message_class(f"{api.handler}_request", f"{api.message_name}Request")
-        response_class = _message_class(f"{api.handler}_response", f"{api.message_name}Response")
         handler = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
         entry = _Entry(
-            decode=decoder(request_class, version),
+            decode=decoder(request_class(api_key), version),
             handle=handler.handle,
-            response_class=response_class,
-            encode=encoder(response_class, version),
+            response_class=response_class(api_key),
+            encode=encoder(response_class(api_key), version),
         )
         self._entries[api_key << 16 | version] = entry
         return entry
-
-
-def _message_class(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(f"odradek.protocol.messages.{module}"), name)
 
 
 def _later(entry: _Entry, context: RequestContext, response: Any) -> Reply:

@@ -13,6 +13,7 @@ from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
+    from odradek.clock import Clock
     from odradek.cluster.store.interface import MetadataStore
     from odradek.config.broker import BrokerConfig
 
@@ -48,14 +49,26 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-def make_server(config: BrokerConfig, store: MetadataStore | None = None) -> BrokerServer:
+def make_server(
+    config: BrokerConfig,
+    store: MetadataStore | None = None,
+    *,
+    clock: Clock | None = None,
+    network_clock: Clock | None = None,
+) -> BrokerServer:
     """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
     from odradek.broker.broker import BrokerServer
     from odradek.records.region import FileRegion
 
     if fallbacks_forced():
         FileRegion.probes_residency = False
-    return BrokerServer(config, store=store, use_sendfile=not fallbacks_forced())
+    return BrokerServer(
+        config,
+        clock=clock,
+        network_clock=network_clock,
+        store=store,
+        use_sendfile=not fallbacks_forced(),
+    )
 
 
 async def _serve(config: BrokerConfig) -> None:

@@ -60,7 +60,7 @@ def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> No
         (resource(ResourceType.BROKER, "1", num_partitions="2"), ErrorCode.INVALID_REQUEST),
         (resource(ResourceType.BROKER, "1", what="2"), ErrorCode.INVALID_CONFIG),
         (resource(ResourceType.BROKER_LOGGER, "1", root="INFO"), ErrorCode.INVALID_REQUEST),
-        (resource(ResourceType.GROUP, "g"), ErrorCode.INVALID_REQUEST),
+        (resource(ResourceType.GROUP, "g", what="1"), ErrorCode.INVALID_CONFIG),
         (resource(77, "g"), ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odradek.broker.apis import APIS
+from odradek.broker.broker import BrokerServer
+from odradek.cluster.features import FEATURES, default_levels
 from odradek.errors import ErrorCode
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.testing import Broker
 from tests.helpers.wire import WireClient
 
+DEVIATIONS = Path(__file__).parents[3] / "docs" / "deviations.md"
 GOLDEN = Path(__file__).parents[2] / "data" / "ApiVersionsResponse-v4-kafka-4.1.0.bin"
 
 
@@ -32,15 +37,49 @@ def test_table_is_advertised_at_every_version(client: WireClient, version: int) 
     }
 
 
+def test_what_kafka_has_and_is_not_here_is_told_in_the_docs() -> None:
+    """Every API of Kafka 4.1 is served, or named in ``docs/deviations.md`` with the reason."""
+    kafka = ranges(decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4))
+    section = DEVIATIONS.read_text("utf-8").partition("## APIs that are not there")[2]
+    section = section.partition("\n## ")[0]
+    named = re.findall(r"`(\w+)` \((\d+)\)", section)
+    absent = kafka.keys() - {int(api.key) for api in APIS}
+    assert {int(key) for _, key in named} == absent
+    for name, key in named:
+        assert name.upper() == ApiKey(int(key)).name.replace("_", ""), name
+
+
 def test_ranges_are_those_of_kafka(client: WireClient) -> None:
     kafka = ranges(decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4))
     ours = ranges(client.call(ApiVersionsRequest("me", "1.0"), 4))
     assert ours == {key: kafka[key] for key in ours}
 
 
-def test_no_feature_is_finalized(client: WireClient) -> None:
-    response = client.call(ApiVersionsRequest("me", "1.0"), 4)
-    assert (response.finalized_features, response.finalized_features_epoch) == ([], -1)
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_told(broker: Broker, client: WireClient, version: int) -> None:
+    def finalized(response: ApiVersionsResponse) -> dict[str, tuple[int, int]]:
+        return {
+            each.name: (each.min_version_level, each.max_version_level)
+            for each in response.finalized_features
+        }
+
+    first = client.call(ApiVersionsRequest("me", "1.0"), version)
+    kafka = decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4)
+    ranges = {each.name: (each.min_version, each.max_version) for each in kafka.supported_features}
+    told = {each.name: (each.min_version, each.max_version) for each in first.supported_features}
+    assert told == {name: ranges[name] for name in FEATURES if version >= 4 or ranges[name][0] > 0}
+    assert finalized(first) == {name: (level, level) for name, level in default_levels().items()}
+
+    async def turn_off(server: BrokerServer) -> None:
+        changes = {name: feature.min_level for name, feature in FEATURES.items()}
+        assert await server.services.controller.update_features(changes) is None
+
+    broker.call(turn_off)
+    second = client.call(ApiVersionsRequest("me", "1.0"), version)
+    # Of metadata.version there is no level 0: a cluster always has one.
+    least = FEATURES["metadata.version"].min_level
+    assert finalized(second) == {"metadata.version": (least, least)}
+    assert second.finalized_features_epoch > first.finalized_features_epoch
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("me", "-1"), ("m e", "1"), ("é", "1")])

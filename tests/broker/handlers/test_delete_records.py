@@ -90,3 +90,11 @@ def test_records_of_internal_topics_are_not_deleted(broker: Broker, client: Wire
     broker.create_topic("__consumer_offsets", 1)
     request = delete("__consumer_offsets", -1)
     assert answer(client, request) == (ErrorCode.INVALID_TOPIC_EXCEPTION, NOTHING)
+
+
+@pytest.mark.usefixtures("records")
+def test_partition_that_is_named_twice_is_answered_once(client: WireClient) -> None:
+    request = delete("t", 2)
+    request.topics[0].partitions.append(DeleteRecordsPartition(0, 3))
+    request.topics.append(DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)]))
+    assert answer(client, request) == (ErrorCode.NONE, 4)

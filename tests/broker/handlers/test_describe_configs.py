@@ -16,6 +16,7 @@ from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsResource,
 )
 from odradek.testing import Broker
+from tests.broker.handlers.test_incremental_alter_configs import alter
 from tests.helpers.wire import WireClient
 
 ALL_VERSIONS = range(1, 5)
@@ -142,10 +143,60 @@ def test_loggers_are_told_with_log4j_levels(client: WireClient) -> None:
     assert "odradek.broker.broker" in configs
 
 
+def told(client: WireClient, kind: int, name: str) -> dict[str, Any]:
+    """Value, source and synonyms of each config."""
+    result = describe(client, kind, name, include_synonyms=True)
+    assert result.error_code == ErrorCode.NONE
+    assert not any(each.read_only or each.is_sensitive for each in result.configs)
+    return {
+        each.name: (
+            each.value,
+            each.config_source,
+            [(it.name, it.value, it.source) for it in each.synonyms],
+            each.config_type,
+        )
+        for each in result.configs
+    }
+
+
+@pytest.mark.parametrize("config", [{"group.consumer.heartbeat.interval.ms": "6000"}])
+def test_groups_configs_stand_before_the_brokers(client: WireClient) -> None:
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    default, static = ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG
+    behind = [(f"group.{session}", "45000", default)]
+    expected = {
+        session: ("45000", default, behind, ConfigType.INT),
+        heartbeat: (
+            "6000",
+            static,
+            [(f"group.{heartbeat}", "6000", static), (f"group.{heartbeat}", "5000", default)],
+            ConfigType.INT,
+        ),
+    }
+    assert told(client, ResourceType.GROUP, "g") == expected
+    assert not alter(client, ResourceType.GROUP, "g", (session, 0, "50000")).error_code
+    own = ConfigSource.GROUP_CONFIG
+    expected[session] = ("50000", own, [(session, "50000", own), *behind], ConfigType.INT)
+    assert told(client, ResourceType.GROUP, "g") == expected
+    assert told(client, ResourceType.GROUP, "h")[session][0] == "45000"
+
+
+def test_client_metrics_show_defaults_and_what_was_set(client: WireClient) -> None:
+    default, own = ConfigSource.DEFAULT_CONFIG, ConfigSource.CLIENT_METRICS_CONFIG
+    expected: dict[str, Any] = {
+        "interval.ms": ("300000", default, [], ConfigType.INT),
+        "match": ("", default, [], ConfigType.LIST),
+        "metrics": ("", default, [], ConfigType.LIST),
+    }
+    kind = ResourceType.CLIENT_METRICS
+    assert told(client, kind, "m") == expected
+    assert not alter(client, kind, "m", ("match", 0, "client_id=a.*")).error_code
+    expected["match"] = ("client_id=a.*", own, [("match", "client_id=a.*", own)], ConfigType.LIST)
+    assert told(client, kind, "m") == expected
+
+
 @pytest.mark.parametrize("kind", [ResourceType.CLIENT_METRICS, ResourceType.GROUP])
-def test_client_metrics_and_groups_have_no_configs(client: WireClient, kind: int) -> None:
-    result = describe(client, kind, "any")
-    assert (result.error_code, result.configs) == (ErrorCode.NONE, [])
+def test_groups_and_client_metrics_have_a_name(client: WireClient, kind: int) -> None:
     assert describe(client, kind, "").error_code == ErrorCode.INVALID_REQUEST
 
 

@@ -80,7 +80,6 @@ def test_first_questions_at_the_same_time_create_the_topic_once(
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (9, ErrorCode.INVALID_REQUEST),
     ],
@@ -97,3 +96,28 @@ def test_other_types_of_coordinators_are_refused(
     assert (found.error_code, found.node_id, found.host, found.port) == (code, -1, "", -1)
     assert found.error_message
     assert offsets_topic(broker) is None
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
+def test_coordinator_of_a_transactional_id_is_found_and_its_topic_made(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    request = FindCoordinatorRequest(key="x", key_type=1)
+    if version >= 4:
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
+    for _ in range(2):
+        response = client.call(request, version)
+        found = response.coordinators[-1] if version >= 4 else response
+        address = broker.bootstrap_servers
+        assert (found.error_code, f"{found.host}:{found.port}") == (0, address)
+    assert offsets_topic(broker) is None
+
+    async def state_topic(server: Any) -> Any:
+        image = server.services.image()
+        return image.topics_by_name["__transaction_state"], image.topic_configs
+
+    topic, configs = broker.call(state_topic)
+    assert len(topic.partitions) == 50
+    assert configs["__transaction_state"]["cleanup.policy"] == "compact"
+    assert configs["__transaction_state"]["compression.type"] == "uncompressed"
+    assert configs["__transaction_state"]["min.insync.replicas"] == "1"

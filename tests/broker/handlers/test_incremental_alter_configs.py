@@ -103,6 +103,26 @@ def test_connection_limit_is_in_force_for_the_next_connection(
         assert welcome.call(MetadataRequest(), 12).brokers
 
 
+@pytest.mark.parametrize("name", ["1", ""])
+def test_threads_are_altered_step_by_step_up_and_down(
+    broker: Broker, client: WireClient, name: str
+) -> None:
+    def threads(value: str | None) -> str | None:
+        op = DELETE if value is None else SET
+        answer = alter(client, ResourceType.BROKER, name, ("log.cleaner.threads", op, value))
+        assert answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
+        assert bool(answer.error_code) is bool(answer.error_message)
+        return answer.error_message
+
+    assert threads("3") == (
+        "Log cleaner threads cannot be increased to more than double the current value 1"
+    )
+    assert [threads(value) for value in ("2", "4")] == [None, None]
+    refused = "Log cleaner threads cannot be reduced to less than half the current value 4"
+    assert [threads("1"), threads(None)] == [refused, refused]
+    assert [threads(value) for value in ("2", "1", None)] == [None, None, None]
+
+
 def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     answer = alter(client, ResourceType.TOPIC, "t", ("segment.ms", SET, "7"), validate_only=True)

@@ -1,4 +1,4 @@
-"""InitProducerId over the wire: ids that are never given twice, and what has none yet."""
+"""InitProducerId over the wire: ids that are never given twice, and producers that fence."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from odradek.broker.producer_ids import ProducerIdAllocator
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.testing import Broker
+from tests.broker.handlers.txn_calls import add, find, init, producer, wait_for
 from tests.helpers.wire import WireClient
 
 
@@ -45,9 +46,48 @@ def test_known_id_of_an_idempotent_producer_is_replaced(client: WireClient) -> N
     assert again.producer_id != first.producer_id
 
 
-def test_transactions_are_refused(client: WireClient) -> None:
-    got = client.call(InitProducerIdRequest("tx", 1000), 4)
-    assert got.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+@pytest.mark.parametrize("version", range(6))
+def test_transactional_id_keeps_its_producer_id_and_each_producer_fences(
+    client: WireClient, version: int
+) -> None:
+    find(client)
+    answers = [init(client, version) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in answers] == [(0, 0), (0, 1), (0, 2)]
+    assert len({each.producer_id for each in answers}) == 1
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_producer_that_says_who_it_is_goes_on_and_a_stranger_is_fenced(
+    client: WireClient, version: int
+) -> None:
+    producer_id, epoch = producer(client)
+    for _ in range(2):
+        bumped = init(client, version, known=(producer_id, epoch))
+        assert (bumped.error_code, bumped.producer_id, bumped.producer_epoch) == (0, producer_id, 1)
+    fenced = init(client, version, known=(producer_id, 7))
+    expected = ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (fenced.error_code, fenced.producer_id, fenced.producer_epoch) == (expected, -1, -1)
+
+
+def test_open_transaction_is_aborted_first(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    who = producer(client)
+    add(client, who, "t0")
+    assert init(client).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    wait_for(client, "CompleteAbort")
+    answer = init(client)
+    assert (answer.error_code, answer.producer_epoch) == (0, 2)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeout_is_bounded(client: WireClient, timeout_ms: int) -> None:
+    find(client)
+    got = init(client, timeout_ms=timeout_ms)
+    assert got.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_transactional_id_has_no_coordinator_before_it_is_looked_for(client: WireClient) -> None:
+    assert init(client).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_ids_go_on_behind_the_block_after_a_restart(tmp_path: Path) -> None:

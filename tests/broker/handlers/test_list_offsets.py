@@ -10,6 +10,7 @@ from odradek.errors import ErrorCode
 from odradek.protocol.messages.list_offsets_request import ListOffsetsPartition
 from odradek.testing import Broker
 from tests.helpers.requests import batch, list_offsets, produce
+from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
 from tests.helpers.wire import WireClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -118,5 +119,27 @@ def test_unknown_partition_and_repeated_partition(broker: Broker, client: WireCl
     assert ask(client, 7, LATEST, partition=3)[0] == unknown
     request = list_offsets(LATEST)
     request.topics[0].partitions.append(ListOffsetsPartition(0, -1, EARLIEST))
-    got = client.call(request, 7).topics[0].partitions
-    assert [each.error_code for each in got] == [ErrorCode.INVALID_REQUEST] * 2
+    request.topics.append(request.topics[0])
+    (topic,) = client.call(request, 7).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.INVALID_REQUEST]
+
+
+def test_read_committed_knows_nothing_behind_the_last_stable_offset(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    produce_plain(broker, b"a")
+    produce_transactional(broker, 1, 0, b"b")
+
+    def offsets(timestamp: int, **options: int) -> int:
+        request = list_offsets(timestamp)
+        for name, value in options.items():
+            setattr(request, name, value)
+        return client.call(request, 7).topics[0].partitions[0].offset  # type: ignore[no-any-return]
+
+    assert offsets(LATEST) == 2
+    assert offsets(LATEST, isolation_level=1) == 1
+    assert offsets(0, isolation_level=1) == 0
+    end_transaction(broker, 1, committed=False)
+    assert offsets(LATEST, isolation_level=1) == offsets(LATEST) == 3
+    assert offsets(LATEST, isolation_level=1, replica_id=5) == 3

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
+from odradek.log.log import LogAppendInfo, UnifiedLog
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -17,7 +19,7 @@ from odradek.protocol.messages.produce_request import (
 )
 from odradek.protocol.messages.produce_response import PartitionProduceResponse
 from odradek.records.batch import parse_header
-from odradek.records.record import iter_records
+from odradek.records.record import Record, build_batch, iter_records
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import ConnectionClosed, WireClient
@@ -155,20 +157,6 @@ def test_zstd_needs_version_seven(
     assert got.error_code == expected
 
 
-@pytest.mark.parametrize(
-    ("version", "code"),
-    [(9, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)],
-)
-def test_batch_of_no_known_transaction_is_refused(
-    broker: Broker, client: WireClient, version: int, code: ErrorCode
-) -> None:
-    broker.create_topic("t")
-    records = batch(transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
-    request = produce(records=records)
-    request.transactional_id = "x"
-    assert answer(client.call(request, version)).error_code == code
-
-
 def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
     broker: Broker, client: WireClient
 ) -> None:
@@ -182,6 +170,65 @@ def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
     assert [send(0), send(1), send(0), send(2)] == [(0, 0), (0, 1), (0, 0), (0, 2)]
     assert send(9) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert stored(client) == [b"a"] * 3
+
+
+def test_what_follows_a_failed_batch_of_a_producer_is_refused_until_that_comes_again(
+    broker: Broker, client: WireClient
+) -> None:
+    """Five requests in flight, the second damaged: what was numbered behind it must not fill its
+    place (KAFKA-5494), and all of it is taken, in order, when it is sent again."""
+    broker.create_topic("t")
+
+    def sent(sequence: int) -> bytearray:
+        return batch(b"%d" % sequence, producer_id=9, producer_epoch=0, base_sequence=sequence)
+
+    damaged = sent(1)
+    damaged[-1] ^= 1
+    for records in (sent(0), damaged, sent(2), sent(3), sent(4)):
+        client.send(produce(records=records, acks=-1), 9)
+    codes = [answer(client.receive()).error_code for _ in range(5)]
+    lost = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert codes == [0, ErrorCode.CORRUPT_MESSAGE, lost, lost, lost]
+    for sequence in (1, 2, 3, 4):
+        client.send(produce(records=sent(sequence), acks=-1), 9)
+    assert [answer(client.receive()).base_offset for _ in range(4)] == [1, 2, 3, 4]
+    assert stored(client) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"compression.type": "gzip"}, {"cleanup.policy": "compact"}]
+)
+def test_an_error_that_nobody_foresaw_is_no_answer(
+    broker: Broker,
+    client: WireClient,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, str],
+) -> None:
+    """KAFKA-14034: to UNKNOWN_SERVER_ERROR a Java producer sends the batch again under another
+    sequence. A connection that ends tells it nothing but to send the same again."""
+    broker.create_topic("t", config=config)
+    wanted = UnifiedLog.append_as_leader
+    calls: list[UnifiedLog] = []
+
+    def append(log: UnifiedLog, *args: Any, **options: Any) -> LogAppendInfo:
+        calls.append(log)
+        if len(calls) == 1:
+            raise ArithmeticError("oops")
+        return wanted(log, *args, **options)
+
+    monkeypatch.setattr(UnifiedLog, "append_as_leader", append)
+    now_ms = time.time_ns() // 1_000_000
+    records = build_batch(
+        [Record(b"k", b"a")], timestamp_ms=now_ms, producer_id=9, producer_epoch=0, base_sequence=0
+    )
+    request = produce(records=records, acks=-1)
+    client.send(request, 9)
+    with pytest.raises(ConnectionClosed):
+        client.receive()
+    with WireClient(broker.bootstrap_servers) as again:
+        assert answer(again.call(request, 9)).base_offset == 0
+        assert stored(again) == [b"a"]
+    assert len(calls) == 2
 
 
 def test_log_append_time_is_told(broker: Broker, client: WireClient) -> None:

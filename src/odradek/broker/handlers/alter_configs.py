@@ -1,12 +1,12 @@
-"""AlterConfigs (33), versions 0-2: replaces every override of topics, or of this or all brokers.
+"""AlterConfigs (33), versions 0-2: replaces the overrides of topics, groups, brokers.
 
 What is not named falls back to its default. Refused for a resource as a whole: a resource named
 twice, a config named twice or without a value (INVALID_REQUEST), an unknown or invalid value
 (INVALID_CONFIG; for brokers INVALID_REQUEST, KAFKA-13609), a broker config that is read-only.
 
 Deviations from Kafka: a change is in force when the answer leaves. Unknown broker configs are
-INVALID_CONFIG (Kafka keeps them for plugins). Client metrics and groups have nothing to alter
-(INVALID_REQUEST). KIP-133; deprecated in favour of IncrementalAlterConfigs.
+INVALID_CONFIG (Kafka keeps them for plugins). KIP-133; deprecated in favour of
+IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A version that we do not know is answered by the dispatcher (error 35 in the format of version 0),
 before a body is read. From version 3 on the client names its software, which must be well formed
-(KIP-511). No feature is finalized: finalizing transaction.version 2 would switch clients to
-KIP-890's flow.
+(KIP-511), and is told the features: supported levels, and those that the cluster has finalized,
+which switch what clients do (`odradek.cluster.features`). A feature with level 0 among the
+supported ones is not named before version 4, for older clients cannot read it (KAFKA-17492).
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ import re
 from typing import TYPE_CHECKING
 
 from odradek.broker.apis import APIS
+from odradek.cluster.features import FEATURES
 from odradek.errors import ErrorCode
-from odradek.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
+    from odradek.cluster.image import MetadataImage
     from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 
 CLIENT_SOFTWARE_VERSION = 3
+FEATURES_VERSION = 3
+LEVEL_0_VERSION = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,7 +42,7 @@ def handle(
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         context.connection.client_software = f"{name} {version}"
-    return ApiVersionsResponse(
+    response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(
                 int(api.key),
@@ -42,3 +52,18 @@ def handle(
             for api in sorted(APIS, key=lambda api: api.key)
         ]
     )
+    if context.api_version >= FEATURES_VERSION:
+        _tell_features(response, services.image(), context.api_version)
+    return response
+
+
+def _tell_features(response: ApiVersionsResponse, image: MetadataImage, version: int) -> None:
+    response.supported_features = [
+        SupportedFeatureKey(name, feature.min_level, feature.max_level)
+        for name, feature in FEATURES.items()
+        if feature.min_level > 0 or version >= LEVEL_0_VERSION
+    ]
+    response.finalized_features = [
+        FinalizedFeatureKey(name, level, level) for name, level in image.features.items()
+    ]
+    response.finalized_features_epoch = image.offset

@@ -3,7 +3,8 @@ gone.
 
 Offset -1 is the high watermark; one beyond it is OFFSET_OUT_OF_RANGE. Records of internal topics
 are INVALID_TOPIC_EXCEPTION, of topics whose policy is not 'delete' POLICY_VIOLATION. The low
-watermark in the answer is the new log start offset, -1 with an error.
+watermark in the answer is the new log start offset, -1 with an error. Of a partition that is named
+twice the last offset counts, and it is answered once.
 
 No deviations from Kafka. KIP-107.
 """
@@ -27,13 +28,20 @@ NO_LOW_WATERMARK = -1
 def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    topics = []
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        answers = [
-            _delete(services, TopicPartition(topic.name, each.partition_index), each.offset)
-            for each in topic.partitions
-        ]
-        topics.append(DeleteRecordsTopicResult(topic.name, answers))
+        offsets = wanted.setdefault(topic.name, {})
+        offsets.update((each.partition_index, each.offset) for each in topic.partitions)
+    topics = [
+        DeleteRecordsTopicResult(
+            name,
+            [
+                _delete(services, TopicPartition(name, partition), offset)
+                for partition, offset in offsets.items()
+            ],
+        )
+        for name, offsets in wanted.items()
+    ]
     return DeleteRecordsResponse(topics=topics)
 
 

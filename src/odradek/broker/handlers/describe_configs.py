@@ -1,4 +1,4 @@
-"""DescribeConfigs (32), versions 1-4: the configs of topics and of this broker.
+"""DescribeConfigs (32), versions 1-4: the configs of topics, groups, subscriptions and this broker.
 
 Each with its value (null when secret), source, synonyms when asked for, and from v3 on its type
 and, when asked for, its documentation. `configuration_keys` narrows it down. A broker resource
@@ -6,9 +6,9 @@ without a name has what was altered for all brokers; the broker loggers are Pyth
 level names.
 
 Deviations from Kafka: what is named over and over is INVALID_REQUEST. Configs that do not apply
-here are not there. Client metrics and groups have no configs of their own (Kafka shows the
-defaults of new-style groups). Documentation in our words. KIP-133, KIP-226 (synonyms), KIP-412
-(loggers), KIP-569 (types and documentation).
+here are not there, so groups have those of consumer groups only. Documentation in our words.
+KIP-133, KIP-226 (synonyms), KIP-412 (loggers), KIP-569 (types and documentation), KIP-714 (client
+metrics), KIP-848 (groups).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from odradek.broker.config_entries import (
     ConfigEntry,
     broker_entries,
+    client_metrics_entries,
     default_broker_entries,
+    group_entries,
     topic_entries,
 )
 from odradek.broker.context import RequestContext, Services
@@ -100,13 +102,24 @@ class _Description:
             check_own_broker_name(self._services.image(), name)
             return _loggers()
         if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
-            if not name:
-                text = "The resource's name must not be empty"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-            return []
+            return self._group_or_metrics(kind, name)
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource {name}"
         )
+
+    def _group_or_metrics(self, kind: int, name: str) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            group = kind == ResourceType.GROUP
+            what = "Group name" if group else "Client metrics subscription name"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+        image, config = self._services.image(), self._services.config
+        if kind == ResourceType.GROUP:
+            overrides = image.group_configs.get(name, {})
+            key = (kind, *sorted(overrides.items()))
+            return self._shown(key, lambda: group_entries(config, overrides))
+        overrides = image.client_metrics.get(name, {})
+        key = (kind, *sorted(overrides.items()))
+        return self._shown(key, lambda: client_metrics_entries(overrides))
 
     def _shown(
         self, key: object, entries: Callable[[], Sequence[ConfigEntry]]

@@ -1,9 +1,9 @@
 """DescribeGroups, versions 0-6: state, protocol and members of groups.
 
-A group that does not exist is "Dead", without an error before version 6 and with GROUP_ID_NOT_FOUND
-from then on (KIP-1043). Members' subscriptions are told while the group is stable only. Authorized
-operations (from version 3 on) are all that there are for a group, when asked for; -2147483648 if
-not.
+A group that does not exist, or is one of the consumer protocol, is "Dead", without an error before
+version 6 and with GROUP_ID_NOT_FOUND from then on (KIP-1043). Members' subscriptions are told while
+the group is stable only. Authorized operations (from version 3 on) are all that there are for a
+group, when asked for; -2147483648 if not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.authorized_operations import GROUP_OPERATIONS
-from odradek.coordinator.group.coordinator import response_code
+from odradek.coordinator.group.errors import response_code
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups_response import (
@@ -44,12 +44,14 @@ def _describe(services: Services, group_id: str, version: int) -> DescribedGroup
         group = services.groups.shard_of(group_id).groups.get(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=response_code(error.code))
-    if group is not None:
+    if isinstance(group, ClassicGroup):
         return _described(group)
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= NOT_FOUND_FROM:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         dead.error_message = f"Group {group_id} not found."
+        if group is not None:
+            dead.error_message = f"Group {group_id} is not a classic group."
     return dead
 
 

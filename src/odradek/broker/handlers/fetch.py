@@ -6,10 +6,15 @@ that has one is whole even when it is larger than max.bytes (KIP-74), the others
 left. A fetch waits for min.bytes at most max.wait, unless a partition has an error or its reader's
 log diverged (KIP-320, version 12). Topics are named by id from version 13 on (KIP-516).
 
+With isolation level read_committed a fetch reads up to the last stable offset, waits for it to
+move, and is told which transactions in what it got were aborted (KIP-98); high watermark, last
+stable offset, records and that list are of one moment.
+
+A consumer over its quota is answered at once without records and has to pause (KIP-219); its
+session is as it was.
+
 A fetch that says it is from a replica gets what Kafka gives to a replica that is not assigned,
-from a partition that knows no followers: an error, and no state changes. There are no transactions
-yet, so the last stable offset is the high watermark, and the list of aborted transactions is
-empty.
+from a partition that knows no followers: an error, and no state changes.
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
 from odradek.broker.leader_hints import leader_endpoints
+from odradek.broker.throttling import fetch_limit, throttled_fetch
 from odradek.cluster.partition import UNDEFINED_EPOCH, Partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch_response import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -100,6 +107,7 @@ class _Reading:
         "_fetch",
         "_future",
         "_leaders",
+        "_limited",
         "_max_bytes",
         "_max_wait_ms",
         "_min_bytes",
@@ -124,10 +132,13 @@ class _Reading:
         self._committed = request.isolation_level == READ_COMMITTED
         self._max_wait_ms = request.max_wait_ms
         self._max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
-        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._replica_id = request.replica_id
         if request.replica_state is not None:
             self._replica_id = request.replica_state.replica_id
+        self._limited = services.quotas.fetch.enabled and self._replica_id == CONSUMER
+        if self._limited:
+            self._max_bytes = fetch_limit(services, context, self._max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._answer_now = False
         self._size_bytes = 0
         self._partitions: list[Partition] = []
@@ -154,6 +165,7 @@ class _Reading:
             self._min_bytes - self._size_bytes,
             self._max_wait_ms,
             self._resume,
+            stable=self._committed,
         )
         return self._future
 
@@ -205,19 +217,23 @@ class _Reading:
         """Reads one partition; an error is in the answer."""
         log = partition.log
         # Taken before the read, so that no answer claims more than was true then (R7).
-        high_watermark = log.high_watermark
+        high_watermark = stable_offset = log.high_watermark
         log_start_offset = log.log_start_offset
+        producers = log.producers
+        if producers.ongoing or producers.unreplicated:
+            stable_offset = log.stable_offset(high_watermark)
         try:
             if self._replica_id != CONSUMER:
                 self._check_replica(partition, wanted)
             if self._before_zstd and log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            region, epoch, end_offset = partition.read(
+            region, epoch, end_offset, info = partition.read(
                 wanted.fetch_offset,
                 wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0),
                 not self._size_bytes,
                 wanted.leader_epoch,
                 wanted.last_fetched_epoch,
+                stable_offset if self._committed else high_watermark,
             )
         except KafkaError as error:
             return self._failed(partition, wanted, error)
@@ -225,11 +241,14 @@ class _Reading:
             wanted.partition,
             0,
             high_watermark,
-            high_watermark,
+            stable_offset,
             log_start_offset,
-            aborted_transactions=[] if self._committed else None,
+            aborted_transactions=None,
             records=b"" if region is None else region,
         )
+        if self._committed and info is not None:
+            aborted = log.aborted_in(wanted.fetch_offset, info)
+            answer.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
         if epoch != UNDEFINED_EPOCH:
             answer.diverging_epoch = EpochEndOffset(epoch, end_offset)
             self._answer_now = True
@@ -275,6 +294,13 @@ class _Reading:
                 _close_regions(answers)
                 code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
                 return FetchResponse(0, code, session_id, [])
+        if self._limited:
+            size = self._size_bytes
+            throttled = throttled_fetch(self._services, self._context, size, session_id)
+            if throttled is not None:
+                _close_regions(answers)
+                return throttled
+        if session is not None:
             changed = [pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)]
             for wanted, answer in changed:
                 if len(answer.records):  # type: ignore[arg-type]

@@ -1,14 +1,13 @@
-"""FindCoordinator, versions 0-6: which broker coordinates a group.
+"""FindCoordinator, versions 0-6: which broker coordinates a group or a transactional id.
 
-``__consumer_offsets`` is created at the first question for a group, by the controller and with the
-settings ``offsets.topic.*``; the answer waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE
+``__consumer_offsets`` is created at the first question for a group, ``__transaction_state`` at the
+first for a transactional id, by the controller and with the settings ``offsets.topic.*`` and
+``transaction.state.log.*``; the answer waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE
 and the client asks again. When it cannot be created the answer is COORDINATOR_NOT_AVAILABLE with
 the reason, which is logged too. Addresses as in `odradek.broker.advertised`.
 
-Deviation: there is no transaction coordinator yet. A transactional id is answered
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error on which every client gives up at once, and a
-message that says why (docs/deviations.md). Share groups (key type 2) are INVALID_REQUEST, as in
-Kafka without them. Version 4 and later ask for several keys at once (KIP-699).
+Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. Version 4 and later ask for
+several keys at once (KIP-699).
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.broker.advertised import advertised_address
 from odradek.cluster.internal_topics import internal_topic
-from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicName
 from odradek.protocol.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GROUP, TRANSACTION = 0, 1
+# The topic whose partitions' leaders coordinate, by key type.
+TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM = 4
-NO_TRANSACTIONS = "this broker has no transaction coordinator yet"
 
 
 class _Found(NamedTuple):
@@ -49,24 +49,24 @@ class _Found(NamedTuple):
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    """Answers at once when the offsets topic is there, and creates it when it is not."""
-    exists = CONSUMER_OFFSETS in services.image().topics_by_name
-    if request.key_type == GROUP and not exists:
-        return _created(services, context, request)
+    """Answers at once when the coordinator's topic is there, and creates it when it is not."""
+    name = TOPICS.get(request.key_type)
+    if name is not None and name not in services.image().topics_by_name:
+        return _created(services, context, request, name)
     return _response(services, context, request, None)
 
 
 async def _created(
-    services: Services, context: RequestContext, request: FindCoordinatorRequest
+    services: Services, context: RequestContext, request: FindCoordinatorRequest, name: TopicName
 ) -> FindCoordinatorResponse:
-    topic = internal_topic(services.config, CONSUMER_OFFSETS)
+    topic = internal_topic(services.config, name)
     assert topic is not None
     [result] = await services.controller.create_topics([topic])
     failure = result if isinstance(result, KafkaError) else None
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
     if failure is not None:
-        logger.error("cannot create %s: %s", CONSUMER_OFFSETS, failure)
+        logger.error("cannot create %s: %s", name, failure)
     return _response(services, context, request, failure)
 
 
@@ -109,15 +109,14 @@ def _find(
     key: str,
     failure: KafkaError | None,
 ) -> _Found:
-    if key_type == TRANSACTION:
-        return _Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if key_type != GROUP:
+    name = TOPICS.get(key_type)
+    if name is None:
         return _Found(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if failure is not None:
         reason = f"{failure.code.name}: {failure.message}"
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     image = services.image()
-    topic = image.topics_by_name.get(CONSUMER_OFFSETS)
+    topic = image.topics_by_name.get(name)
     if topic is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topic.partitions[partition_for(key, len(topic.partitions))]

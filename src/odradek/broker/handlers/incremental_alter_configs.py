@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs (44), versions 0-1: sets, deletes, or edits single configs.
 
 SET (0) and DELETE (1) for any config, APPEND (2) and SUBTRACT (3) for lists, beginning with the
-value in force; of topics, of this broker or all brokers (dynamic ones only), and of the broker's
-loggers. Refused for a resource as a whole, as in AlterConfigs; an unknown operation is
-INVALID_REQUEST.
+value in force; of topics, groups, client metrics, of this broker or all brokers (dynamic ones
+only), and of the broker's loggers. Refused for a resource as a whole, as in AlterConfigs; an
+unknown operation is INVALID_REQUEST.
 
 Deviations from Kafka: as in AlterConfigs; an unknown operation is UNKNOWN_SERVER_ERROR there.
 KIP-339, KIP-412 (loggers).

@@ -1,9 +1,10 @@
-"""InitProducerId, versions 0-5: a producer id for an idempotent producer.
+"""InitProducerId, versions 0-5: an id and an epoch for an idempotent or transactional producer.
 
 Without a transactional id every request gets a fresh producer id with epoch 0; an empty one is
-INVALID_REQUEST. There is no transaction coordinator yet: a transactional id is answered with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as FindCoordinator does: the one error on which every client
-gives up at once (docs/deviations.md).
+INVALID_REQUEST. With one it is the transaction coordinator's decision: the producer before is
+fenced, and its open transaction aborted (CONCURRENT_TRANSACTIONS until that is done). A producer
+that gives its id and epoch goes on with the next epoch (KIP-360, version 3 on). Before version 4 a
+fenced producer is told INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -11,34 +12,62 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.coordinator.transaction.state import Init, ProducerIdAndEpoch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
+    from odradek.coordinator.transaction.coordinator import Outcome
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+
+FENCED_FROM = 4
 
 
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Coroutine[Any, Any, InitProducerIdResponse]:
-    """A fresh producer id; at once while the block lasts."""
+) -> Reply[InitProducerIdResponse]:
+    """A producer id; at once while the block lasts and the disk need not be waited for."""
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _error(refused if request.transactional_id else ErrorCode.INVALID_REQUEST)
+        return _transactional(services, context, request, request.transactional_id)
     producer_id = services.producer_ids.next_or_none()
     if producer_id is None:
         return _allocate(services)
     return InitProducerIdResponse(producer_id=producer_id)
 
 
-async def _allocate(services: Services) -> InitProducerIdResponse:
-    try:
-        return InitProducerIdResponse(producer_id=await services.producer_ids.next())
-    except KafkaError as error:
-        return _error(error.code)
+def _transactional(
+    services: Services,
+    context: RequestContext,
+    request: InitProducerIdRequest,
+    transactional_id: str,
+) -> Reply[InitProducerIdResponse]:
+    expected = None
+    if request.producer_id != -1:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+
+    def respond(outcome: Outcome) -> InitProducerIdResponse:
+        return InitProducerIdResponse(
+            error_code=code_for(outcome.code, context.api_version, FENCED_FROM),
+            producer_id=outcome.producer_id,
+            producer_epoch=outcome.producer_epoch,
+        )
+
+    event = Init(transactional_id, request.transaction_timeout_ms, expected)
+    return reply(services.transactions.init_producer_id(event), respond)
+
+
+def _allocate(services: Services) -> Coroutine[Any, Any, InitProducerIdResponse]:
+    async def allocate() -> InitProducerIdResponse:
+        try:
+            return InitProducerIdResponse(producer_id=await services.producer_ids.next())
+        except KafkaError as error:
+            return _error(error.code)
+
+    return allocate()
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -27,6 +27,10 @@ def handle(
     """The answer, or a future of it while members are waited for."""
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
+    return services.groups.join(request, client_of(context), context.api_version)
+
+
+def client_of(context: RequestContext) -> Client:
+    """Who sent the request, as a group remembers it."""
     host = unwrapped(context.connection.peer_address[0])
-    client = Client(context.client_id or "", f"/{host}")
-    return services.groups.join(request, client, context.api_version)
+    return Client(context.client_id or "", f"/{host}")

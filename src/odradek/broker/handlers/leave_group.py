@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.futures import mapped
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 
@@ -27,13 +28,7 @@ def handle(
     if context.api_version >= MEMBERS_FROM:
         return services.groups.leave(request.group_id, request.members)
     answer = services.groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)])
-    if not asyncio.isfuture(answer):
-        return _single(answer)
-    single: asyncio.Future[LeaveGroupResponse] = answer.get_loop().create_future()
-    answer.add_done_callback(
-        lambda done: None if single.done() else single.set_result(_single(done.result()))
-    )
-    return single
+    return mapped(answer, _single) if asyncio.isfuture(answer) else _single(answer)
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:

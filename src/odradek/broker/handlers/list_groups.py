@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
-    from odradek.coordinator.group.state import ClassicGroup
+    from odradek.coordinator.group.shard import Group
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def handle(
@@ -28,9 +30,7 @@ def handle(
         shards = services.groups.loaded_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
-    types = {name.lower() for name in request.types_filter}
-    if types and CLASSIC not in types:
-        return ListGroupsResponse()
+    types = {name.strip().lower() for name in request.types_filter}
     states = {name.strip().lower() for name in request.states_filter}
     return ListGroupsResponse(
         groups=[
@@ -38,14 +38,19 @@ def handle(
             for shard in shards
             for group in shard.groups.values()
             if not states or group.state.value.lower() in states
+            if not types or _type(group) in types
         ]
     )
 
 
-def _listed(group: ClassicGroup) -> ListedGroup:
+def _type(group: Group) -> str:
+    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+
+
+def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
         group_state=group.state.value,
-        group_type=CLASSIC,
+        group_type=_type(group),
     )

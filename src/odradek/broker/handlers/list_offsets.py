@@ -1,11 +1,12 @@
 """ListOffsets, versions 1-10: offsets for a timestamp, and the special ones.
 
-Special timestamps: -1 latest (the high watermark), -2 earliest, -3 the record with the largest
+Special timestamps: -1 latest (the high watermark, or with read_committed the last stable offset),
+-2 earliest, -3 the record with the largest
 timestamp (version 7), -4 earliest on local disk (8; without tiered storage the same as -2), -5
 latest in tiered storage (9; none: -1). Another negative timestamp, or one in a version that does
-not know it, is UNSUPPORTED_VERSION. Lookups that read records from disk run off the loop. There
-are no transactions yet, so the last stable offset, which read_committed asks for, is the high
-watermark.
+not know it, is UNSUPPORTED_VERSION. Lookups that read records from disk run off the loop; what they
+find at or behind the latest offset is not said. A partition that is named twice is answered once,
+with INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         ListOffsetsRequest,
     )
 
+    _Lookup = tuple[Partition, ListOffsetsPartition, int, ListOffsetsPartitionResponse]
+
 logger = logging.getLogger(__name__)
 
 LATEST = -1
@@ -49,6 +52,8 @@ SPECIAL_FROM_VERSION = {
     LATEST_TIERED: 9,
 }
 LEADER_EPOCH_VERSION = 4
+READ_COMMITTED = 1
+CONSUMER = -1
 
 
 def handle(
@@ -58,25 +63,31 @@ def handle(
     counts = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
     )
-    lookups: list[tuple[Partition, ListOffsetsPartition, ListOffsetsPartitionResponse]] = []
-    topics = []
+    lookups: list[_Lookup] = []
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        answers = []
+        answers = topics.setdefault(topic.name, {})
         for each in topic.partitions:
-            answer = ListOffsetsPartitionResponse(each.partition_index)
-            answers.append(answer)
+            answer = answers[each.partition_index] = ListOffsetsPartitionResponse(
+                each.partition_index
+            )
             try:
                 if counts[topic.name, each.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_timestamp(each.timestamp, context.api_version)
                 partition = services.replica_manager.partition(topic.name, each.partition_index)
                 partition.check_leader_epoch(each.current_leader_epoch)
-                if not _answer_at_once(partition, each.timestamp, request.replica_id, answer):
-                    lookups.append((partition, each, answer))
+                latest = _latest_offset(partition, request)
+                if not _answer_at_once(partition, each.timestamp, latest, answer):
+                    lookups.append((partition, each, latest, answer))
             except KafkaError as error:
                 answer.error_code = int(error.code)
-        topics.append(ListOffsetsTopicResponse(topic.name, answers))
-    response = ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name, list(answers.values()))
+            for name, answers in topics.items()
+        ]
+    )
     if lookups:
         return _look_up(services, lookups, response, context.api_version)
     return _without_epochs(response, context.api_version)
@@ -87,14 +98,22 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
+def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
+    """Behind all that may be known to who asks (``Partition.fetchOffsetForTimestamp``)."""
+    if request.replica_id != CONSUMER:
+        return partition.log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return partition.log.last_stable_offset
+    return partition.log.high_watermark
+
+
 def _answer_at_once(
-    partition: Partition, timestamp: int, replica_id: int, answer: ListOffsetsPartitionResponse
+    partition: Partition, timestamp: int, latest: int, answer: ListOffsetsPartitionResponse
 ) -> bool:
     """Fills in what needs no reading; False when records must be read."""
     log = partition.log
     if timestamp == LATEST:
-        to_client = replica_id == LATEST
-        answer.offset = log.high_watermark if to_client else log.log_end_offset
+        answer.offset = latest
         answer.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
@@ -106,17 +125,14 @@ def _answer_at_once(
 
 async def _look_up(
     services: Services,
-    lookups: list[tuple[Partition, ListOffsetsPartition, ListOffsetsPartitionResponse]],
+    lookups: list[_Lookup],
     response: ListOffsetsResponse,
     version: int,
 ) -> ListOffsetsResponse:
-    """Reads off the loop, one partition after the other; an offset beyond what is committed is
-    none.
-    """
+    """Reads off the loop, one partition after the other; an offset beyond the latest is none."""
     loop = asyncio.get_running_loop()
-    for partition, wanted, answer in lookups:
+    for partition, wanted, latest, answer in lookups:
         log = partition.log
-        high_watermark = log.high_watermark
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
                 lookup = partial(offset_of_max_timestamp, log)
@@ -127,7 +143,7 @@ async def _look_up(
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
             continue
-        if found is not None and found[1] < high_watermark:
+        if found is not None and found[1] < latest:
             answer.timestamp, answer.offset, answer.leader_epoch = found
     return _without_epochs(response, version)
 

@@ -22,4 +22,4 @@ def handle(
     services: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
     """The answer, or a future of it while the disk is waited for."""
-    return services.groups.commit_offsets(request, context.api_version)
+    return services.groups.offsets.commit(request, context.api_version)

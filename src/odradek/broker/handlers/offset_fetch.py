@@ -5,17 +5,20 @@ committed offset has offset -1 and no error; so has every partition of a group t
 From version 8 on several groups are asked for at once (KIP-709). Before version 2 a group's error
 stands at each partition.
 
-`require_stable` (from version 7 on) holds offsets back that an open transaction may still change;
-there are no transactional commits yet, so every offset is stable. The member id and epoch of
-version 9 belong to KIP-848 groups and are not looked at.
+`require_stable` (from version 7 on) holds offsets back that an open transaction may still change:
+UNSTABLE_OFFSET_COMMIT, until its marker has arrived (KIP-447). The member id and epoch of version 9
+belong to groups of the consumer protocol (KIP-848): UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH when
+they are not, or are no longer, a member's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from odradek.coordinator.group.coordinator import response_code
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.errors import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponse,
@@ -28,9 +31,10 @@ from odradek.protocol.messages.offset_fetch_response import (
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
-    from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+    from odradek.coordinator.group.offsets import CommittedOffset
     from odradek.protocol.messages.offset_fetch_request import (
         OffsetFetchRequest,
+        OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,
         OffsetFetchRequestTopics,
     )
@@ -40,19 +44,26 @@ GROUP_ERROR_FROM = 2
 NO_OFFSET = -1
 
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
-Offsets = Mapping[str, Mapping[int, "OffsetCommitValue"]]
+
+
+class _Offsets(NamedTuple):
+    """What a group has committed, and which of it may not be told yet."""
+
+    committed: Mapping[str, Mapping[int, CommittedOffset]]
+    is_pending: Callable[[str, int], bool]
 
 
 def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
     """The answer, always at once."""
+    stable = request.require_stable
     if context.api_version >= GROUPS_FROM:
         return OffsetFetchResponse(
-            groups=[_group(services, asked.group_id, asked.topics) for asked in request.groups]
+            groups=[_group(services, group, stable) for group in request.groups]
         )
     try:
-        offsets = _offsets(services, request.group_id)
+        offsets = _offsets(services, request.group_id, stable)
     except KafkaError as error:
         return _failed(request, context.api_version, response_code(error.code))
     return OffsetFetchResponse(
@@ -70,14 +81,15 @@ def handle(
 
 
 def _group(
-    services: Services, group_id: str, topics: Sequence[OffsetFetchRequestTopics] | None
+    services: Services, group: OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
-        offsets = _offsets(services, group_id)
+        offsets = _offsets(services, group.group_id, stable, group.member_id, group.member_epoch)
     except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=group_id, error_code=response_code(error.code))
+        code = response_code(error.code)
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
     return OffsetFetchResponseGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         topics=[
             OffsetFetchResponseTopics(
                 name=name,
@@ -86,28 +98,49 @@ def _group(
                     for index in indexes
                 ],
             )
-            for name, indexes in _asked(topics, offsets)
+            for name, indexes in _asked(group.topics, offsets)
         ],
     )
 
 
-def _offsets(services: Services, group_id: str) -> Offsets:
-    return services.groups.shard_of(group_id).offsets.of_group(group_id)
+def _offsets(
+    services: Services,
+    group_id: str,
+    stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+) -> _Offsets:
+    shard = services.groups.shard_of(group_id)
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        code = group.validate_fetch(member_id, member_epoch)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+    store = shard.offsets
+    if not stable or not store.has_open_transactions(group_id):
+        return _Offsets(store.of_group(group_id), lambda topic, index: False)
+    return _Offsets(store.of_group(group_id), partial(store.is_pending, group_id))
 
 
 def _asked(
     topics: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
-    offsets: Offsets,
+    offsets: _Offsets,
 ) -> Iterable[tuple[str, Iterable[int]]]:
     """The topics and partitions to answer: those asked for, or all that there are."""
     if topics is None:
-        return list(offsets.items())
+        return list(offsets.committed.items())
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
-def _partition(kind: type[P], offsets: Offsets, topic: str, index: int) -> P:
+def _partition(kind: type[P], offsets: _Offsets, topic: str, index: int) -> P:
     """One partition's answer in either of the two equal forms that the versions have."""
-    value = offsets.get(topic, {}).get(index)
+    if offsets.is_pending(topic, index):
+        return kind(
+            partition_index=index,
+            committed_offset=NO_OFFSET,
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+    value = offsets.committed.get(topic, {}).get(index)
     if value is None:
         return kind(partition_index=index, committed_offset=NO_OFFSET)
     return kind(

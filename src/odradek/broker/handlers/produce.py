@@ -7,27 +7,41 @@ topic whose flush.messages is due is flushed first, whatever the acks. Topics wh
 compression.type is not ``producer`` are recompressed, and the records of internal and of compacted
 topics, which need keys, looked at one by one, off the event loop.
 
+A transactional batch needs a transactional id in the request, and the coordinator's word for the
+first one in a partition, which is asked for before anything is appended (`broker.verification`).
+From version 12 on asking adds the partition to the transaction (KIP-890).
+
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
-Transactions: there is no coordinator yet, so a transactional batch belongs to no known transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.leader_hints import leader_endpoints
+from odradek.broker.verification import Operation, Transaction, Verdicts, verify
 from odradek.cluster.partition import ACKS_ALL, Partition
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode, KafkaError, RecordsRefused
+from odradek.log.verification import CLIENT, NO_GUARD, Origin
 from odradek.net.connection import CloseConnection
 from odradek.protocol.messages.produce_request import TopicProduceData
 from odradek.protocol.messages.produce_response import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
+)
+from odradek.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    MAGIC_V2,
+    TRANSACTIONAL_MASK,
+    parse_header,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +55,24 @@ Result = ProduceResponse | None | asyncio.Future[Any] | Coroutine[Any, Any, Any]
 TOPIC_ID_VERSION = 13
 ZSTD_VERSION = 7
 ABORTABLE_VERSION = 11
+ADD_PARTITION_VERSION = 12
 CURRENT_LEADER_VERSION = 10
 ZSTD = 4
 FAILURES_NAMED_MAX = 10
 """How many of a request's failures the log names."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka lets its own tools write to internal topics."""
+LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
+
+_COORDINATOR_ERRORS = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
 
 
 class _Call:
@@ -61,6 +87,7 @@ class _Call:
         "now_ms",
         "services",
         "timeout_ms",
+        "verdicts",
         "waiting",
     )
 
@@ -72,6 +99,8 @@ class _Call:
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
         self.now_ms = now_ms
+        # May the batches of a request with a transactional id be appended? None without one.
+        self.verdicts: Verdicts | None = None
         self.failures: list[str] = []
         self.leaders: set[int] = set()
         # Appended, but not to be acknowledged before the high watermark has reached the offset.
@@ -83,14 +112,24 @@ class _Call:
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Result:
     """Appends each partition's batch; see the module's text for when the answer leaves."""
-    acks = request.acks
-    manager = services.replica_manager
     call = _Call(services, context, request, services.clock.time_ms())
-    by_id = context.api_version >= TOPIC_ID_VERSION
-    topics = []
     topic_data = request.topic_data
     if topic_data and (topic_data[1:] or topic_data[0].partition_data[1:]):
-        topic_data = _without_repeated(topic_data)
+        topic_data, transactional = _without_repeated(topic_data)
+        if transactional and request.transactional_id is None:
+            error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return _refuse_all(call, topic_data, error)
+    if request.transactional_id is not None:
+        return _append_transactional(call, topic_data, request.transactional_id)
+    return _append_all(call, topic_data)
+
+
+def _append_all(call: _Call, topic_data: list[TopicProduceData]) -> Result:
+    """Appends everything, in the order of the request."""
+    acks = call.acks
+    manager = call.services.replica_manager
+    by_id = call.context.api_version >= TOPIC_ID_VERSION
+    topics = []
     for topic in topic_data:
         name = manager.topic_names.get(topic.topic_id) if by_id else topic.name
         answers: list[PartitionProduceResponse] = []
@@ -104,26 +143,129 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     response = ProduceResponse(topics)
     if call.later:
         return _append_later(call, response)
-    return _answer(call, response)
+    if call.waiting or call.leaders or not acks:
+        return _answer(call, response)
+    return response
 
 
-def _without_repeated(topic_data: list[TopicProduceData]) -> list[TopicProduceData]:
+def _append_transactional(
+    call: _Call, topic_data: list[TopicProduceData], transactional_id: str
+) -> Result:
+    """Asks the coordinator about the transaction of the batches, then appends."""
+    producers, sequences = _transactional_batches(call, topic_data)
+    if len(producers) > 1:
+        message = "Transactional records contained more than one producer ID"
+        error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+        return _refuse_all(call, topic_data, error)
+    call.verdicts = {}
+    if producers:
+        transaction = Transaction(transactional_id, *producers.pop())
+        verdicts = verify(call.services, transaction, sequences, _operation(call.context))
+        if not isinstance(verdicts, dict):
+            return _append_when_verified(call, topic_data, verdicts)
+        call.verdicts = verdicts
+    return _append_all(call, topic_data)
+
+
+async def _append_when_verified(
+    call: _Call, topic_data: list[TopicProduceData], verdicts: Coroutine[Any, Any, Verdicts]
+) -> Any:
+    call.verdicts = await verdicts
+    result = _append_all(call, topic_data)
+    return await result if asyncio.iscoroutine(result) else result
+
+
+def _transactional_batches(
+    call: _Call, topic_data: list[TopicProduceData]
+) -> tuple[set[tuple[int, int]], dict[Partition, int]]:
+    """The (producer id, epoch) of the transactional batches, and their first sequences."""
+    manager = call.services.replica_manager
+    by_id = call.context.api_version >= TOPIC_ID_VERSION
+    producers: set[tuple[int, int]] = set()
+    sequences: dict[Partition, int] = {}
+    for topic in topic_data:
+        name: Any = manager.topic_names.get(topic.topic_id) if by_id else topic.name
+        for data in topic.partition_data:
+            partition = manager.partitions.get((name, data.index))
+            records: Any = data.records
+            if partition is None or records is None or len(records) < HEADER_BYTES:
+                continue
+            header = parse_header(records)
+            if header.magic == MAGIC_V2 and header.is_transactional and header.producer_id >= 0:
+                producers.add((header.producer_id, header.producer_epoch))
+                sequences[partition] = header.base_sequence
+    return producers, sequences
+
+
+def _operation(context: RequestContext) -> Operation:
+    if context.api_version >= ADD_PARTITION_VERSION:
+        return Operation.ADD_PARTITION
+    if context.api_version >= ABORTABLE_VERSION:
+        return Operation.GENERIC_ERROR
+    return Operation.DEFAULT_ERROR
+
+
+def _origin(call: _Call, partition: Partition) -> Origin:
+    """With what the batch of a transaction may be appended; KafkaError when it may not."""
+    assert call.verdicts is not None
+    verdict = call.verdicts.get(partition, NO_GUARD)
+    if isinstance(verdict, int):
+        return CLIENT if verdict == NO_GUARD else Origin(verdict)
+    code = verdict.code
+    if code is ErrorCode.INVALID_TXN_STATE:
+        raise KafkaError(code, "Partition was not added to the transaction")
+    if code in _COORDINATOR_ERRORS and (
+        code is not ErrorCode.CONCURRENT_TRANSACTIONS
+        or _operation(call.context) is not Operation.ADD_PARTITION
+    ):
+        # Every client tries again after this code, and asks for no metadata first.
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. Underlying error: "
+            + code.name,
+        )
+    raise verdict
+
+
+def _refuse_all(call: _Call, topic_data: list[TopicProduceData], error: KafkaError) -> Result:
+    """Nothing is appended: each partition is answered with the error of the request."""
+    topics = [
+        TopicProduceResponse(
+            topic.name,
+            topic.topic_id,
+            [_refused(call, None, data.index, error) for data in topic.partition_data],
+        )
+        for topic in topic_data
+    ]
+    return _answer(call, ProduceResponse(topics))
+
+
+def _without_repeated(
+    topic_data: list[TopicProduceData],
+) -> tuple[list[TopicProduceData], bool]:
     """Of a partition that is named more than once the last records count, and a topic is answered
-    once, as in Kafka, which collects them in a map.
+    once, as in Kafka, which collects them in a map. And whether any batch is transactional.
     """
+    transactional = 0
     wanted: dict[tuple[Uuid, str], dict[int, PartitionProduceData]] = {}
     count = 0
     for topic in topic_data:
         partitions = wanted.setdefault((topic.topic_id, topic.name), {})
         for data in topic.partition_data:
             partitions[data.index] = data
+            records: Any = data.records
+            try:
+                transactional |= records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK
+            except (IndexError, TypeError):
+                continue  # no batch at all: the append says so
         count += len(topic.partition_data)
     if count == sum(map(len, wanted.values())) and len(wanted) == len(topic_data):
-        return topic_data
-    return [
+        return topic_data, bool(transactional)
+    once = [
         TopicProduceData(name, topic_id, list(partitions.values()))
         for (topic_id, name), partitions in wanted.items()
     ]
+    return once, bool(transactional)
 
 
 def _append(
@@ -141,7 +283,8 @@ def _append(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                 f"Produce requests of version {version} may not use zstd",
             )
-        info = partition.append(records, call.acks, call.now_ms)
+        origin = None if call.verdicts is None else _origin(call, partition)
+        info = partition.append(records, call.acks, call.now_ms, origin)
     except KafkaError as error:
         return _refused(call, partition, index, error)
     answer = PartitionProduceResponse(
@@ -207,7 +350,8 @@ async def _append_later(call: _Call, response: ProduceResponse) -> Any:
     for partition, records, answers, position in call.later:
         index = answers[position].index
         config = partition.log.config
-        work = validate_body if partition.opened else recompress
+        where = str(partition.topic_partition)
+        work = partial(validate_body, where=where) if partition.opened else recompress
         try:
             batch = await loop.run_in_executor(executor, work, records, config, call.now_ms)
         except KafkaError as error:
@@ -223,13 +367,16 @@ def _refused(
     """The answer for a partition to which nothing was appended."""
     code = error.code
     version = call.context.api_version
-    if code is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_VERSION:
-        code = ErrorCode.TRANSACTION_ABORTABLE
     where = f"{index}" if partition is None else f"{partition.topic_partition}"
     call.failures.append(f"{where}: {code.name}")
     answer = PartitionProduceResponse(index, int(code), -1)
     if error.message != code.name:
         answer.error_message = error.message
+    if isinstance(error, RecordsRefused) and partition is not None:
+        answer.log_start_offset = partition.log.log_start_offset
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(each, why) for each, why in error.reasons.items()
+        ]
     if (
         code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         and partition is not None

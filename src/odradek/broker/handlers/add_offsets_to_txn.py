@@ -1,0 +1,37 @@
+"""AddOffsetsToTxn, versions 0-4: the offsets of a group become part of a transaction.
+
+It is the group's partition of ``__consumer_offsets`` that is added. Producers of
+transaction.version 2 do without this request: TxnOffsetCommit adds it. Before version 2 a fenced
+producer is told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.coordinator.transaction.state import Identity
+from odradek.ids import TopicPartition
+from odradek.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+
+FENCED_FROM = 2
+
+
+def handle(
+    services: Services, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> Reply[AddOffsetsToTxnResponse]:
+    """Adds the partition that holds the group's offsets."""
+
+    def respond(outcome: Outcome) -> AddOffsetsToTxnResponse:
+        code = code_for(outcome.code, context.api_version, FENCED_FROM)
+        return AddOffsetsToTxnResponse(error_code=code)
+
+    identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
+    partition = TopicPartition(CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
+    return reply(services.transactions.add_partitions(identity, frozenset({partition})), respond)

@@ -1,0 +1,46 @@
+"""AlterClientQuotas (49), versions 0-1: sets and removes quotas of users and client ids, or checks.
+
+In force when the answer leaves, and for what is counted from then on. Each entity has its own
+error; of an entity that is named twice the first alteration is done and the answer is
+INVALID_REQUEST, as in Kafka.
+
+Deviation from Kafka: only `producer_byte_rate` and `consumer_byte_rate` of users and client ids are
+enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.quotas import QuotaAlteration, entity_of
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
+from odradek.protocol.messages.alter_client_quotas_response import (
+    AlterClientQuotasResponse,
+    EntityData,
+    EntryData,
+)
+
+
+async def handle(
+    services: Services, context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    alterations = [
+        QuotaAlteration(
+            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
+            [(op.key, None if op.remove else op.value) for op in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    results = await services.controller.alter_client_quotas(
+        alterations, validate_only=request.validate_only
+    )
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryData(
+                ErrorCode.NONE if error is None else error.code,
+                None if error is None else error.message,
+                [EntityData(kind, name) for kind, name in entity],
+            )
+            for entity, error in results.items()
+        ]
+    )

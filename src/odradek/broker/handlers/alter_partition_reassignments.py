@@ -1,0 +1,85 @@
+"""AlterPartitionReassignments (45), versions 0-1: moves partitions to other replicas, or cancels.
+
+A node that is the whole cluster has nowhere to move a partition to: its own replicas are accepted
+and change nothing, any others are INVALID_REPLICA_ASSIGNMENT, and there is never a reassignment to
+cancel (NO_REASSIGNMENT_IN_PROGRESS).
+
+Deviation from Kafka: a partition whose only replica is elsewhere (the node's id was changed) is not
+taken over: INVALID_REPLICA_ASSIGNMENT. Kafka begins a reassignment that nothing completes. KIP-455,
+KIP-860 (`allow_replication_factor_change`).
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.image import MetadataImage, PartitionImage
+from odradek.cluster.topics import checked_replicas
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+)
+from odradek.protocol.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    image = services.image()
+    may_resize = request.allow_replication_factor_change
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_resize,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                topic.name,
+                [_answer(image, topic.name, each, may_resize) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(
+    image: MetadataImage, topic: str, target: ReassignablePartition, may_resize: bool
+) -> ReassignablePartitionResponse:
+    try:
+        _check(image, _partition(image, topic, target.partition_index), target, may_resize)
+    except KafkaError as error:
+        nothing = error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # Kafka has no words for it.
+        message = None if nothing else error.message
+        return ReassignablePartitionResponse(target.partition_index, error.code, message)
+    return ReassignablePartitionResponse(target.partition_index, ErrorCode.NONE, None)
+
+
+def _partition(image: MetadataImage, topic: str, number: int) -> PartitionImage:
+    if topic not in image.topics_by_name:
+        message = f"Unable to find a topic named {topic}."
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    partition = image.partition(topic, number)
+    if partition is None:
+        message = f"Unable to find partition {topic}:{number}."
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return partition
+
+
+def _check(
+    image: MetadataImage, partition: PartitionImage, target: ReassignablePartition, may_resize: bool
+) -> None:
+    """Raises what refuses the reassignment; one that is accepted leaves things as they are."""
+    if target.replicas is None:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    replicas = checked_replicas(image.brokers, target.replicas)
+    before = len(partition.replicas)
+    if len(replicas) != before and not may_resize:
+        message = f"The replication factor is changed from {before} to {len(replicas)}"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if replicas != partition.replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"No replica of the partition is left to copy from: it has {list(partition.replicas)}.",
+        )

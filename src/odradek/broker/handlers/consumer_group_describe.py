@@ -1,0 +1,89 @@
+"""ConsumerGroupDescribe, versions 0-1: state, epochs, members and assignments of consumer groups.
+
+A classic group, or one that does not exist, is GROUP_ID_NOT_FOUND. Topics that were deleted are
+left out of the assignments. From version 1 on it is said which protocol a member speaks (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.consumer.members import NOTHING, Assignment, ConsumerMember
+from odradek.coordinator.group.errors import response_code
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages import consumer_group_describe_response as answer
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.cluster.image import MetadataImage
+    from odradek.protocol.messages.consumer_group_describe_request import (
+        ConsumerGroupDescribeRequest,
+    )
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def handle(
+    services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> answer.ConsumerGroupDescribeResponse:
+    """The answer, always at once, in the order of the request."""
+    groups = [_describe(services, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return answer.ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(services: Services, group_id: str) -> answer.DescribedGroup:
+    try:
+        group = services.groups.shard_of_members(group_id).groups.get(group_id)
+    except KafkaError as error:
+        return answer.DescribedGroup(group_id=group_id, error_code=response_code(error.code))
+    if not isinstance(group, ConsumerGroup):
+        missing = "not found" if group is None else "is not a consumer group"
+        return answer.DescribedGroup(
+            group_id=group_id,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {missing}.",
+        )
+    votes = [each.server_assignor for each in group.members.values() if each.server_assignor]
+    assignor = max(set(votes), key=lambda name: (votes.count(name), name), default=None)
+    image = services.image()
+    return answer.DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=assignor or services.groups.consumers.settings(group_id).assignors[0],
+        members=[_member(group, member, image) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> answer.Member:
+    return answer.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assigned, image),
+        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), image),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _assignment(held: Assignment, image: MetadataImage) -> answer.Assignment:
+    topics = ((image.topics_by_id.get(each), partitions) for each, partitions in held.items())
+    return answer.Assignment(
+        topic_partitions=[
+            answer.TopicPartitions(topic.topic_id, topic.name, sorted(partitions))
+            for topic, partitions in topics
+            if topic is not None
+        ]
+    )

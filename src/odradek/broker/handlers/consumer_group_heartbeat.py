@@ -1,0 +1,31 @@
+"""ConsumerGroupHeartbeat, versions 0-1: joins, stays in and leaves a consumer group (KIP-848).
+
+Version 1 brings regular expressions, in RE2's syntax, and member ids that clients make themselves.
+The assignment is told when it changed, and in answer to a full heartbeat. Answered when what the
+heartbeat changed is in the log. Differs from Kafka in that expressions are resolved at once, not
+some time later, and that a new topic is seen at the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.broker.handlers.join_group import client_of
+from odradek.protocol.messages.consumer_group_heartbeat_response import (
+    ConsumerGroupHeartbeatResponse,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.consumer_group_heartbeat_request import (
+        ConsumerGroupHeartbeatRequest,
+    )
+
+
+def handle(
+    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
+    """The answer, or a future of it while the disk is waited for."""
+    consumers = services.groups.consumers
+    return consumers.heartbeat(request, client_of(context), context.api_version)

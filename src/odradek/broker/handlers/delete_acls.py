@@ -1,0 +1,24 @@
+"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as from a Kafka broker without
+an authorizer.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.delete_acls_request import DeleteAclsRequest
+from odradek.protocol.messages.delete_acls_response import (
+    DeleteAclsFilterResult,
+    DeleteAclsResponse,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+            for _ in request.filters
+        ]
+    )

@@ -1,0 +1,17 @@
+"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as from a Kafka broker without authorizer."""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_acls_request import DescribeAclsRequest
+from odradek.protocol.messages.describe_acls_response import DescribeAclsResponse
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED,
+        error_message="No Authorizer is configured on the broker",
+    )

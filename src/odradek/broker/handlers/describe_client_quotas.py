@@ -1,0 +1,42 @@
+"""DescribeClientQuotas (48), versions 0-1: the quotas of the entities that a filter matches.
+
+A component matches a name, the default of a type, or any of a type; `strict` leaves out entities
+that have a type more. Without components everything matches. KIP-546.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.quotas import Component, matching
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from odradek.protocol.messages.describe_client_quotas_response import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    components = [
+        Component(each.entity_type, each.match_type, each.match) for each in request.components
+    ]
+    try:
+        found = matching(services.image().client_quotas, components, request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(0, error.code, error.message, None)
+    return DescribeClientQuotasResponse(
+        0,
+        ErrorCode.NONE,
+        "",
+        [
+            EntryData(
+                [EntityData(kind, name) for kind, name in entity],
+                [ValueData(key, value) for key, value in values.items()],
+            )
+            for entity, values in found.items()
+        ],
+    )

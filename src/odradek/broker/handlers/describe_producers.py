@@ -1,0 +1,63 @@
+"""DescribeProducers (61), version 0: the producers that a partition's log remembers (KIP-664).
+
+For each the epoch, the last sequence and timestamp, the epoch of the coordinator that ended its
+last transaction here, and where its open one begins (-1: none). Errors by partition:
+INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+
+No deviations from Kafka.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.topics import check_topic_name
+from odradek.errors import KafkaError
+from odradek.ids import TopicPartition
+from odradek.protocol.messages.describe_producers_request import DescribeProducersRequest
+from odradek.protocol.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                topic.name,
+                [
+                    _describe(services, TopicPartition(topic.name, partition))
+                    for partition in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(services: Services, topic_partition: TopicPartition) -> PartitionResponse:
+    answer = PartitionResponse(topic_partition.partition)
+    try:
+        check_topic_name(topic_partition.topic)
+        log = services.replica_manager.log(topic_partition)
+    except KafkaError as error:
+        answer.error_code = int(error.code)
+        if error.message != error.code.name:
+            answer.error_message = error.message
+        return answer
+    answer.active_producers = [
+        ProducerState(
+            producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.transaction_first_offset,
+        )
+        for producer_id, entry in log.producers.producers.items()
+    ]
+    return answer

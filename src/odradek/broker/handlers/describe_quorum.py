@@ -1,0 +1,81 @@
+"""DescribeQuorum (55), versions 0-2: who keeps the cluster's metadata, and how far they are.
+
+Only ``__cluster_metadata-0`` may be asked for, and once: every partition of any other request is
+UNKNOWN_TOPIC_OR_PARTITION. KAFKA_STORAGE_ERROR when the metadata store cannot be read. KIP-595,
+KIP-836, KIP-853.
+
+Deviation from Kafka: there is no Raft. The leader and only voter is this node, its epoch the
+controller's, and offsets count the changes in the metadata store, all of them committed. The voter
+is caught up now. Its directory is the first log directory, where the store is, and version 2 names
+it even in a cluster of static voters; its listener is the one that was asked.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.advertised import advertised_address
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.topics import CLUSTER_METADATA
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from odradek.protocol.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+NODES_SINCE = 2
+THE_PARTITION = (CLUSTER_METADATA, 0)
+_UNKNOWN_TEXT = "This server does not host this topic-partition."
+
+
+async def handle(
+    services: Services, context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
+    if asked != [THE_PARTITION] or len(request.topics) != 1:
+        return _unknown(request)
+    try:
+        offset = await services.controller.change_count()
+    except KafkaError as error:
+        return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
+    now_ms = services.clock.time_ms()
+    voter = ReplicaState(services.node_id, ZERO_UUID, offset, now_ms, now_ms)
+    partition = PartitionData(
+        partition_index=0,
+        leader_id=services.node_id,
+        leader_epoch=services.controller.epoch,
+        high_watermark=offset,
+        current_voters=[voter],
+    )
+    answer = DescribeQuorumResponse(topics=[TopicData(CLUSTER_METADATA, [partition])])
+    if context.api_version >= NODES_SINCE:
+        voter.replica_directory_id = _directory_id(services)
+        name = context.connection.listener_name
+        listener = Listener(name, *advertised_address(services.config, context.connection))
+        answer.nodes = [Node(services.node_id, [listener])]
+    return answer
+
+
+def _directory_id(services: Services) -> Uuid:
+    manager = services.log_manager
+    return manager.directory_ids.get(manager.log_dirs[0].path, ZERO_UUID)
+
+
+def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeQuorumResponse(
+        topics=[
+            TopicData(
+                topic.topic_name,
+                [
+                    PartitionData(each.partition_index, code, _UNKNOWN_TEXT)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

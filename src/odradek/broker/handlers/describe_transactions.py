@@ -1,0 +1,51 @@
+"""DescribeTransactions, version 0: transactional ids in full (KIP-664).
+
+State, producer, time-out, start and partitions, for each id or an error: TRANSACTIONAL_ID_NOT_FOUND
+for one that is not known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.errors import KafkaError
+from odradek.protocol.messages.describe_transactions_response import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.describe_transactions_request import (
+        DescribeTransactionsRequest,
+    )
+
+
+def handle(
+    services: Services, context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """One entry an id, in the order asked."""
+    ids = dict.fromkeys(request.transactional_ids)
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(services, each) for each in ids]
+    )
+
+
+def _described(services: Services, transactional_id: str) -> TransactionState:
+    try:
+        found = services.transactions.describe(transactional_id)
+    except KafkaError as error:
+        return TransactionState(error_code=error.code, transactional_id=transactional_id)
+    topics: dict[str, TopicData] = {}
+    for name, partition in sorted(found.partitions):
+        topics.setdefault(name, TopicData(topic=name)).partitions.append(partition)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.kafka_name,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=list(topics.values()),
+    )

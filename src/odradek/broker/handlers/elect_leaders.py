@@ -1,0 +1,103 @@
+"""ElectLeaders (43), versions 0-2: has partitions led by their first replica, or by any left.
+
+A node that is the whole cluster leads every partition whose replica it is, so there is nothing to
+elect (ELECTION_NOT_NEEDED); where its replica is elsewhere (the node's id was changed) nobody can
+lead. Asked for all partitions, it names only those that it could not help. KIP-183, KIP-460.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+class ElectionType(IntEnum):
+    """Who may be elected: the first of the replicas only, or also one that is not in sync."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def handle(
+    services: Services, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
+    kinds = ElectionType.__members__.values()
+    if request.election_type not in kinds:
+        message = f"Unknown election type {request.election_type}"
+        return _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
+    kind = ElectionType(request.election_type)
+    image = services.image()
+    if request.topic_partitions is None:
+        return ElectLeadersResponse(replica_election_results=_everywhere(image, kind))
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic.topic,
+                [
+                    _result(number, _refusal(image, topic, number, kind))
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions
+        ]
+    )
+
+
+def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaElectionResult]:
+    """Every topic, with the partitions that needed an election and did not get one."""
+    return [
+        ReplicaElectionResult(
+            topic.name,
+            [
+                _result(partition.partition, error)
+                for partition in topic.partitions
+                if (error := _election(partition, kind)).code is not ErrorCode.ELECTION_NOT_NEEDED
+            ],
+        )
+        for topic in image.topics_by_name.values()
+    ]
+
+
+def _refusal(
+    image: MetadataImage, topic: TopicPartitions, number: int, kind: ElectionType
+) -> KafkaError:
+    partition = image.partition(topic.topic, number)
+    if partition is not None:
+        return _election(partition, kind)
+    known = topic.topic in image.topics_by_name
+    missing = f"partition as {topic.topic}-{number}" if known else f"topic as {topic.topic}"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such {missing}")
+
+
+def _election(partition: PartitionImage, kind: ElectionType) -> KafkaError:
+    if partition.leader == NO_LEADER:
+        if kind is ElectionType.PREFERRED:
+            message = "The preferred leader was not available."
+            return KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, message)
+        message = "Eligible topic partition leaders are not available."
+        return KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
+    message = "Leader election not needed for topic partition."
+    return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, message)
+
+
+def _result(number: int, error: KafkaError) -> PartitionResult:
+    return PartitionResult(number, error.code, error.message)
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(topic.topic, [_result(each, error) for each in topic.partitions])
+            for topic in request.topic_partitions or ()
+        ],
+    )

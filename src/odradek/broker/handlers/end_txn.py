@@ -1,0 +1,41 @@
+"""EndTxn, versions 0-5: commits or aborts the transaction of a producer.
+
+Answered when the decision is durable; the markers follow. From version 5 on (transaction.version 2)
+each end bumps the epoch, and the answer has the id and epoch of the next transaction; it may be an
+abort of nothing. Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.coordinator.transaction.state import EPOCH_BUMP_FROM, Identity
+from odradek.protocol.messages.end_txn_response import EndTxnResponse
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.protocol.messages.end_txn_request import EndTxnRequest
+
+FENCED_FROM = 2
+EPOCH_BUMP_VERSION = 5
+
+
+def handle(
+    services: Services, context: RequestContext, request: EndTxnRequest
+) -> Reply[EndTxnResponse]:
+    """The coordinator's decision, in the terms of the request's version."""
+    version = context.api_version
+
+    def respond(outcome: Outcome) -> EndTxnResponse:
+        response = EndTxnResponse(error_code=code_for(outcome.code, version, FENCED_FROM))
+        if version >= EPOCH_BUMP_VERSION:
+            response.producer_id = outcome.producer_id
+            response.producer_epoch = outcome.producer_epoch
+        return response
+
+    identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
+    client_version = EPOCH_BUMP_FROM if version >= EPOCH_BUMP_VERSION else 0
+    answer = services.transactions.end_transaction(identity, request.committed, client_version)
+    return reply(answer, respond)

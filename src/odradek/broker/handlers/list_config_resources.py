@@ -1,0 +1,59 @@
+"""ListConfigResources (74), versions 0-1: what has configs, by type.
+
+Version 0 lists client metrics subscriptions; version 1 the types that are asked for, or all of
+them. Groups are those that have configs of their own. An unknown type is UNSUPPORTED_VERSION.
+KIP-714, KIP-1142.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.config_changes import ResourceType
+from odradek.cluster.image import MetadataImage
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
+from odradek.protocol.messages.list_config_resources_response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+
+# In Kafka's order.
+LISTED = (
+    ResourceType.GROUP,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.BROKER,
+    ResourceType.TOPIC,
+)
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    if context.api_version == 0:
+        wanted = {int(ResourceType.CLIENT_METRICS)}
+    else:
+        wanted = set(request.resource_types) or set(map(int, LISTED))
+    if not wanted <= set(LISTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    image = services.image()
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(name, kind)
+            for kind in LISTED
+            if kind in wanted
+            for name in _names(image, kind)
+        ]
+    )
+
+
+def _names(image: MetadataImage, kind: ResourceType) -> Iterable[str]:
+    if kind is ResourceType.GROUP:
+        return image.group_configs
+    if kind is ResourceType.CLIENT_METRICS:
+        return image.client_metrics
+    if kind is ResourceType.TOPIC:
+        return image.topics_by_name
+    return map(str, image.brokers)

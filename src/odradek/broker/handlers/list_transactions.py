@@ -1,0 +1,69 @@
+"""ListTransactions, versions 0-2: the transactional ids of this coordinator (KIP-664).
+
+Filtered by state and producer id; from version 1 on by how long the transaction has been open, and
+from version 2 on by a regular expression that the whole id must match (KIP-1152), in RE2's syntax
+and with RE2 itself, whose time is linear in the text. Names of states that do not exist are
+answered as such, and match nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import re2
+
+from odradek.coordinator.transaction.metadata import STATES_BY_NAME, TransactionMetadata
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.list_transactions_response import (
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from odradek.broker.context import RequestContext, Services
+    from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
+
+
+def handle(
+    services: Services, context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    """All transactional ids that pass every filter."""
+    try:
+        found = services.transactions.all_transactions()
+        matches = _matcher(request.transactional_id_pattern)
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    states = {STATES_BY_NAME[each] for each in request.state_filters if each in STATES_BY_NAME}
+    producer_ids = set(request.producer_id_filters)
+    latest_ms = services.clock.time_ms() - request.duration_filter
+
+    def included(each: TransactionMetadata) -> bool:
+        return (
+            (not producer_ids or each.producer_id in producer_ids)
+            and (not request.state_filters or each.state in states)
+            and (request.duration_filter < 0 or each.start_ms < latest_ms)
+            and matches(each.transactional_id)
+        )
+
+    return ListTransactionsResponse(
+        unknown_state_filters=[e for e in request.state_filters if e not in STATES_BY_NAME],
+        transaction_states=[
+            TransactionState(each.transactional_id, each.producer_id, each.state.kafka_name)
+            for each in found
+            if included(each)
+        ],
+    )
+
+
+def _matcher(pattern: str | None) -> Callable[[str], bool]:
+    """Whether a whole transactional id matches; KafkaError INVALID_REGULAR_EXPRESSION."""
+    if not pattern:
+        return lambda _: True
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    return lambda text: compiled.fullmatch(text) is not None

@@ -1,0 +1,119 @@
+"""TxnOffsetCommit, versions 0-5: commits offsets as a part of a transaction (KIP-98, KIP-447).
+
+Before anything is stored, the transaction is verified with its coordinator (KIP-890), unless the
+group's partition has it open already; version 5 adds the partition to the transaction by that. From
+version 3 on a sender that names its group's generation is fenced by it. What is committed is
+pending, and held back from fetches that require stable offsets, until the marker arrives.
+
+Errors stand at each partition. Versions 0-1 are told COORDINATOR_NOT_AVAILABLE while the group's
+shard loads, and versions before 4 INVALID_TXN_STATE for TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.verification import NO_GUARD, NOT_VERIFIED
+from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from odradek.records.batch import NO_SEQUENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from odradek.broker.context import RequestContext, Services
+    from odradek.ids import TopicPartition
+    from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+LOADING_FROM = 2
+ABORTABLE_FROM = 4
+IMPLICIT_ADD_FROM = 5
+
+Answer = TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]
+
+
+def handle(
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest
+) -> Answer | Coroutine[Any, Any, Answer]:
+    """The answer; a future of it while the disk is waited for; a coroutine while the transaction's
+    coordinator is asked."""
+    version = context.api_version
+    place = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
+    try:
+        guard = _guard(services, place, request, adds=version >= IMPLICIT_ADD_FROM)
+    except KafkaError:
+        # The group's coordinator says better why.
+        return _commit(services, request, NO_GUARD, version)
+    if guard in (NO_GUARD, NOT_VERIFIED):
+        return _commit(services, request, guard, version)
+    codes = services.transactions.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [place],
+        add=version >= IMPLICIT_ADD_FROM,
+    )
+    if asyncio.isfuture(codes):
+        return _commit_verified(services, request, codes, place, guard, version)
+    if codes[place] is not ErrorCode.NONE:
+        return _refused(services, request, codes[place], version)
+    return _commit(services, request, guard, version)
+
+
+async def _commit_verified(
+    services: Services,
+    request: TxnOffsetCommitRequest,
+    codes: asyncio.Future[dict[TopicPartition, ErrorCode]],
+    place: TopicPartition,
+    guard: int,
+    version: int,
+) -> Answer:
+    code = (await codes)[place]
+    if code is not ErrorCode.NONE:
+        return _refused(services, request, code, version)
+    return _commit(services, request, guard, version)
+
+
+def _guard(
+    services: Services, place: TopicPartition, request: TxnOffsetCommitRequest, *, adds: bool
+) -> int:
+    """What the append needs: NO_GUARD when the transaction is open in the partition already. A
+    request that adds the partition has to ask, whether or not others are verified."""
+    if not adds and not services.config.get_bool("transaction.partition.verification.enable"):
+        return NOT_VERIFIED
+    partition = services.replica_manager.partition(*place)
+    guard = partition.start_verification(
+        request.producer_id, request.producer_epoch, NO_SEQUENCE, services.clock.time_ms(), adds
+    )
+    return NO_GUARD if guard is None else guard
+
+
+def _commit(
+    services: Services, request: TxnOffsetCommitRequest, guard: int, version: int
+) -> Answer:
+    answer = services.groups.offsets.commit_transactional(request, guard)
+    if not asyncio.isfuture(answer):
+        return _for_version(answer, version)
+    return answer
+
+
+def _refused(
+    services: Services, request: TxnOffsetCommitRequest, code: ErrorCode, version: int
+) -> TxnOffsetCommitResponse:
+    return _for_version(services.groups.offsets.refuse_transactional(request, code), version)
+
+
+def _for_version(answer: TxnOffsetCommitResponse, version: int) -> TxnOffsetCommitResponse:
+    """The answer in codes that clients of this version know."""
+    instead = {}
+    if version < LOADING_FROM:
+        instead[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if version < ABORTABLE_FROM:
+        instead[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            code = ErrorCode(partition.error_code)
+            partition.error_code = instead.get(code, code)
+    return answer

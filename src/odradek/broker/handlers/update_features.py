@@ -1,0 +1,43 @@
+"""UpdateFeatures (57), versions 0-2: finalizes levels of the cluster's features, or only checks.
+
+All or nothing: what refuses one is the answer for all (INVALID_UPDATE_VERSION). Up to version 1 an
+answer without error names each feature; `allow_downgrade` of version 0 means nothing, as in Kafka.
+
+Deviation from Kafka: a cluster has the features of `odradek.cluster.features` only; the level of
+metadata.version is kept and shown, and changes nothing. KIP-584, KIP-778, KIP-1022.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import RequestContext, Services
+from odradek.cluster.features import FeatureUpdate
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.update_features_request import UpdateFeaturesRequest
+from odradek.protocol.messages.update_features_response import (
+    UpdatableFeatureResult,
+    UpdateFeaturesResponse,
+)
+
+RESULTS_UP_TO = 1
+
+
+async def handle(
+    services: Services, context: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse:
+    updates = [
+        FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
+        for each in request.feature_updates
+    ]
+    error = await services.controller.update_features(updates, validate_only=request.validate_only)
+    if error is not None:
+        message = (
+            "The update failed for all features since the following feature had an error: "
+            f"{error.message}"
+        )
+        return UpdateFeaturesResponse(error_code=error.code, error_message=message)
+    results = []
+    if context.api_version <= RESULTS_UP_TO:
+        results = [
+            UpdatableFeatureResult(update.name, ErrorCode.NONE, "NONE") for update in updates
+        ]
+    return UpdateFeaturesResponse(error_message=None, results=results)

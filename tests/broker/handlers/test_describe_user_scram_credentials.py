@@ -1,0 +1,25 @@
+"""DescribeUserScramCredentials over the wire: nobody has any."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.errors import ErrorCode as E
+from odradek.protocol.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from tests.helpers.wire import WireClient
+
+
+@pytest.mark.parametrize("users", [None, []])
+def test_of_all_users_nobody_is_listed(client: WireClient, users: list[UserName] | None) -> None:
+    answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
+    assert (answer.error_code, answer.results) == (0, [])
+
+
+def test_each_user_named_is_not_found_and_none_is_answered_twice(client: WireClient) -> None:
+    users = [UserName(name) for name in ("ada", "bob", "ada")]
+    answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
+    told = [(each.user, each.error_code, each.credential_infos) for each in answer.results]
+    assert told == [("ada", E.DUPLICATE_RESOURCE, []), ("bob", E.RESOURCE_NOT_FOUND, [])]

@@ -1,0 +1,93 @@
+"""ElectLeaders over the wire: nothing to elect on one node, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.broker.handlers.elect_leaders import handle
+from odradek.cluster.image import NO_LEADER
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elected(client: WireClient, request: ElectLeadersRequest, version: int = 2) -> Any:
+    answer = client.call(request, version)
+    return answer.error_code, {
+        (topic.topic, each.partition_id): (each.error_code, each.error_message)
+        for topic in answer.replica_election_results
+        for each in topic.partition_result
+    }
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version_finds_nothing_to_elect(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t", 2)
+    request = ElectLeadersRequest(PREFERRED, [TopicPartitions("t", [0, 1])])
+    not_needed = ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."
+    assert elected(client, request, version) == (
+        ErrorCode.NONE,
+        {("t", 0): not_needed, ("t", 1): not_needed},
+    )
+
+
+def test_all_partitions_names_only_those_in_need(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t", 2)
+    answer = client.call(ElectLeadersRequest(UNCLEAN, None), 2)
+    assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
+        ("t", [])
+    ]
+
+
+def test_what_is_not_there_is_unknown(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    request = ElectLeadersRequest(
+        UNCLEAN, [TopicPartitions("t", [1, -1]), TopicPartitions("no", [0])]
+    )
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert elected(client, request)[1] == {
+        ("t", 1): (unknown, "No such partition as t-1"),
+        ("t", -1): (unknown, "No such partition as t--1"),
+        ("no", 0): (unknown, "No such topic as no"),
+    }
+
+
+def test_an_unknown_kind_of_election_is_refused_as_a_whole(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    code, results = elected(client, ElectLeadersRequest(2, [TopicPartitions("t", [0])]))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert results == {("t", 0): (ErrorCode.INVALID_REQUEST, "Unknown election type 2")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ],
+)
+def test_a_partition_of_another_node_cannot_be_led(
+    broker: Broker, kind: int, code: ErrorCode
+) -> None:
+    broker.create_topic("t")
+
+    async def ask(server: Any) -> Any:
+        image = server.services.image()
+        topic = image.topics_by_name["t"]
+        lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(9,), isr=(9,))
+        moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
+        services = replace(server.services, image=lambda: moved)
+        return handle(services, None, ElectLeadersRequest(kind, None))  # type: ignore[arg-type]
+
+    (topic,) = broker.call(ask).replica_election_results
+    assert [each.error_code for each in topic.partition_result] == [code]

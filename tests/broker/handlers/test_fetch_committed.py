@@ -1,0 +1,178 @@
+"""Fetch with read_committed: up to the last stable offset, and what to leave out."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from odradek.records.batch import parse_header
+from odradek.records.record import iter_batches
+from odradek.testing import Broker
+from tests.helpers.requests import fetch
+from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
+from tests.helpers.wire import WireClient
+
+READ_COMMITTED = 1
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return {"log.index.interval.bytes": 200}
+
+
+def read(client: WireClient, offset: int = 0, **options: Any) -> Any:
+    options.setdefault("isolation_level", READ_COMMITTED)
+    return client.call(fetch(offset=offset, **options), 11).responses[0].partitions[0]
+
+
+def aborted(answer: Any) -> list[tuple[int, int]] | None:
+    if answer.aborted_transactions is None:
+        return None
+    return [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+
+
+def end_of(answer: Any) -> int:
+    """The offset behind the last whole batch of an answer."""
+    headers = [parse_header(each) for each in iter_batches(bytes(answer.records))]
+    return headers[-1].last_offset + 1 if headers else -1
+
+
+def test_reading_stops_at_the_first_open_transaction(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    produce_plain(broker, b"a")
+    produce_transactional(broker, 1, 0, b"b")
+    produce_plain(broker, b"c")
+    answer = read(client)
+    assert (end_of(answer), answer.last_stable_offset, answer.high_watermark) == (1, 1, 3)
+    assert aborted(answer) == []
+    answer = read(client, 1)
+    assert (len(answer.records), aborted(answer)) == (0, [])
+    end_transaction(broker, 1, committed=True)
+    assert end_of(read(client, 1)) == 4
+
+
+def test_who_reads_uncommitted_reads_all_and_is_told_what_is_stable(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    produce_transactional(broker, 1, 0, b"b")
+    answer = read(client, isolation_level=0)
+    assert (end_of(answer), answer.last_stable_offset, answer.high_watermark) == (1, 0, 1)
+    end_transaction(broker, 1, committed=False)
+    assert aborted(read(client, isolation_level=0)) is None
+
+
+def test_aborted_transactions_are_named_for_what_was_read(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    for producer_id in range(20):
+        produce_transactional(broker, producer_id, 0, bytes(300))
+        end_transaction(broker, producer_id, committed=producer_id % 2 == 0)
+    assert aborted(read(client)) == [(each, each * 2) for each in range(1, 20, 2)]
+    offset, named = 0, set[tuple[int, int]]()
+    while offset < 40:
+        answer = read(client, offset, partition_max_bytes=1_000)
+        found = aborted(answer)
+        assert found is not None
+        assert end_of(answer) < offset + 8
+        assert all(first < end_of(answer) + 4 for _, first in found), "little more than was read"
+        named.update(found)
+        offset = end_of(answer)
+    assert named == {(each, each * 2) for each in range(1, 20, 2)}
+
+
+def test_partition_that_is_not_there_has_no_list(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    assert aborted(read(client, 99)) is None
+
+
+def test_open_transaction_does_not_wake_a_reader_and_its_end_does(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    produce_transactional(broker, 1, 0, b"a")
+    answers: list[Any] = []
+
+    def wait() -> None:
+        answers.append(read(client, max_wait_ms=20_000))
+
+    reader = threading.Thread(target=wait)
+    reader.start()
+    until_waiting(broker)
+    produce_transactional(broker, 1, 1, b"b")
+    produce_plain(broker, b"c")
+    assert broker.call(count_waiting) == 1
+    end_transaction(broker, 1, committed=False)
+    reader.join(10)
+    assert [(end_of(answer), aborted(answer)) for answer in answers] == [(4, [(1, 0)])]
+
+
+def test_plain_append_wakes_a_reader_of_committed_records(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    answers: list[Any] = []
+    reader = threading.Thread(target=lambda: answers.append(read(client, max_wait_ms=20_000)))
+    reader.start()
+    until_waiting(broker)
+    produce_plain(broker, b"c")
+    reader.join(10)
+    assert [end_of(answer) for answer in answers] == [1]
+
+
+def until_waiting(broker: Broker) -> None:
+    """Returns when a fetch waits."""
+    while not broker.call(count_waiting):
+        pass
+
+
+async def count_waiting(server: Any) -> int:
+    return len(server.services.replica_manager.fetches.waiting)
+
+
+def test_incremental_fetch_gets_what_became_stable(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    produce_transactional(broker, 1, 0, b"a")
+    request = fetch(isolation_level=READ_COMMITTED, session_epoch=0)
+    first = client.call(request, 11)
+    assert first.session_id
+    again = fetch(
+        partitions=(), isolation_level=READ_COMMITTED, session_id=first.session_id, session_epoch=1
+    )
+    assert client.call(again, 11).responses == []
+    end_transaction(broker, 1, committed=False)
+    again.session_epoch = 2
+    (topic,) = client.call(again, 11).responses
+    assert (end_of(topic.partitions[0]), aborted(topic.partitions[0])) == (2, [(1, 0)])
+
+
+def test_data_and_list_are_of_one_state(broker: Broker, client: WireClient) -> None:
+    """redpanda#7819: no record of an aborted transaction without its transaction in the list."""
+    broker.create_topic("t")
+    stop = threading.Event()
+
+    def write() -> None:
+        for round_ in range(60):
+            produce_transactional(broker, 1, round_ * 2, b"x" * 50)
+            produce_transactional(broker, 1, round_ * 2 + 1, b"y" * 50)
+            end_transaction(broker, 1, committed=False)
+        stop.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    offset = 0
+    while not stop.is_set() or offset < 180:
+        answer = read(client, offset)
+        end = end_of(answer)
+        if end < 0:
+            continue
+        found = aborted(answer)
+        assert found is not None
+        firsts = {first for _, first in found}
+        data = set(range(offset, end))
+        assert {each // 3 * 3 for each in data if each % 3 != 2} <= firsts
+        offset = end
+    writer.join()

@@ -1,0 +1,25 @@
+"""ListPartitionReassignments over the wire: there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from odradek.testing import Broker
+from tests.helpers.wire import WireClient
+
+
+@pytest.mark.parametrize("asked", [None, [], ["t"], ["t", "no"]])
+def test_nothing_is_being_reassigned(
+    broker: Broker, client: WireClient, asked: list[str] | None
+) -> None:
+    broker.create_topic("t")
+    topics = None
+    if asked is not None:
+        topics = [ListPartitionReassignmentsTopics(name, [0, 7]) for name in asked]
+    answer = client.call(ListPartitionReassignmentsRequest(60_000, topics), 0)
+    assert (answer.error_code, answer.error_message, answer.topics) == (ErrorCode.NONE, None, [])

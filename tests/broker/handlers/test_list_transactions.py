@@ -1,0 +1,96 @@
+"""ListTransactions over the wire: its filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.testing import Broker
+from tests.broker.handlers.txn_calls import add, list_transactions, producer
+from tests.helpers.wire import WireClient
+
+
+@pytest.fixture
+def ids(broker: Broker, client: WireClient) -> dict[str, int]:
+    """Three transactional ids, of which "open" has a transaction; their producer ids."""
+    broker.create_topic("t")
+    found = {name: producer(client, name) for name in ("open", "idle-1", "idle-2")}
+    add(client, found["open"], "t0", name="open")
+    return {name: who[0] for name, who in found.items()}
+
+
+def names(response: Any) -> set[str]:
+    assert response.error_code == 0
+    return {each.transactional_id for each in response.transaction_states}
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_all_are_listed_with_state_and_producer(
+    client: WireClient, ids: dict[str, int], version: int
+) -> None:
+    response = list_transactions(client, version)
+    assert response.unknown_state_filters == []
+    found = {
+        each.transactional_id: (each.producer_id, each.transaction_state)
+        for each in response.transaction_states
+    }
+    assert found == {
+        "open": (ids["open"], "Ongoing"),
+        "idle-1": (ids["idle-1"], "Empty"),
+        "idle-2": (ids["idle-2"], "Empty"),
+    }
+
+
+def test_states_filter(client: WireClient, ids: dict[str, int]) -> None:
+    assert names(list_transactions(client, state_filters=["Ongoing"])) == {"open"}
+    assert len(names(list_transactions(client, state_filters=["Ongoing", "Empty"]))) == 3
+    assert names(list_transactions(client, state_filters=["Dead", "PrepareCommit"])) == set()
+    response = list_transactions(client, state_filters=["Nonsense", "Ongoing", "ongoing"])
+    assert response.unknown_state_filters == ["Nonsense", "ongoing"]
+    assert names(response) == {"open"}
+    assert names(list_transactions(client, state_filters=["Nonsense"])) == set()
+
+
+def test_producer_ids_filter(client: WireClient, ids: dict[str, int]) -> None:
+    wanted = [ids["open"], ids["idle-2"], 999_999]
+    assert names(list_transactions(client, producer_id_filters=wanted)) == {"open", "idle-2"}
+    both = list_transactions(client, producer_id_filters=wanted, state_filters=["Empty"])
+    assert names(both) == {"idle-2"}
+
+
+def test_duration_filters_what_is_open_for_longer(client: WireClient, ids: dict[str, int]) -> None:
+    hour_ms = 3_600_000
+    # What has not begun began long ago, as in Kafka.
+    assert names(list_transactions(client, 1, duration_filter=hour_ms)) == {"idle-1", "idle-2"}
+    long = list_transactions(client, 1, duration_filter=hour_ms, state_filters=["Ongoing"])
+    assert names(long) == set()
+    assert len(names(list_transactions(client, 1, duration_filter=-1))) == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (None, {"open", "idle-1", "idle-2"}),
+        ("", {"open", "idle-1", "idle-2"}),
+        ("idle-.*", {"idle-1", "idle-2"}),
+        ("idle", set()),
+        ("o[a-z]{3}|idle-2", {"open", "idle-2"}),
+    ],
+)
+def test_pattern_matches_the_whole_id(
+    client: WireClient, ids: dict[str, int], pattern: str | None, expected: set[str]
+) -> None:
+    assert names(list_transactions(client, transactional_id_pattern=pattern)) == expected
+
+
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1"])
+def test_what_is_no_pattern_in_re2_is_refused(client: WireClient, pattern: str) -> None:
+    response = list_transactions(client, transactional_id_pattern=pattern)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert response.transaction_states == []
+
+
+def test_nothing_is_listed_where_nothing_is(client: WireClient) -> None:
+    assert names(list_transactions(client)) == set()

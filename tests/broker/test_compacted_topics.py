@@ -1,0 +1,101 @@
+"""What clients may write to a compacted topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.ids import TopicPartition
+from odradek.records.batch import Compression
+from odradek.records.record import Record, build_batch
+from odradek.testing import Broker
+from tests.broker.handlers.group_calls import commit, committed, find
+from tests.helpers.requests import list_offsets, produce
+from tests.helpers.wire import WireClient
+
+KEYLESS = "Compacted topic cannot accept message without key in topic partition t-0"
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_records_without_a_key_are_named_one_by_one_and_nothing_is_appended(
+    broker: Broker, client: WireClient, compression: Compression
+) -> None:
+    broker.create_topic("t", config={"cleanup.policy": "compact,delete"})
+    records = [Record(key, b"v", 1_700_000_000_000) for key in (b"a", None, b"", None)]
+    data = build_batch(records, compression=compression)
+    answer = client.call(produce(records=data), 8).responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (-1, -1, 0)
+    errors = [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors]
+    assert errors == [(1, KEYLESS), (3, KEYLESS)]
+    assert answer.error_message.startswith(
+        "One or more records have been rejected due to 2 record errors in total, and only showing "
+        f"the first three errors at most: [RecordError(batchIndex=1, message='{KEYLESS}'), "
+    )
+    end = client.call(list_offsets(-1), 5).topics[0].partitions[0].offset
+    assert end == 0
+
+
+def test_a_topic_that_becomes_compacted_refuses_from_then_on(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    records = build_batch([Record(None, b"v")], timestamp_ms=1_700_000_000_000)
+
+    def send() -> int:
+        answer = client.call(produce(records=records), 7).responses[0].partition_responses[0]
+        return int(answer.error_code)
+
+    assert send() == ErrorCode.NONE
+
+    async def alter(server: object) -> None:
+        from odradek.cluster.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+
+        op = ConfigOp("cleanup.policy", OpType.SET, "compact")
+        change = ConfigChange(ResourceType.TOPIC, "t", [op], False)
+        await server.services.controller.alter_configs([change])  # type: ignore[attr-defined]
+
+    broker.call(alter)
+    assert send() == ErrorCode.INVALID_RECORD
+
+
+def test_committed_offsets_are_compacted_and_come_back(tmp_path: Path) -> None:
+    config = {"offsets.topic.num.partitions": 1, "log.cleaner.backoff.ms": 3_600_000}
+    with Broker(config, data_dir=tmp_path) as broker:
+        broker.create_topic("t")
+
+        async def clean(server: Any) -> tuple[int, int]:
+            services = server.services
+            log = services.log_manager.get(TopicPartition("__consumer_offsets", 0))
+            log.roll(services.clock.time_ms())
+            log.flush()
+            services.log_manager.checkpoint()
+            before = log.size_bytes
+            assert await server.log_cleaner.clean() == 1
+            return before, log.size_bytes
+
+        with WireClient(broker.bootstrap_servers) as client:
+            find(client)
+            for offset in range(50):
+                assert commit(client, 8, offset=offset) is ErrorCode.NONE
+            before, after = broker.call(clean)
+            assert after < before / 10
+            assert committed(client).committed_offset == 49
+        runtime_reloads(broker)
+        with WireClient(broker.bootstrap_servers) as client:
+            assert committed(client).committed_offset == 49
+
+
+def runtime_reloads(broker: Broker) -> None:
+    """Lets the group coordinator read its log again."""
+
+    async def reload(server: Any) -> None:
+        runtime = server.services.groups.runtime
+        runtime.unload(0, ErrorCode.NOT_COORDINATOR)
+        runtime.load(0)
+        await runtime.loads_done(10)
+
+    broker.call(reload)

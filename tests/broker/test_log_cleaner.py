@@ -1,0 +1,379 @@
+"""The log cleaner of a running broker: its worker process, what it survives and leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from odradek.broker.broker import BrokerServer
+from odradek.config.broker import BrokerConfig
+from odradek.ids import TopicPartition
+from odradek.log.cleaner import process as cleaner_process
+from odradek.log.cleaner import swap
+from odradek.log.cleaner.batch_filter import _seal
+from odradek.log.cleaner.job import CleaningFailed
+from odradek.log.cleaner.worker import NICE
+from odradek.log.files import PooledFile
+from odradek.log.log import UnifiedLog
+from odradek.records.batch import parse_header
+from odradek.records.record import Record, build_batch, encode_record
+from tests.log.cleaner.running import append_pairs, pairs_of
+
+TP = TopicPartition("t", 0)
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def with_server(
+    directory: Path,
+    work: Callable[[BrokerServer, UnifiedLog], Coroutine[Any, Any, None]],
+    topic: dict[str, str] = COMPACT,
+    **properties: Any,
+) -> None:
+    """Runs `work` on a started broker with a compacted topic ``t``."""
+    given = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    given["log.cleaner.backoff.ms"] = "3600000"
+    given |= {name.replace("_", "."): str(value) for name, value in properties.items()}
+
+    async def main() -> None:
+        server = BrokerServer(BrokerConfig.from_properties(given))
+        await server.start()
+        try:
+            if not server.services.image().topics_by_name.get("t"):
+                await server.create_topic("t", 1, topic)
+            log = server.services.log_manager.get(TP)
+            assert log is not None
+            await work(server, log)
+        finally:
+            await server.stop()
+
+    asyncio.run(main())
+
+
+def fill(server: BrokerServer, log: UnifiedLog, *, batches: int = 3, keys: int = 5) -> None:
+    """Dirty segments, flushed and written down."""
+    for round_ in range(batches):
+        pairs = [(b"k%d" % key, b"%d" % round_) for key in range(keys)]
+        append_pairs(log, pairs, timestamp_ms=server.services.clock.time_ms())
+        log.roll(server.services.clock.time_ms())
+    log.flush()
+    server.services.log_manager.checkpoint()
+
+
+async def fill_with_another(server: BrokerServer, log: UnifiedLog) -> UnifiedLog:
+    """Fills `log`, and a second one, which is returned, with less."""
+    await server.create_topic("other", 1, COMPACT)
+    other = server.services.log_manager.get(TopicPartition("other", 0))
+    assert other is not None
+    fill(server, log, batches=9)
+    fill(server, other)
+    return other
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+def leftovers(directory: Path) -> list[Path]:
+    return [*directory.rglob("*.swap"), *directory.rglob("*.cleaned")]
+
+
+def workers() -> list[psutil.Process]:
+    """The worker processes that have begun to run Python."""
+    return [child for child in children() if cleaner_process._MODULE in child.cmdline()]
+
+
+def children() -> list[psutil.Process]:
+    """Processes begun since this test began: other tests leave Spark running."""
+    return [child for child in psutil.Process().children() if child.pid not in _others]
+
+
+_others: set[int] = set()
+
+
+@pytest.fixture(autouse=True)
+def _note_other_processes() -> None:
+    _others.clear()
+    _others.update(child.pid for child in psutil.Process().children())
+
+
+def test_a_dirty_log_is_compacted_and_the_worker_ends(tmp_path: Path, caplog) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        with caplog.at_level(logging.INFO):
+            assert await server.log_cleaner.clean() == 1
+        assert pairs_of(log) == [(10 + key, b"k%d" % key, b"2") for key in range(5)]
+        assert server.services.log_manager.cleaned_offset(log) == 15
+        assert not children()
+        assert await server.log_cleaner.clean() == 0, "it is clean now"
+
+    with_server(tmp_path, work)
+    assert "compacted t-0 up to 15 (dirty from 0)" in caplog.text
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 15\n"
+
+
+def test_without_a_dirty_log_there_is_no_process(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(cleaner_process, "CleanerProcess", lambda: pytest.fail("a process"))
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        assert await server.log_cleaner.clean() == 0
+        append_pairs(log, [(b"a", b"1")])
+        assert await server.log_cleaner.clean() == 0
+        fill(server, log)
+        log.update_config(server.config.log_config({"cleanup.policy": "delete"}))
+        assert await server.log_cleaner.clean() == 0
+
+    with_server(tmp_path, work)
+
+
+def test_the_cleaner_starts_by_itself_unless_it_is_switched_off(tmp_path: Path) -> None:
+    async def cleaned(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        await until(lambda: server.services.log_manager.cleaned_offset(log) == 15)
+
+    async def left(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        await asyncio.sleep(0.1)
+        assert server.services.log_manager.cleaned_offset(log) is None
+
+    with_server(tmp_path / "on", cleaned, log_cleaner_backoff_ms=1)
+    with_server(tmp_path / "off", left, log_cleaner_backoff_ms=1, log_cleaner_enable="false")
+
+
+def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(tmp_path: Path, caplog) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        other = await fill_with_another(server, log)
+        path = tmp_path / "t-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        data[70] ^= 1
+        path.write_bytes(data)
+        await server.log_cleaner.clean()
+        assert server.services.log_manager.cleaned_offset(log) is None
+        assert len(log.segments) == 10
+        assert len(pairs_of(other)) == 5
+        assert await server.log_cleaner.clean() == 0
+
+    with_server(tmp_path, work)
+    assert not list(tmp_path.rglob("*.cleaned"))
+    assert caplog.text.count("t-0 cannot be compacted") == 1
+    assert "its checksum is wrong" in caplog.text
+
+
+def test_a_worker_that_is_killed_costs_nothing_but_time(
+    tmp_path: Path, caplog, monkeypatch
+) -> None:
+    original = cleaner_process.CleanerProcess.start
+    killed: list[int] = []
+
+    def start(self: Any, job: Any) -> None:
+        if not killed:
+            killed.append(self.pid)
+            os.kill(self.pid, signal.SIGKILL)
+        original(self, job)
+
+    monkeypatch.setattr(cleaner_process.CleanerProcess, "start", start)
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        assert await server.log_cleaner.clean() == 0
+        assert len(pairs_of(log)) == 15
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)
+    assert caplog.text.count("a cleaning was cut short") == 1
+
+
+def test_a_log_that_no_worker_survives_is_left_alone(tmp_path: Path, caplog, monkeypatch) -> None:
+    original = cleaner_process.CleanerProcess.start
+
+    def start(self: Any, job: Any) -> None:
+        if job.name == "t-0":
+            os.kill(self.pid, signal.SIGKILL)
+        original(self, job)
+
+    monkeypatch.setattr(cleaner_process.CleanerProcess, "start", start)
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        other = await fill_with_another(server, log)
+        for _ in range(3):
+            assert await server.log_cleaner.clean() == 0
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(other)) == 5
+
+    with_server(tmp_path, work)
+    assert caplog.text.count("3 workers have died of it") == 1
+
+
+def test_timestamps_beyond_64_bits_keep_nothing_from_being_cleaned(tmp_path: Path) -> None:
+    """A body is the client's: base timestamp and delta may add up to anything."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        now_ms = server.services.clock.time_ms()
+        batch = build_batch([Record(b"k0", b"", now_ms)] * 2, timestamp_ms=now_ms)
+        body = bytearray()
+        encode_record(body, Record(b"k0", b"", now_ms), 0, 0)
+        encode_record(body, Record(b"far", None, now_ms), 2**63 - 1, 1)
+        log.append_as_leader(_seal(parse_header(batch), bytes(body)), 0, now_ms=now_ms)
+        fill(server, log)
+        assert await server.log_cleaner.clean() == 1
+        assert [key for _, key, _ in pairs_of(log)] == [b"far", *(b"k%d" % n for n in range(5))]
+
+    with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize("method", ["open", "keep"])
+def test_a_swap_without_a_descriptor_is_put_off(
+    tmp_path: Path, caplog, monkeypatch, method: str
+) -> None:
+    """Clients that take every descriptor must not take the log directory offline."""
+    step = {"open": (swap, "prepare_swap"), "keep": (PooledFile, "keep")}[method]
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        with monkeypatch.context() as patched:
+            patched.setattr(*step, fail)
+            assert await server.log_cleaner.clean() == 0
+        assert not log.log_dir.offline
+        assert len(pairs_of(log)) == 15
+        assert not leftovers(tmp_path)
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)
+    assert caplog.text.count("is put off") == 1
+
+
+def test_a_log_for_which_the_disk_is_too_full_holds_up_no_other(
+    tmp_path: Path, monkeypatch
+) -> None:
+    started: list[str] = []
+    start, report = cleaner_process.CleanerProcess.start, cleaner_process.CleanerProcess.report
+
+    def start_unless_full(self: Any, job: Any) -> None:
+        started.append(job.name)
+        if job.name != "t-0":
+            start(self, job)
+
+    def report_full(self: Any) -> Any:
+        full = started[-1] == "t-0"
+        return CleaningFailed(errno.ENOSPC, "no space left") if full else report(self)
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        other = await fill_with_another(server, log)
+        with monkeypatch.context() as patched:
+            patched.setattr(cleaner_process.CleanerProcess, "start", start_unless_full)
+            patched.setattr(cleaner_process.CleanerProcess, "report", report_full)
+            assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(other)) == 5
+        assert len(pairs_of(log)) == 45
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)
+
+
+def test_a_checkpoint_without_space_is_put_off(tmp_path: Path, caplog, monkeypatch) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        with monkeypatch.context() as patched:
+            patched.setattr(server.services.log_manager, "write_cleaned_offset", fail)
+            assert await server.log_cleaner.clean() == 0
+        assert not log.log_dir.offline
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)
+    assert caplog.text.count("checkpoint is put off") == 1
+
+
+def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        cleaning = asyncio.create_task(server.log_cleaner.clean())
+        await until(lambda: server.services.log_manager.cleaning)
+        await server.reset()
+        assert await asyncio.wait_for(cleaning, 30) == 0
+        await server.create_topic("t", 1, COMPACT)
+        log = server.services.log_manager.get(TP)  # type: ignore[assignment]
+        fill(server, log, batches=2, keys=2)
+        assert await server.log_cleaner.clean() == 1
+        assert pairs_of(log) == [(2, b"k0", b"1"), (3, b"k1", b"1")]
+
+    with_server(tmp_path, work)
+
+
+def test_the_broker_stops_in_the_middle_of_a_throttled_cleaning(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        cleaning = asyncio.create_task(server.log_cleaner.clean())
+        await until(workers)
+        await asyncio.wait_for(server.stop(), 20)
+        assert await cleaning == 0
+        assert not children()
+
+    with_server(tmp_path, work, log_cleaner_io_max_bytes_per_second=1)
+
+
+def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        cleaning = asyncio.create_task(server.log_cleaner.clean())
+        await until(workers)
+        (worker,) = workers()
+        await until(lambda: worker.nice() == min(os.nice(0) + NICE, 19))  # the system ends at 19
+        assert not worker.net_connections()
+        assert server.bootstrap_servers
+        await server.stop()
+        assert await cleaning == 0
+
+    with_server(tmp_path, work, log_cleaner_io_max_bytes_per_second=1)
+    process = cleaner_process.CleanerProcess()
+    assert process._process.stdin is not None
+    process._process.stdin.close()
+    assert process._process.wait(20) == 0
+    process.close()
+
+
+def test_a_region_of_an_old_segment_is_read_on(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        region = log.read(0, 1 << 20, log.log_end_offset, True).region
+        assert region is not None
+        before = region.read()
+        old = log.segments[0]
+        await server.log_cleaner.clean()
+        assert region.read() == before
+        assert old.read_batch(0, old.size) == before, "a lookup that holds the old segment"
+        region.close()
+
+    with_server(tmp_path, work)
+
+
+def test_compact_and_delete_also_drops_what_is_too_old(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        old_ms = server.services.clock.time_ms() - 10_000
+        append_pairs(log, [(b"old", b"1")], timestamp_ms=old_ms)
+        log.roll(old_ms)
+        append_pairs(log, [(b"new", b"1")], timestamp_ms=old_ms + 9_000)
+        await server.log_cleaner.clean()
+        assert log.log_start_offset == 1
+
+    topic = {"cleanup.policy": "compact,delete", "retention.ms": "5000"}
+    with_server(tmp_path, work, topic)

@@ -1,0 +1,136 @@
+"""Quotas over the wire: the answer says how long, leaves at once, and the connection pauses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.testing import Broker
+from tests.broker.handlers.test_alter_client_quotas import IN, OUT, alter
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+
+SIZE = 50_000
+# A window's burst is ten times as much: the second request is over it, by a pause of some ms.
+RATE = 10_000.0
+
+
+def limited(client: WireClient, key: str, rate: float = RATE, name: str = "wire") -> None:
+    (answer,) = alter(client, ([("client-id", name)], {key: rate}))
+    assert not answer.error_code
+
+
+def muted(broker: Broker) -> int:
+    async def count(server: Any) -> int:
+        return sum(bool(each._mutes) for each in server.connections)
+
+    return broker.call(count)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_produce_over_the_quota_is_appended_and_the_client_pauses(
+    broker: Broker, client: WireClient, acks: int
+) -> None:
+    broker.create_topic("t")
+    limited(client, IN, SIZE // 10)
+    request = produce("t", batch(bytes(SIZE * 3 // 4)), acks=acks)
+    pauses = []
+    with WireClient(broker.bootstrap_servers) as producer:
+        for offset in range(2):
+            answer = producer.call(request, 9)
+            ((partition,),) = [each.partition_responses for each in answer.responses]
+            assert (partition.error_code, partition.base_offset) == (0, offset)
+            pauses.append(answer.throttle_time_ms)
+        # Half a window too much is half a window's pause.
+        assert pauses[0] == 0
+        assert 3_000 < pauses[1] < 5_500
+        assert muted(broker) == 1
+    with WireClient(broker.bootstrap_servers) as other:
+        assert other.call(request, 9, client_id="other").throttle_time_ms == 0
+
+
+def test_with_acks_0_the_client_pauses_without_an_answer(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    limited(client, IN)
+    with WireClient(broker.bootstrap_servers) as producer:
+        producer.send(produce("t", batch(bytes(SIZE * 4)), acks=0), 9)
+        producer.send(MetadataRequest(), 12)
+        for _ in range(10_000):
+            if muted(broker):
+                break
+        assert muted(broker) == 1
+
+
+def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    client.call(produce("t", batch(bytes(SIZE))), 9)
+    limited(client, OUT, SIZE // 9)
+    with WireClient(broker.bootstrap_servers) as consumer:
+        first = consumer.call(fetch(), 11)
+        assert first.throttle_time_ms == 0
+        ((partition,),) = [each.partitions for each in first.responses]
+        assert len(partition.records) > SIZE
+        second = consumer.call(fetch(), 11)
+        assert second.throttle_time_ms > 0
+        assert second.responses == []
+        assert muted(broker) == 1
+    with WireClient(broker.bootstrap_servers) as other:
+        assert other.call(fetch(), 11, client_id="other").responses
+
+
+def test_a_throttled_session_goes_on_where_it_was(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    with WireClient(broker.bootstrap_servers) as consumer:
+        opening = fetch(max_wait_ms=0)
+        opening.session_epoch = 0
+        session_id = consumer.call(opening, 11).session_id
+        assert session_id
+        client.call(produce("t", batch(bytes(SIZE))), 9)
+        limited(client, OUT, 1)
+        going_on = fetch(max_wait_ms=0, partitions=())
+        going_on.topics = []
+        going_on.session_id, going_on.session_epoch = session_id, 1
+        answer = consumer.call(going_on, 11)
+        assert (answer.error_code, answer.session_id, answer.responses) == (0, session_id, [])
+        assert answer.throttle_time_ms > 0
+        assert muted(broker) == 1
+        alter(client, ([("client-id", "wire")], {OUT: None}))
+
+        async def unmute(server: Any) -> None:
+            for each in server.connections:
+                if each._mutes:
+                    each._mutes = 1
+                    each._unmute()
+                    each._mutes = 1  # for the timer that is still to come
+
+        broker.call(unmute)
+        going_on.session_epoch = 2
+        again = consumer.call(going_on, 11)
+        assert again.error_code == 0
+        ((partition,),) = [each.partitions for each in again.responses]
+        assert len(partition.records) > SIZE
+
+
+def test_a_fetch_asks_for_no_more_than_a_window_gives(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    for _ in range(4):
+        client.call(produce("t", batch(bytes(SIZE))), 9)
+    limited(client, OUT, SIZE // 4)
+    with WireClient(broker.bootstrap_servers) as consumer:
+        answer = consumer.call(fetch(max_bytes=SIZE * 10), 11)
+        ((partition,),) = [each.partitions for each in answer.responses]
+        assert answer.throttle_time_ms == 0
+        assert SIZE * 2 < len(partition.records) <= SIZE * 2.5
+
+
+def test_quotas_of_users_limit_whoever_is_anonymous(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    alter(client, ([("user", "ANONYMOUS")], {IN: 1.0}))
+    with WireClient(broker.bootstrap_servers) as producer:
+        assert producer.call(produce("t", batch(bytes(SIZE))), 9).throttle_time_ms > SIZE * 900

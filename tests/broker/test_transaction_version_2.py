@@ -1,0 +1,202 @@
+"""transaction.version 2 through the whole broker (KIP-890).
+
+Writing to a partition adds it, every end bumps the epoch, and what is late reaches no other
+transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from odradek.broker.broker import BrokerServer
+from odradek.coordinator.transaction.metadata import EPOCH_EXHAUSTED
+from odradek.errors import ErrorCode
+from odradek.protocol.messages import produce_request as p
+from odradek.protocol.messages import txn_offset_commit_request as o
+from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from odradek.records.record import Record, build_batch, iter_batches, iter_records
+from odradek.testing import Broker
+from tests.broker.handlers.group_calls import fetch_request, find
+from tests.broker.handlers.txn_calls import Who, add, describe, end, producer, wait_for
+from tests.helpers.wire import WireClient
+
+E = ErrorCode
+
+
+def write(
+    client: WireClient, who: Who, value: str, *, partition: int = 0, sequence: int = 0
+) -> ErrorCode:
+    """One record, as a producer of version 2 sends it (Produce 12)."""
+    batch = build_batch(
+        [Record(key=None, value=value.encode())],
+        timestamp_ms=int(time.time() * 1000),
+        producer_id=who[0],
+        producer_epoch=who[1],
+        base_sequence=sequence,
+        transactional=True,
+    )
+    data = p.TopicProduceData("t", partition_data=[p.PartitionProduceData(partition, batch)])
+    response = client.call(p.ProduceRequest("x", -1, 10_000, [data]), 12)
+    return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+
+def read(client: WireClient, partition: int = 0) -> list[str]:
+    """What a consumer of committed records is given, aborted ones taken out as it would."""
+    wanted = FetchPartition(partition, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        isolation_level=1,
+        topics=[FetchTopic("t", partitions=[wanted])],
+    )
+    [answer] = client.call(request, 11).responses[0].partitions
+    assert answer.error_code == 0
+    aborted = {each.producer_id: each.first_offset for each in answer.aborted_transactions or ()}
+    assert not aborted, "these stories only abort what is empty"
+    return [
+        bytes(record.value).decode()
+        for batch in iter_batches(answer.records or b"")
+        if not int.from_bytes(batch[21:23], "big") & 0x20
+        for record in iter_records(batch)
+        if record.value is not None
+    ]
+
+
+def test_partitions_are_added_by_writing_to_them(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t", 2)
+    pid, epoch = producer(client)
+    for number in range(3):
+        who = (pid, epoch + number)
+        assert write(client, who, f"a{number}") is E.NONE
+        assert write(client, who, f"b{number}", sequence=1) is E.NONE
+        assert write(client, who, f"c{number}", partition=1) is E.NONE
+        assert describe(client)[0].topics[0].partitions == [0, 1]
+        answer = end(client, who, version=5)
+        assert (answer.error_code, answer.producer_epoch) == (0, who[1] + 1)
+        wait_for(client, "CompleteCommit")
+    assert read(client) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert read(client, 1) == ["c0", "c1", "c2"]
+
+
+def test_late_write_of_the_last_transaction_reaches_no_other(
+    broker: Broker, client: WireClient
+) -> None:
+    """KAFKA-12671, and Jepsen's write of an aborted transaction in the next one."""
+    broker.create_topic("t", 2)
+    old = producer(client)
+    write(client, old, "first")
+    new = (old[0], end(client, old, version=5).producer_epoch)
+    wait_for(client, "CompleteCommit")
+    assert write(client, old, "late", sequence=1) is E.INVALID_PRODUCER_EPOCH
+    assert write(client, old, "late", partition=1) is E.INVALID_PRODUCER_EPOCH
+    assert write(client, new, "second") is E.NONE
+    assert write(client, old, "late", sequence=1) is E.INVALID_PRODUCER_EPOCH
+    assert end(client, old, committed=False, version=5).error_code == E.PRODUCER_FENCED
+    end(client, new, version=5)
+    wait_for(client, "CompleteCommit")
+    assert read(client) == ["first", "second"]
+
+
+def test_next_transaction_waits_for_the_markers_of_the_last(
+    broker: Broker, client: WireClient
+) -> None:
+    """KAFKA-18575: it may neither be taken for the old one nor be fenced."""
+    broker.create_topic("t")
+    who = producer(client)
+    write(client, who, "first")
+    held = hold_markers(broker)
+    answer = end(client, who, version=5)
+    following = (answer.producer_id, answer.producer_epoch)
+    early = write(client, following, "too early")
+    assert early in (E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS)
+    assert end(client, following, committed=False, version=5).error_code == (
+        E.CONCURRENT_TRANSACTIONS
+    )
+    assert read(client) == []
+    held()
+    wait_for(client, "CompleteCommit")
+    assert write(client, following, "second") is E.NONE
+    end(client, following, version=5)
+    wait_for(client, "CompleteCommit")
+    assert read(client) == ["first", "second"]
+
+
+def hold_markers(broker: Broker) -> Any:
+    """Holds markers back; what is returned lets them go."""
+    gate: list[asyncio.Event] = []
+
+    async def hold(server: BrokerServer) -> None:
+        completions = server.services.transactions.completions
+        write_markers = completions._write_markers
+        gate.append(asyncio.Event())
+
+        async def later(markers: Any) -> Any:
+            await gate[0].wait()
+            return await write_markers(markers)
+
+        completions._write_markers = later
+
+    async def release(server: BrokerServer) -> None:
+        gate[0].set()
+
+    broker.call(hold)
+    return lambda: broker.call(release)
+
+
+def test_exhausted_epochs_change_the_producer_id_and_nothing_else(
+    broker: Broker, client: WireClient
+) -> None:
+    """KAFKA-18660, through partition and coordinator: the marker has the old id and last epoch."""
+    broker.create_topic("t")
+    pid, _ = producer(client)
+
+    async def use_up(server: BrokerServer) -> None:
+        from dataclasses import replace
+
+        transactions = server.services.transactions
+        shard = transactions.runtime.shard(transactions.partition_of("x"))
+        shard.adopt(replace(shard.transactions["x"], producer_epoch=EPOCH_EXHAUSTED))
+
+    broker.call(use_up)
+    who = (pid, EPOCH_EXHAUSTED)
+    assert write(client, who, "last") is E.NONE
+    answer = end(client, who, version=5)
+    following = (answer.producer_id, answer.producer_epoch)
+    assert following == (answer.producer_id, 0)
+    assert answer.producer_id != pid
+    wait_for(client, "CompleteCommit")
+    again = end(client, who, version=5)
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (0, *following)
+    assert write(client, following, "first of the next") is E.NONE
+    assert add(client, who, "t0") == {"t0": E.INVALID_PRODUCER_ID_MAPPING}
+    end(client, following, version=5)
+    wait_for(client, "CompleteCommit")
+    assert read(client) == ["last", "first of the next"]
+
+
+@pytest.mark.parametrize("config", [{}, {"transaction.partition.verification.enable": "false"}])
+def test_offsets_are_added_by_committing_them(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    find(client)
+    who = producer(client)
+    partition = o.TxnOffsetCommitRequestPartition(0, 5)
+    topic = o.TxnOffsetCommitRequestTopic("t", [partition])
+    request = o.TxnOffsetCommitRequest("x", "g", *who, topics=[topic])
+    answer = client.call(request, 5)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert describe(client)[0].topics[0].topic == "__consumer_offsets"
+
+    def stored() -> tuple[int, int]:
+        wanted = fetch_request("g", 9, {"t": [0]})
+        wanted.require_stable = True
+        [found] = client.call(wanted, 9).groups[0].topics[0].partitions
+        return found.committed_offset, found.error_code
+
+    assert stored() == (-1, E.UNSTABLE_OFFSET_COMMIT)
+    end(client, who, version=5)
+    wait_for(client, "CompleteCommit")
+    assert stored() == (5, 0)
