@@ -39,6 +39,21 @@ def test_files_keys_and_headers_are_kept(cli: Cli, tmp_path: Path) -> None:
     assert records[0]["headers"] == [{"key": "source", "value": "test"}]
 
 
+def test_a_header_may_come_more_than_once(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", "-H", "via=a", "-H", "via=b", input="x\n")
+    [record] = cli.json_lines("consume", "t")
+    assert [each["value"] for each in record["headers"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("given", "separator"), [("→", "→"), ("é", "é"), ("\\t", "\t")])
+def test_key_separator_may_be_any_text(cli: Cli, given: str, separator: str) -> None:
+    cli.ok("topic", "create", "t")
+    cli.ok("produce", "t", "-K", given, input=f"k{separator}v\n")
+    [record] = cli.json_lines("consume", "t")
+    assert (record["key"], record["value"]) == ("k", "v")
+
+
 def test_keys_land_where_java_puts_them(cli: Cli) -> None:
     """murmur2("21") and friends from Kafka's own UtilsTest: positive(hash) % partitions."""
     cli.ok("topic", "create", "t", "-p", "10")
@@ -92,6 +107,7 @@ def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
     [
         (["produce", "t", "-z", "brotli"], "--compression is one of"),
         (["produce", "t", "missing-file"], "no such file"),
+        (["produce", "t", "-K", "\\"], "--key-separator: "),
         (["consume", "t", "-o", "middle"], "--offset is beginning, end or a number"),
         (["consume", "t", "-t", "yesterday"], "--from-time is ISO 8601"),
         (["consume", "t", "-p", "7"], "t has no partition 7"),

@@ -19,6 +19,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from tests.helpers.kafka_directory import KINDS, NODE_ID, unpack
 from tests.helpers.wire import WireClient
 
 START_TIMEOUT_S = 30
@@ -173,3 +174,32 @@ def test_sigterm_answers_what_is_pending_and_ends_within_two_seconds(data: str) 
             assert broker.stop() == 0
             assert time.monotonic() - started < STOP_TIMEOUT_S
             assert client.receive().error_code == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_log_directory_of_a_stopped_kafka_is_served_as_it_is(kind: str, data: str) -> None:
+    unpack(kind, Path(data))
+    with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
+        assert (
+            "took over 7 topics with 15 partitions, 19 configs, quotas of 3 entities" in broker.log
+        )
+        metadata = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=10)
+        assert list(metadata.brokers) == [NODE_ID]
+        assert len(metadata.topics["plain"].partitions) == 3
+        assert broker.stop() == 0
+
+
+def test_kafkas_directory_under_another_node_id_is_one_line(data: str) -> None:
+    unpack("stopped", Path(data))
+    line = _refused("--listen", "127.0.0.1:0", "--data", data, "--set", "node.id=8")
+    assert "belongs to node 7, not to 8" in line
+
+
+def test_kafkas_metadata_that_cannot_be_read_is_one_line(data: str) -> None:
+    unpack("stopped", Path(data))
+    for path in Path(data, "__cluster_metadata-0").glob("*.checkpoint"):
+        path.unlink()
+    log = Path(data, "__cluster_metadata-0", f"{0:020d}.log")
+    log.rename(log.with_name(f"{9:020d}.log"))
+    line = _refused("--listen", "127.0.0.1:0", "--data", data)
+    assert "lacks the records from 0 to 8" in line

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from odradek import __version__
-from odradek.cli import consume, demo, group, pipeline, produce, serve, topic
+from odradek.cli import (
+    config,
+    consume,
+    demo,
+    group,
+    log,
+    pipeline,
+    produce,
+    quota,
+    serve,
+    topic,
+    txn,
+)
 
 
-def _serve(context: typer.Context) -> None:
+def _serve(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "",
+    data: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
+    log_level: str = "",
+) -> None:
     """Run a broker."""
-    serve.serve(context.args)
+    # Completion and the list of commands come here, `odradek serve` itself goes to `cli.serve`.
+    given = (
+        ("--listen", listen),
+        ("--data", data),
+        ("--config", config),
+        ("--log-level", log_level),
+    )
+    arguments = [f"{name}={value}" for name, value in given if value]
+    serve.serve([*arguments, *(f"--set={each}" for each in sets or ())])
 
 
 app = typer.Typer(
@@ -23,13 +50,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(topic.app, name="topic", help="Create, list, describe, alter and delete topics.")
-app.add_typer(group.app, name="group", help="List and describe consumer groups, with their lag.")
+app.add_typer(group.app, name="group", help="Consumer groups: lag, members, offsets.")
+app.add_typer(config.app, name="config", help="Configs of topics, brokers and groups.")
+app.add_typer(log.app, name="log", help="The files of topics.")
+app.add_typer(quota.app, name="quota", help="Quotas of users and clients.")
+app.add_typer(txn.app, name="txn", help="List, describe and abort transactions.")
 app.add_typer(pipeline.app, name="pipeline", help="Carry topics into tables with Spark.")
-app.command(
-    "serve",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-)(_serve)
+app.command("serve")(_serve)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.command("demo")(demo.demo)

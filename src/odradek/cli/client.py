@@ -106,3 +106,23 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
 
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic)]
+
+
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion: the groups of the broker that the command line (or the environment) names."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
+    admin = AdminClient(client_config(server))  # without a name it would end before its answer came
+    try:
+        groups = admin.list_consumer_groups(request_timeout=2).result(timeout=2).valid
+    except (KafkaException, TimeoutError):
+        return []
+    return sorted(each.group_id for each in groups if each.group_id.startswith(incomplete))
+
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group)]
+GroupArguments = Annotated[
+    list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_group)
+]

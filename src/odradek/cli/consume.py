@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from datetime import UTC, datetime
@@ -19,10 +18,11 @@ from odradek.cli.client import (
     client_config,
     reason,
 )
-from odradek.cli.output import CommandError
+from odradek.cli.output import CommandError, text_or_base64
 
 POLL_S = 0.5
 BATCH_RECORDS = 500
+ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 # A group with nothing to read has, after this long without a record, reached the end.
 GROUP_IDLE_S = 3.0
 
@@ -51,6 +51,9 @@ def consume(
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Text: key, tab, value.")] = False,
+    isolation_level: Annotated[
+        str, typer.Option("--isolation-level", "-i", help=" | ".join(ISOLATION_LEVELS))
+    ] = ISOLATION_LEVELS[0],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Print the records of a topic, from the beginning to the end unless told otherwise."""
@@ -60,8 +63,11 @@ def consume(
         raise CommandError(
             "--group shares the partitions out itself: leave --partition and --from-time away"
         )
+    if isolation_level not in ISOLATION_LEVELS:
+        raise CommandError(f"--isolation-level is one of {', '.join(ISOLATION_LEVELS)}")
     admin_client(bootstrap_server)
-    consumer = Consumer(_consumer_config(bootstrap_server, group, offset))
+    config = _consumer_config(bootstrap_server, group, offset)
+    consumer = Consumer({**config, "isolation.level": isolation_level})
     try:
         if group is not None:
             consumer.subscribe([topic])
@@ -206,10 +212,10 @@ def _json_line(message: Any) -> bytes:
         "offset": message.offset(),
         "timestamp_ms": timestamp_ms if timestamp_type else None,
         "timestamp": _iso(timestamp_ms) if timestamp_type else None,
-        **_text_or_base64("key", message.key()),
-        **_text_or_base64("value", message.value()),
+        **text_or_base64("key", message.key()),
+        **text_or_base64("value", message.value()),
         "headers": [
-            {"key": name, **_text_or_base64("value", value)}
+            {"key": name, **text_or_base64("value", value)}
             for name, value in message.headers() or []
         ],
     }
@@ -218,13 +224,3 @@ def _json_line(message: Any) -> bytes:
 
 def _iso(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
-    """`{name: text}`; bytes that are no UTF-8 stand as `{name_base64: ...}` instead."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli.client import reason
+from odradek.cli.client import admin_client, reason
 from odradek.cli.output import CommandError
 from odradek.cli.pipeline import need_spark
 
@@ -46,6 +46,8 @@ def demo(
     from odradek.demo.run import DemoFailed, DemoOptions, run_demo
     from odradek.pipeline.errors import PipelineError
 
+    if bootstrap_server is not None:
+        admin_client(bootstrap_server)  # one that does not answer is told before all else
     everything = 10_000_000 if input_ is not None else DEFAULT_EVENTS
     options = DemoOptions(
         out=out.absolute(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -10,16 +11,22 @@ from odradek.cli.client import (
     DEFAULT_BOOTSTRAP_SERVER,
     REQUEST_TIMEOUT_S,
     BootstrapServer,
+    GroupArguments,
     JsonOutput,
     admin_client,
     wait,
+    wait_each,
 )
+from odradek.cli.group_lag import lag_seconds
+from odradek.cli.group_offsets import committed_offsets
+from odradek.cli.group_reset import reset_offsets
 from odradek.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
 
 
 @app.command("list")
@@ -43,34 +50,80 @@ def list_(
 
 @app.command("describe")
 def describe(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...")],
+    groups: GroupArguments,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Show members, committed offsets and lag of each partition."""
+    """Show committed offsets and lag of each partition, in records and in seconds: how old the
+    first record is that has not been committed."""
     admin = admin_client(bootstrap_server)
-    described = [_describe_one(admin, group) for group in groups]
+    described = [_describe_one(admin, bootstrap_server, group) for group in groups]
     if as_json:
         print_json(described)
         return
     for group in described:
         print(
             f"group {group['group']}  {group['state']}  coordinator {group['coordinator']}"
-            f"  members {group['members']}  lag {group['lag']}"
+            f"  members {group['members']}  lag {group['lag']} records, {group['lag_s']} s"
         )
-        columns = ["topic", "partition", "committed", "end_offset", "lag", "client_id", "host"]
+        columns = ["topic", "partition", "committed", "end_offset", "lag", "lag_s"]
+        columns += ["client_id", "host"]
         print_rows(group["partitions"], columns, as_json=False)
 
 
-def _describe_one(admin: AdminClient, group: str) -> dict[str, Any]:
+@app.command("members")
+def members(
+    groups: GroupArguments,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show who is in the groups, and what each member has been given."""
+    admin = admin_client(bootstrap_server)
+    futures = admin.describe_consumer_groups(list(groups))
+    rows = [
+        {
+            "group": group,
+            "member_id": member.member_id,
+            "instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "host": member.host,
+            "partitions": sorted(
+                f"{tp.topic}-{tp.partition}"
+                for tp in (member.assignment.topic_partitions if member.assignment else [])
+            ),
+        }
+        for group in groups
+        for member in wait(futures[group], group).members
+    ]
+    columns = ["group", "member_id", "instance_id", "client_id", "host", "partitions"]
+    print_rows(rows, columns, as_json)
+
+
+@app.command("delete")
+def delete(
+    groups: GroupArguments, bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER
+) -> None:
+    """Delete groups without members, and their committed offsets."""
+    admin = admin_client(bootstrap_server)
+    futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
+    wait_each(futures, lambda name: f"deleted group {name}")
+
+
+def _describe_one(admin: AdminClient, bootstrap_server: str, group: str) -> dict[str, Any]:
     description = wait(admin.describe_consumer_groups([group])[group], group)
     owners = {
         (tp.topic, tp.partition): member
         for member in description.members
         for tp in (member.assignment.topic_partitions if member.assignment else [])
     }
-    committed = _committed(admin, group)
+    committed = committed_offsets(admin, group)
     ends = _end_offsets(admin, sorted(committed.keys() | owners.keys()))
+    behind = {
+        each: committed[each]
+        for each, end in ends.items()
+        if each in committed and end is not None and committed[each] < end
+    }
+    ages = lag_seconds(bootstrap_server, behind, time.time())
     rows = []
     for (topic, partition), end in ends.items():
         offset = committed.get((topic, partition))
@@ -82,6 +135,11 @@ def _describe_one(admin: AdminClient, group: str) -> dict[str, Any]:
                 "committed": offset,
                 "end_offset": end,
                 "lag": None if offset is None or end is None else max(end - offset, 0),
+                "lag_s": (
+                    None
+                    if offset is None or end is None
+                    else ages.get((topic, partition), None if offset < end else 0.0)
+                ),
                 "member_id": owner.member_id if owner else None,
                 "client_id": owner.client_id if owner else None,
                 "host": owner.host if owner else None,
@@ -93,16 +151,9 @@ def _describe_one(admin: AdminClient, group: str) -> dict[str, Any]:
         "coordinator": str(description.coordinator.id) if description.coordinator else None,
         "members": len(description.members),
         "lag": sum(row["lag"] or 0 for row in rows),
+        "lag_s": max((row["lag_s"] or 0.0 for row in rows), default=0.0),
         "partitions": rows,
     }
-
-
-def _committed(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-    offsets = wait(future, group).topic_partitions or []
-    return {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
 
 
 def _end_offsets(

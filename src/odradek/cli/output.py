@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 
@@ -58,3 +59,13 @@ def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
             raise CommandError(f"{option} takes key=value, not {pair!r}")
         result[key.strip()] = value.strip()
     return result
+
+
+def text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
+    """`{name: text}`; bytes that are no UTF-8 stand as `{name_base64: ...}` instead."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}

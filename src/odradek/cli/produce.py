@@ -16,13 +16,18 @@ from odradek.cli.client import (
     TopicArgument,
     admin_client,
     client_config,
+    reason,
 )
 from odradek.cli.output import CommandError, parse_assignments
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 60.0
+TRANSACTION_TIMEOUT_S = 60.0
 QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
+
+# A line to key and value.
+Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 
 
 def produce(
@@ -47,42 +52,65 @@ def produce(
     tombstones: Annotated[
         bool, typer.Option("--tombstones", help="An empty value is null (a deletion).")
     ] = False,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", help="Send in transactions of this id.")
+    ] = None,
+    commit_every: Annotated[
+        int, typer.Option("--commit-every", min=0, help="Records a transaction; 0: all in one.")
+    ] = 0,
+    abort: Annotated[
+        bool, typer.Option("--abort", help="Abort the transactions instead of committing them.")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Send each line as a record."""
     from confluent_kafka import Producer
 
+    if transactional_id is None and (commit_every or abort):
+        raise CommandError("--commit-every and --abort want a --transactional-id")
     if compression not in COMPRESSIONS:
         raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
     headers = [
         (name, value.encode())
-        for name, value in parse_assignments(header or [], "--header").items()
+        for each in header or []  # a name may come more than once
+        for name, value in parse_assignments([each], "--header").items()
     ]
     for path in files or []:
         if not path.is_file():
             raise CommandError(f"no such file: {path}")
     admin_client(bootstrap_server)
     config = client_config(bootstrap_server, acks=acks, compression_type=compression, linger_ms=5)
+    if transactional_id is not None:
+        config["transactional.id"] = transactional_id
     # Java's default partitioner: the same key lands in the same partition from either.
     producer = Producer({**config, "partitioner": "murmur2_random"})
-    sender = _Sender(producer, topic, partition, headers or None)
-    split = _splitter(key, key_separator, tombstones)
+    plain = _Sender(producer, topic, partition, headers or None)
+    in_transactions = transactional_id is not None
+    sender = _TransactionalSender(plain, commit_every, abort) if in_transactions else plain
+    _send_all(sender, files or [], rate, _splitter(key, key_separator, tombstones))
+
+
+def _send_all(
+    sender: _Sender | _TransactionalSender, files: list[Path], rate: float, split: Splitter
+) -> None:
     sent = 0
-    with _progress(files or []) as advance:
-        for line in _paced(_lines(files or []), rate):
+    with _progress(files) as advance:
+        for line in _paced(_lines(files), rate):
             sender.send(*split(line.rstrip(b"\r\n")))
             sent += 1
             advance(len(line))
     sender.finish()
-    print(f"{sent} records to {topic}", file=sys.stderr)
+    print(f"{sent} records to {sender.topic}{sender.outcome}", file=sys.stderr)
 
 
 class _Sender:
     """Sends through librdkafka; the first record that the broker refuses ends the command."""
 
+    outcome = ""
+
     def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
-        self._producer = producer
-        self._topic = topic
+        self.producer = producer
+        self.topic = topic
         self._partition = partition
         self._headers = headers
         self._error: str | None = None
@@ -94,8 +122,8 @@ class _Sender:
     def send(self, key: bytes | None, value: bytes | None) -> None:
         while True:
             try:
-                self._producer.produce(
-                    self._topic,
+                self.producer.produce(
+                    self.topic,
                     value,
                     key,
                     self._partition,
@@ -104,26 +132,73 @@ class _Sender:
                 )
                 break
             except BufferError:
-                self._producer.poll(QUEUE_POLL_S)
-        self._producer.poll(0)
+                self.producer.poll(QUEUE_POLL_S)
+        self.producer.poll(0)
         self._raise_first()
 
     def finish(self) -> None:
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        left = self.producer.flush(FLUSH_TIMEOUT_S)
         self._raise_first()
         if left:
             raise CommandError(f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s")
 
     def _raise_first(self) -> None:
         if self._error is not None:
-            raise CommandError(f"{self._topic}: {self._error}")
+            raise CommandError(f"{self.topic}: {self._error}")
 
 
-def _splitter(
-    key: str | None, key_separator: str | None, tombstones: bool
-) -> Callable[[bytes], tuple[bytes | None, bytes | None]]:
+class _TransactionalSender:
+    """Sends in transactions of `records_max` records (0: of all), each committed or aborted."""
+
+    def __init__(self, sender: _Sender, records_max: int, abort: bool) -> None:
+        self._sender = sender
+        self.topic = sender.topic
+        self._records_max = records_max
+        self._abort = abort
+        self._open_records = 0
+        self._ended = 0
+        self._run(sender.producer.init_transactions, TRANSACTION_TIMEOUT_S)
+
+    @property
+    def outcome(self) -> str:
+        """What became of the transactions, as the end of a line."""
+        ended = "aborted" if self._abort else "committed"
+        noun = "transaction" if self._ended == 1 else "transactions"
+        return f" in {self._ended} {noun}, {ended}"
+
+    def send(self, key: bytes | None, value: bytes | None) -> None:
+        if not self._open_records:
+            self._run(self._sender.producer.begin_transaction)
+        self._sender.send(key, value)
+        self._open_records += 1
+        if self._open_records == self._records_max:
+            self._end()
+
+    def finish(self) -> None:
+        if self._open_records:
+            self._end()
+
+    def _end(self) -> None:
+        # All is on its way to the broker first: an abort would drop what is still queued here.
+        self._sender.finish()
+        producer = self._sender.producer
+        end = producer.abort_transaction if self._abort else producer.commit_transaction
+        self._run(end, TRANSACTION_TIMEOUT_S)
+        self._open_records = 0
+        self._ended += 1
+
+    def _run(self, step: Callable[..., None], *arguments: float) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            step(*arguments)
+        except KafkaException as error:
+            raise CommandError(f"the transaction failed: {reason(error)}") from None
+
+
+def _splitter(key: str | None, key_separator: str | None, tombstones: bool) -> Splitter:
     fixed = key.encode() if key is not None else None
-    separator = key_separator.encode().decode("unicode_escape").encode() if key_separator else None
+    separator = _unescaped(key_separator).encode() if key_separator else None
 
     def split(line: bytes) -> tuple[bytes | None, bytes | None]:
         line_key, value = fixed, line
@@ -134,6 +209,14 @@ def _splitter(
         return line_key, (None if tombstones and not value else value)
 
     return split
+
+
+def _unescaped(text: str) -> str:
+    """`text` with its escapes (`\\t`, `\\x1f`) replaced; what is not ASCII stays as it is."""
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"--key-separator: {error.reason}") from None
 
 
 def _lines(files: list[Path]) -> Iterator[bytes]:

@@ -88,9 +88,28 @@ def build_config(
     elif "log.dirs" not in properties and "log.dir" not in properties:
         properties["log.dirs"] = str(default_data_dir())
     try:
-        return BrokerConfig.from_properties(properties)
+        return _with_kept_node_id(BrokerConfig.from_properties(properties), properties)
     except KafkaError as error:
         raise CommandError(error.message) from None
+
+
+def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> BrokerConfig:
+    """Where nobody says which node this is, the log directories do, if they are an earlier one's.
+    A file that cannot be read is left to the start, which says what is wrong with it.
+    """
+    if config.explicit("node.id"):
+        return config
+    for directory in config.log_dirs():
+        path = Path(directory) / "meta.properties"
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+        found = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+        kept = found.get("node.id", found.get("broker.id", "")).strip()
+        if kept.isdecimal() and int(kept) != config.node_id:
+            return type(config).from_properties({**properties, "node.id": kept})
+    return config
 
 
 def _host_port(listen: str) -> str:

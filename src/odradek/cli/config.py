@@ -1,0 +1,200 @@
+"""`odradek config`: the configs of topics, brokers and groups, and where each value comes from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    REQUEST_TIMEOUT_S,
+    BootstrapServer,
+    JsonOutput,
+    admin_client,
+    client_config,
+    complete_group,
+    complete_topic,
+    wait,
+)
+from odradek.cli.output import CommandError, parse_assignments, print_rows
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+app = typer.Typer(no_args_is_help=True)
+
+# librdkafka has no name for groups; the number is Kafka's (`ConfigResource.Type.GROUP`).
+GROUP_TYPE = 32
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "brokers",
+    4: "file",
+    5: "default",
+    6: "logger",
+    7: "client metrics",
+    8: "group",
+}
+# What was set by somebody, for this resource or for all of its kind.
+SET = frozenset({"topic", "broker", "brokers", "file", "logger", "group"})
+
+
+class Kind(StrEnum):
+    """What has configs."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    GROUP = "group"
+
+
+def complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion: topics, brokers or groups, by what stands before."""
+    match context.params.get("kind"):
+        case Kind.TOPIC | "topic":
+            return complete_topic(context, incomplete)
+        case Kind.GROUP | "group":
+            return complete_group(context, incomplete)
+    return _complete_broker(context, incomplete)
+
+
+def _complete_broker(context: typer.Context, incomplete: str) -> list[str]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
+    try:
+        brokers = AdminClient(client_config(server)).list_topics(timeout=2).brokers
+    except KafkaException:
+        return []
+    return [str(each) for each in sorted(brokers) if str(each).startswith(incomplete)]
+
+
+KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker|group")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=complete_name, help="Of a broker: its id.")
+]
+
+
+@app.command("describe")
+def describe(
+    kind: KindArgument,
+    name: NameArgument,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Defaults, too.")] = False,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show what is set, or with --all every config, with its source."""
+    admin = admin_client(bootstrap_server)
+    rows = _group_rows(bootstrap_server, name) if kind is Kind.GROUP else _rows(admin, kind, name)
+    shown = [row for row in rows if all_ or row["source"] in SET]
+    print_rows(shown, ["config", "value", "source", "read_only"], as_json)
+
+
+@app.command("alter")
+def alter(
+    kind: KindArgument,
+    name: NameArgument,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="key=value; repeatable.")
+    ] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", "-d", help="Back to its default; repeatable.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Set configs, or set them back to their defaults."""
+    sets = parse_assignments(set_ or [], "--set")
+    if not sets and not delete:
+        raise CommandError("nothing to alter: give --set or --delete")
+    admin = admin_client(bootstrap_server)
+    if kind is Kind.GROUP:
+        _alter_group(bootstrap_server, name, sets, delete or [])
+    else:
+        _alter(admin, kind, name, sets, delete or [])
+    print(f"altered the configs of {kind.value} {name}")
+
+
+def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    if kind is Kind.BROKER:
+        brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
+        if not name.isdigit() or int(name) not in brokers:
+            known = ", ".join(str(each) for each in sorted(brokers))
+            raise CommandError(f"there is no broker {name}: the brokers are {known}")
+        return ConfigResource(ResourceType.BROKER, name, **options)
+    return ConfigResource(ResourceType.TOPIC, name, **options)
+
+
+def _rows(admin: AdminClient, kind: Kind, name: str) -> list[dict[str, Any]]:
+    resource = _resource(admin, kind, name)
+    entries = wait(admin.describe_configs([resource])[resource], name)
+    return [
+        {
+            "config": entry.name,
+            "value": None if entry.is_sensitive else entry.value,
+            "source": SOURCES.get(int(getattr(entry.source, "value", entry.source)), "unknown"),
+            "read_only": bool(entry.is_read_only),
+        }
+        for _, entry in sorted(entries.items())
+    ]
+
+
+def _alter(
+    admin: AdminClient, kind: Kind, name: str, sets: dict[str, str], deletes: list[str]
+) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in sets.items()
+    ]
+    # librdkafka wants a value with a deletion; the broker ignores it.
+    entries += [
+        ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes
+    ]
+    resource = _resource(admin, kind, name, incremental_configs=entries)
+    for future in admin.incremental_alter_configs([resource]).values():
+        wait(future, name)
+
+
+def _group_rows(bootstrap_server: str, name: str) -> list[dict[str, Any]]:
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.describe_configs_request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
+    request = DescribeConfigsRequest(resources=[DescribeConfigsResource(GROUP_TYPE, name, None)])
+    with WireClient(bootstrap_server) as client:
+        result = client.call(request, 4).results[0]
+    check(result.error_code, name, result.error_message)
+    return [
+        {
+            "config": each.name,
+            "value": None if each.is_sensitive else each.value,
+            "source": SOURCES.get(each.config_source, "unknown"),
+            "read_only": each.read_only,
+        }
+        for each in sorted(result.configs, key=lambda each: each.name)
+    ]
+
+
+def _alter_group(
+    bootstrap_server: str, name: str, sets: dict[str, str], deletes: list[str]
+) -> None:
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.incremental_alter_configs_request import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+
+    changes = [AlterableConfig(key, 0, value) for key, value in sets.items()]
+    changes += [AlterableConfig(key, 1, None) for key in deletes]
+    resource = AlterConfigsResource(GROUP_TYPE, name, changes)
+    with WireClient(bootstrap_server) as client:
+        result = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses[0]
+    check(result.error_code, name, result.error_message)

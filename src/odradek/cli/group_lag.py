@@ -1,0 +1,52 @@
+"""How long a group has been behind: the age of the first record that it has not committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from odradek.cli.client import REQUEST_TIMEOUT_S, client_config
+
+# Reading the first unread record of every partition may take so long in all.
+READ_TIMEOUT_S = 10.0
+
+
+def lag_seconds(
+    bootstrap_server: str, committed: Mapping[tuple[str, int], int], now_s: float
+) -> dict[tuple[str, int], float]:
+    """The age of the record at each committed offset (or of the next that is left), in seconds.
+
+    Partitions whose record cannot be read in time are left out.
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    if not committed:
+        return {}
+    config = client_config(bootstrap_server)
+    consumer = Consumer(
+        {
+            **config,
+            "group.id": "odradek-lag",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_uncommitted",
+        }
+    )
+    ages: dict[tuple[str, int], float] = {}
+    try:
+        consumer.assign([TopicPartition(t, p, offset) for (t, p), offset in committed.items()])
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while len(ages) < len(committed) and time.monotonic() < deadline:
+            message: Any = consumer.poll(min(REQUEST_TIMEOUT_S, 1.0))
+            if message is None or message.error() is not None:
+                continue
+            key = message.topic(), message.partition()
+            kind, timestamp_ms = message.timestamp()
+            if key not in ages and kind:
+                ages[key] = round(max(now_s - timestamp_ms / 1000, 0.0), 3)
+                consumer.pause([TopicPartition(*key)])
+    finally:
+        consumer.close()
+    return ages

@@ -1,0 +1,42 @@
+"""What a group has committed, and the offsets of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from odradek.cli.client import wait
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+def committed_offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
+    """What the group has committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+    offsets = wait(future, group).topic_partitions or []
+    return {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
+
+
+def list_offsets(
+    admin: AdminClient, partitions: Iterable[tuple[str, int]], where: str | int
+) -> dict[tuple[str, int], int]:
+    """The "earliest" or "latest" offset of each, or that of a time in ms (-1: nothing later)."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    spec = (
+        OffsetSpec.for_timestamp(where)
+        if isinstance(where, int)
+        else {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}[where]()
+    )
+    request = {TopicPartition(t, p): spec for t, p in partitions}
+    if not request:
+        return {}
+    futures = admin.list_offsets(request)
+    return {
+        (tp.topic, tp.partition): wait(future, f"{tp.topic}-{tp.partition}").offset
+        for tp, future in futures.items()
+    }

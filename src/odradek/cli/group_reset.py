@@ -1,0 +1,228 @@
+"""`odradek group reset-offsets`: where a group without members goes on, shown first, then set."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    REQUEST_TIMEOUT_S,
+    BootstrapServer,
+    GroupArgument,
+    JsonOutput,
+    admin_client,
+    complete_topic,
+    wait,
+)
+from odradek.cli.group_offsets import committed_offsets, list_offsets
+from odradek.cli.output import CommandError, print_rows
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+Partition = tuple[str, int]
+# Where each partition is to go, from its committed offset, its start and its end.
+Targets = Callable[["AdminClient", Mapping[Partition, int | None]], dict[Partition, int]]
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def reset_offsets(
+    group: GroupArgument,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", "-t", help="TOPIC or TOPIC:0,1; repeatable.", autocompletion=complete_topic
+        ),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions that the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="What is committed.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="May be negative.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", help="ISO 8601 (local time), or ms since 1970.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="So long before now: PnDTnHnMnS.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Do it; without this it is only shown.")
+    ] = False,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Set the committed offsets of a group that has no members. Shows them only: see --execute."""
+    targets = _targets(
+        to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration
+    )
+    if bool(topic) == all_topics:
+        raise CommandError("name the partitions: --topic (repeatable) or --all-topics")
+    admin = admin_client(bootstrap_server)
+    _refuse_active(admin, group)
+    committed = committed_offsets(admin, group)
+    partitions = sorted(committed) if all_topics else _partitions(admin, topic or [])
+    if not partitions:
+        raise CommandError(f"group {group} has committed nothing")
+    wanted = _within(admin, targets(admin, {each: committed.get(each) for each in partitions}))
+    if execute:
+        _commit(admin, group, wanted)
+    rows = [
+        {
+            "topic": name,
+            "partition": number,
+            "committed": committed.get((name, number)),
+            "new_offset": offset,
+        }
+        for (name, number), offset in sorted(wanted.items())
+    ]
+    print_rows(rows, ["topic", "partition", "committed", "new_offset"], as_json)
+    if not execute and not as_json:
+        print("nothing was changed: add --execute to set these offsets")
+
+
+def _targets(
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+) -> Targets:
+    """The one way that was asked for."""
+    given = [
+        *([_at_spec("earliest")] if to_earliest else []),
+        *([_at_spec("latest")] if to_latest else []),
+        *([_current] if to_current else []),
+        *([_at_offset(to_offset)] if to_offset is not None else []),
+        *([_shifted(shift_by)] if shift_by is not None else []),
+        *([_at_time(_time_ms(to_datetime))] if to_datetime is not None else []),
+        *([_at_time(_before_now_ms(by_duration))] if by_duration is not None else []),
+    ]
+    if len(given) != 1:
+        raise CommandError(
+            "say where to, once: --to-earliest, --to-latest, --to-current, --to-offset,"
+            " --shift-by, --to-datetime or --by-duration"
+        )
+    return given[0]
+
+
+def _at_spec(name: str) -> Targets:
+    def targets(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+        return list_offsets(admin, partitions, name)
+
+    return targets
+
+
+def _at_offset(offset: int) -> Targets:
+    return lambda _admin, partitions: dict.fromkeys(partitions, offset)
+
+
+def _current(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+    """What is committed; where nothing is, the end, as in Kafka's tool."""
+    missing = [each for each, offset in partitions.items() if offset is None]
+    ends = list_offsets(admin, missing, "latest")
+    return {each: ends[each] if offset is None else offset for each, offset in partitions.items()}
+
+
+def _shifted(by: int) -> Targets:
+    def targets(_admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+        missing = [f"{t}-{p}" for (t, p), offset in partitions.items() if offset is None]
+        if missing:
+            raise CommandError(f"--shift-by needs a committed offset: {missing[0]} has none")
+        return {each: (offset or 0) + by for each, offset in partitions.items()}
+
+    return targets
+
+
+def _at_time(timestamp_ms: int) -> Targets:
+    def targets(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+        found = list_offsets(admin, partitions, timestamp_ms)
+        ends = list_offsets(admin, [each for each, offset in found.items() if offset < 0], "latest")
+        return found | ends
+
+    return targets
+
+
+def _time_ms(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise CommandError(f"--to-datetime is ISO 8601 or milliseconds, not {text!r}") from None
+
+
+def _before_now_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise CommandError(f"--by-duration is PnDTnHnMnS (PT1H30M), not {text!r}")
+    days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
+    return int((time.time() - ((days * 24 + hours) * 60 + minutes) * 60 - seconds) * 1000)
+
+
+def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:
+    """TOPIC is all its partitions, TOPIC:0,1 those."""
+    metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    found = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        if name not in metadata:
+            raise CommandError(f"there is no topic {name}")
+        there = metadata[name].partitions
+        try:
+            wanted = [int(each) for each in numbers.split(",")] if colon else sorted(there)
+        except ValueError:
+            raise CommandError(f"--topic is TOPIC or TOPIC:0,1, not {text!r}") from None
+        for number in wanted:
+            if number not in there:
+                raise CommandError(f"{name} has no partition {number}")
+            found.append((name, number))
+    return found
+
+
+def _within(admin: AdminClient, wanted: dict[Partition, int]) -> dict[Partition, int]:
+    """Offsets before the start or behind the end are moved there, as by Kafka's tool."""
+    starts = list_offsets(admin, wanted, "earliest")
+    ends = list_offsets(admin, wanted, "latest")
+    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in wanted.items()}
+
+
+def _refuse_active(admin: AdminClient, group: str) -> None:
+    from confluent_kafka import KafkaException
+
+    try:
+        described = admin.describe_consumer_groups([group])[group].result(REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].name() == "GROUP_ID_NOT_FOUND":
+            return  # it begins with what is set here
+        raise CommandError(f"{group}: {error.args[0].str()}") from None
+    if described.members:
+        raise CommandError(
+            f"group {group} has {len(described.members)} members: its offsets can be set only"
+            " while it has none"
+        )
+
+
+def _commit(admin: AdminClient, group: str, wanted: dict[Partition, int]) -> None:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    offsets = [TopicPartition(t, p, offset) for (t, p), offset in wanted.items()]
+    request = [ConsumerGroupTopicPartitions(group, offsets)]
+    result = wait(admin.alter_consumer_group_offsets(request)[group], group)
+    for each in result.topic_partitions or []:
+        if each.error is not None:
+            raise CommandError(f"{each.topic}-{each.partition}: {each.error.str()}")

@@ -1,0 +1,133 @@
+"""Transactions that hang: open in a partition's log, and no coordinator will end them (KIP-664).
+
+The partitions' leaders tell which transactions are open since when; the coordinators, which of them
+they know. What a coordinator counts to its transaction it will end, however late.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from odradek.cli.wire import WireClient, check
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_producers_request import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
+from odradek.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+METADATA_VERSION = 9
+PARTITIONS_PER_REQUEST_MAX = 500
+MS_PER_MINUTE = 60_000
+
+Candidate = dict[str, Any]
+
+
+def find_hanging(
+    bootstrap_server: str,
+    topic: str | None,
+    partition: int | None,
+    max_timeout_ms: int,
+    now_ms: int,
+) -> list[dict[str, Any]]:
+    """The hanging transactions of a topic's partition, of a topic, or (None) of all, to which
+    nothing was written for `max_timeout_ms`; `last_timestamp` in milliseconds. CommandError."""
+    with WireClient(bootstrap_server) as client:
+        metadata = _metadata(client, topic)
+        addresses = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
+        candidates = []
+        for leader, partitions in _by_leader(metadata, partition).items():
+            with WireClient(addresses[leader]) as broker:
+                candidates += _open_transactions(broker, partitions, now_ms - max_timeout_ms)
+        if not candidates:
+            return []
+        producer_ids = sorted({each["producer_id"] for each in candidates})
+        expected = {
+            producer_id: _partitions(client, transactional_id)
+            for address in addresses.values()
+            for producer_id, transactional_id in _transactional_ids(address, producer_ids)
+        }
+    hanging = [
+        each
+        for each in candidates
+        if (each["topic"], each["partition"]) not in expected.get(each["producer_id"], ())
+    ]
+    for each in hanging:
+        each["duration_min"] = (now_ms - each["last_timestamp"]) // MS_PER_MINUTE
+    return sorted(hanging, key=lambda each: (each["topic"], each["partition"]))
+
+
+def _metadata(client: WireClient, topic: str | None) -> Any:
+    topics = None if topic is None else [MetadataRequestTopic(name=topic)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    return client.call(request, METADATA_VERSION)
+
+
+def _by_leader(metadata: Any, wanted: int | None) -> dict[int, list[tuple[str, int]]]:
+    """leader -> its partitions; those in question must all be there and have one."""
+    found: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for topic in metadata.topics:
+        check(topic.error_code, topic.name)
+        if wanted is not None and wanted not in {each.partition_index for each in topic.partitions}:
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{wanted}")
+        for each in topic.partitions:
+            if wanted in (None, each.partition_index):
+                check(each.error_code, f"{topic.name}-{each.partition_index}")
+                found[each.leader_id].append((topic.name, each.partition_index))
+    return found
+
+
+def _open_transactions(
+    leader: WireClient, partitions: list[tuple[str, int]], latest_ms: int
+) -> list[Candidate]:
+    """Those to which nothing was written after `latest_ms`."""
+    found = []
+    for at in range(0, len(partitions), PARTITIONS_PER_REQUEST_MAX):
+        topics: dict[str, TopicRequest] = {}
+        for name, number in partitions[at : at + PARTITIONS_PER_REQUEST_MAX]:
+            topics.setdefault(name, TopicRequest(name)).partition_indexes.append(number)
+        response = leader.call(DescribeProducersRequest(list(topics.values())), 0)
+        for topic in response.topics:
+            for state in topic.partitions:
+                check(
+                    state.error_code, f"{topic.name}-{state.partition_index}", state.error_message
+                )
+                found += [
+                    _candidate(topic.name, state.partition_index, each)
+                    for each in state.active_producers
+                    if each.current_txn_start_offset >= 0 and each.last_timestamp < latest_ms
+                ]
+    return found
+
+
+def _candidate(topic: str, partition: int, producer: Any) -> Candidate:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "coordinator_epoch": producer.coordinator_epoch,
+        "start_offset": producer.current_txn_start_offset,
+        "last_timestamp": producer.last_timestamp,
+    }
+
+
+def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int, str]]:
+    """(producer id, transactional id) of the producers that a broker coordinates."""
+    with WireClient(address) as broker:
+        response = broker.call(ListTransactionsRequest(producer_id_filters=producer_ids), 0)
+    check(response.error_code, "list transactions")
+    return [(each.producer_id, each.transactional_id) for each in response.transaction_states]
+
+
+def _partitions(client: WireClient, transactional_id: str) -> set[tuple[str, int]]:
+    """Where the coordinator will write a marker for this id."""
+    with client.coordinator_of(transactional_id) as coordinator:
+        response = coordinator.call(DescribeTransactionsRequest([transactional_id]), 0)
+    found = response.transaction_states[0]
+    if found.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        check(found.error_code, transactional_id)
+    return {(each.topic, number) for each in found.topics for number in each.partitions}

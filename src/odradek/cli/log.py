@@ -1,0 +1,76 @@
+"""`odradek log dump`: what stands in a log's files, of a running broker or of a stopped one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.output import CommandError
+
+app = typer.Typer(no_args_is_help=True)
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+@app.callback()
+def root() -> None:
+    """The files of topics."""
+
+
+@app.command("dump")
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Segment files, or a partition's directory."),
+    ],
+    records: Annotated[
+        bool, typer.Option("--records", "-r", help="Of a .log: its records, too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+) -> None:
+    """Show segment files, and check them: CRCs, order, and whether indexes tell the truth of the
+    log beside them. Ends with 1 when something is wrong."""
+    from odradek.cli import segment_files
+
+    errors = 0
+    for path in _expanded(files):
+        if not as_json:
+            print(path)
+        try:
+            for entry in segment_files.dump(path, records=records):
+                errors += "error" in entry
+                _print(path, entry, as_json)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from None
+    if errors:
+        raise CommandError(f"{errors} errors were found")
+
+
+def _expanded(paths: list[Path]) -> list[Path]:
+    """Directories stand for the segment files in them."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+            if not inside:
+                raise CommandError(f"there are no segment files in {path}")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise CommandError(f"no such file: {path}")
+    return found
+
+
+def _print(path: Path, entry: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"file": str(path), **entry}, ensure_ascii=False))
+        return
+    records = entry.pop("records", [])
+    error = entry.pop("error", None)
+    texts = [f"{name} {value}" for name, value in entry.items()]
+    print("  " + "  ".join([*texts, *([f"ERROR: {error}"] if error else [])]))
+    for record in records:
+        print("    " + "  ".join(f"{name} {value}" for name, value in record.items()))

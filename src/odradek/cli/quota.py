@@ -1,0 +1,183 @@
+"""`odradek quota`: what users and clients may take, each alone or by default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, JsonOutput
+from odradek.cli.output import CommandError, parse_assignments, print_rows
+
+app = typer.Typer(no_args_is_help=True)
+
+# As an entity's name on the command line: the default of all that have no quota of their own.
+DEFAULT_NAME = "default"
+ENTITY_TYPES = ("user", "client-id", "ip")
+KEYS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+# DescribeClientQuotas: a name, the default, any of the type.
+MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
+
+
+def complete_key(incomplete: str) -> list[str]:
+    """Completion: the quotas of Kafka."""
+    return [each for each in KEYS if each.startswith(incomplete)]
+
+
+def complete_entity(incomplete: str) -> list[str]:
+    """Completion: the types of entities."""
+    return [f"{each}=" for each in ENTITY_TYPES if each.startswith(incomplete)]
+
+
+Entities = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ENTITY...",
+        help="user=NAME, client-id=NAME, ip=ADDRESS; NAME default: of all the others.",
+        autocompletion=complete_entity,
+    ),
+]
+
+
+@app.command("list")
+def list_(
+    entities: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ENTITY]...",
+            help="Only of these: user=NAME, user=default, or user for all users.",
+            autocompletion=complete_entity,
+        ),
+    ] = None,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """List the quotas that are set."""
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.describe_client_quotas_request import (
+        ComponentData,
+        DescribeClientQuotasRequest,
+    )
+
+    components = [ComponentData(*_component(each)) for each in entities or []]
+    with WireClient(bootstrap_server) as client:
+        response = client.call(DescribeClientQuotasRequest(components), 1)
+    check(response.error_code, "list quotas", response.error_message)
+    rows = [
+        {
+            "entity": _entity_text(entry.entity),
+            "quota": value.key,
+            "value": value.value,
+        }
+        for entry in response.entries or []
+        for value in entry.values
+    ]
+    rows.sort(key=lambda row: (row["entity"], row["quota"]))
+    print_rows(rows, ["entity", "quota", "value"], as_json)
+
+
+@app.command("set")
+def set_(
+    entities: Entities,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option("--quota", "-q", help="key=value; repeatable.", autocompletion=complete_key),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Set quotas: bytes a second (producer_byte_rate, consumer_byte_rate) and others of Kafka's."""
+    given = parse_assignments(quota or [], "--quota")
+    if not given:
+        raise CommandError("nothing to set: give --quota key=value")
+    _alter(bootstrap_server, entities, {key: _number(key, text) for key, text in given.items()})
+
+
+@app.command("delete")
+def delete(
+    entities: Entities,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--quota", "-q", help="Which; repeatable; all when none.", autocompletion=complete_key
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Delete quotas of an entity."""
+    keys = quota or _keys_of(bootstrap_server, entities)
+    if not keys:
+        raise CommandError(f"{' '.join(entities)} has no quotas")
+    _alter(bootstrap_server, entities, dict.fromkeys(keys))
+
+
+def _alter(bootstrap_server: str, entities: list[str], quotas: dict[str, float | None]) -> None:
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.alter_client_quotas_request import (
+        AlterClientQuotasRequest,
+        EntityData,
+        EntryData,
+        OpData,
+    )
+
+    ops = [OpData(key, value or 0.0, value is None) for key, value in quotas.items()]
+    entry = EntryData([EntityData(*_entity(each)) for each in entities], ops)
+    with WireClient(bootstrap_server) as client:
+        result = client.call(AlterClientQuotasRequest([entry]), 1).entries[0]
+    name = " ".join(entities)
+    check(result.error_code, name, result.error_message)
+    print(f"altered the quotas of {name}")
+
+
+def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
+    """The quotas that exactly this entity has."""
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.describe_client_quotas_request import (
+        ComponentData,
+        DescribeClientQuotasRequest,
+    )
+
+    components = [ComponentData(*_component(_required(each))) for each in entities]
+    request = DescribeClientQuotasRequest(components, strict=True)
+    with WireClient(bootstrap_server) as client:
+        response = client.call(request, 1)
+    check(response.error_code, " ".join(entities), response.error_message)
+    return [value.key for entry in response.entries or [] for value in entry.values]
+
+
+def _required(text: str) -> str:
+    if "=" not in text:
+        raise CommandError(f"an entity is type=name (user=alice), not {text!r}")
+    return text
+
+
+def _entity(text: str) -> tuple[str, str | None]:
+    """``user=alice`` -> its type and name; the name of the default is null."""
+    kind, _, name = _required(text).partition("=")
+    if kind not in ENTITY_TYPES or not name:
+        raise CommandError(f"an entity is {'=, '.join(ENTITY_TYPES)}= and a name, not {text!r}")
+    return kind, None if name == DEFAULT_NAME else name
+
+
+def _component(text: str) -> tuple[str, int, str | None]:
+    if text in ENTITY_TYPES:
+        return text, MATCH_ANY, None
+    kind, name = _entity(text)
+    return kind, MATCH_DEFAULT if name is None else MATCH_EXACT, name
+
+
+def _entity_text(entity: list[Any]) -> str:
+    parts = sorted(f"{each.entity_type}={each.entity_name or DEFAULT_NAME}" for each in entity)
+    return " ".join(reversed(parts))
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise CommandError(f"--quota {key} is a number, not {text!r}") from None

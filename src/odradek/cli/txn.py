@@ -1,0 +1,246 @@
+"""`odradek txn`: transactional ids, their open transactions, and an end for one that hangs."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    JsonOutput,
+    complete_topic,
+)
+from odradek.cli.output import CommandError, print_json, print_rows
+
+if TYPE_CHECKING:
+    from odradek.cli.wire import WireClient
+
+app = typer.Typer(no_args_is_help=True)
+
+# Of InitProducerId: nobody will use the epoch that an abort by id leaves behind.
+ABORT_TIMEOUT_MS = 60_000
+
+
+def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
+    """Completion: the transactional ids of the broker that the command line names."""
+    server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
+    try:
+        found = _list(server, [], None)
+    except CommandError:
+        return []
+    ids = [str(row["transactional_id"]) for row in found]
+    return [each for each in ids if each.startswith(incomplete)]
+
+
+@app.command("list")
+def list_(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", "-s", help="Ongoing, Empty, ...; repeatable.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", help="Ids that match this (RE2) as a whole.")
+    ] = None,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """List transactional ids with their producer id and state."""
+    rows = _list(bootstrap_server, state or [], pattern)
+    print_rows(rows, ["transactional_id", "producer_id", "state"], as_json)
+
+
+@app.command("describe")
+def describe(
+    transactional_ids: Annotated[
+        list[str],
+        typer.Argument(metavar="TRANSACTIONAL_ID...", autocompletion=complete_transactional_id),
+    ],
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show state, producer, time-out and partitions of transactional ids."""
+    from odradek.cli.wire import WireClient
+
+    with WireClient(bootstrap_server) as client:
+        rows = [_describe(client, each) for each in transactional_ids]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["transactional_id", "state", "producer_id", "producer_epoch", "timeout_ms"]
+    print_rows(rows, [*columns, "started", "partitions"], as_json=False)
+
+
+@app.command("abort")
+def abort(
+    transactional_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[TRANSACTIONAL_ID]", autocompletion=complete_transactional_id),
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", autocompletion=complete_topic)
+    ] = None,
+    partition: Annotated[int, typer.Option("--partition", "-p")] = 0,
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", help="Where the transaction begins.")
+    ] = None,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Abort a transaction: by its id, whose producer is fenced; or, where no coordinator knows of
+    it any more, in one partition, with a marker, by the offset at which it begins."""
+    from odradek.cli.wire import WireClient
+
+    by_offset = topic is not None and start_offset is not None
+    if (transactional_id is None) != by_offset:
+        raise CommandError("name what to abort: TRANSACTIONAL_ID, or --topic and --start-offset")
+    with WireClient(bootstrap_server) as client:
+        if transactional_id is not None:
+            result = _abort_by_id(client, transactional_id)
+        else:
+            assert topic is not None
+            assert start_offset is not None
+            result = _abort_by_offset(client, topic, partition, start_offset)
+    if as_json:
+        print_json(result)
+    else:
+        print("aborted " + ", ".join(f"{name} {value}" for name, value in result.items()))
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", autocompletion=complete_topic, help="Of all without."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", help="Of all of the topic without.")
+    ] = None,
+    max_transaction_timeout_min: Annotated[
+        int,
+        typer.Option(
+            "--max-transaction-timeout", help="Minutes without a record.", metavar="MINUTES", min=0
+        ),
+    ] = 15,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Find transactions that hold up readers and that no coordinator will end."""
+    from odradek.cli import hanging
+
+    if partition is not None and topic is None:
+        raise CommandError("--partition is one of a --topic")
+    rows = hanging.find_hanging(
+        bootstrap_server,
+        topic,
+        partition,
+        max_transaction_timeout_min * hanging.MS_PER_MINUTE,
+        time.time_ns() // 1_000_000,
+    )
+    for row in rows:
+        row["last_timestamp"] = _iso(row["last_timestamp"])
+    columns = ["topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch"]
+    print_rows(rows, [*columns, "start_offset", "last_timestamp", "duration_min"], as_json)
+
+
+def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list[dict[str, Any]]:
+    from odradek.cli.wire import WireClient, check
+    from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
+
+    request = ListTransactionsRequest(state_filters=states, transactional_id_pattern=pattern)
+    with WireClient(bootstrap_server) as client:
+        response = client.call(request, 2 if pattern is not None else 1)
+    check(response.error_code, "list transactions")
+    if response.unknown_state_filters:
+        raise CommandError(f"no transaction is ever {response.unknown_state_filters[0]!r}")
+    return [
+        {
+            "transactional_id": each.transactional_id,
+            "producer_id": each.producer_id,
+            "state": each.transaction_state,
+        }
+        for each in sorted(response.transaction_states, key=lambda each: each.transactional_id)
+    ]
+
+
+def _describe(client: WireClient, transactional_id: str) -> dict[str, Any]:
+    from odradek.cli.wire import check
+    from odradek.protocol.messages.describe_transactions_request import (
+        DescribeTransactionsRequest,
+    )
+
+    with client.coordinator_of(transactional_id) as coordinator:
+        response = coordinator.call(DescribeTransactionsRequest([transactional_id]), 0)
+    found = response.transaction_states[0]
+    check(found.error_code, transactional_id)
+    started_ms = found.transaction_start_time_ms
+    return {
+        "transactional_id": found.transactional_id,
+        "state": found.transaction_state,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "timeout_ms": found.transaction_timeout_ms,
+        "started": None if started_ms < 0 else _iso(started_ms),
+        "partitions": [f"{each.topic}-{p}" for each in found.topics for p in each.partitions],
+    }
+
+
+def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, Any]:
+    """A new epoch fences the producer, and the coordinator aborts what it had open."""
+    from odradek.cli.wire import check
+    from odradek.errors import ErrorCode
+    from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+
+    before = _describe(client, transactional_id)  # an id that nobody knows is not made by this
+    if before["state"] != "Ongoing":
+        raise CommandError(f"{transactional_id} has no open transaction: {before['state']}")
+    request = InitProducerIdRequest(transactional_id, before["timeout_ms"] or ABORT_TIMEOUT_MS)
+    with client.coordinator_of(transactional_id) as coordinator:
+        response = coordinator.call(request, 4)
+    # The abort has begun, and goes on behind this answer.
+    if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+        check(response.error_code, transactional_id)
+    return {"transactional_id": transactional_id, "producer_id": before["producer_id"]}
+
+
+def _abort_by_offset(
+    client: WireClient, topic: str, partition: int, start_offset: int
+) -> dict[str, Any]:
+    """The producer whose transaction begins there gets an abort marker, in this partition alone."""
+    from odradek.cli.wire import check
+    from odradek.protocol.messages.describe_producers_request import (
+        DescribeProducersRequest,
+        TopicRequest,
+    )
+    from odradek.protocol.messages.write_txn_markers_request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
+    where = f"{topic}-{partition}"
+    producers = client.call(DescribeProducersRequest([TopicRequest(topic, [partition])]), 0)
+    state = producers.topics[0].partitions[0]
+    check(state.error_code, where, state.error_message)
+    found = [
+        each for each in state.active_producers if each.current_txn_start_offset == start_offset
+    ]
+    if not found:
+        raise CommandError(f"no open transaction begins at offset {start_offset} of {where}")
+    producer = found[0]
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(topic, [partition])],
+        coordinator_epoch=max(producer.coordinator_epoch, 0),
+    )
+    answer = client.call(WriteTxnMarkersRequest([marker]), 1)
+    check(answer.markers[0].topics[0].partitions[0].error_code, where)
+    return {"topic": topic, "partition": partition, "producer_id": producer.producer_id}
+
+
+def _iso(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
