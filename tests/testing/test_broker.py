@@ -14,10 +14,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from odradek.broker.broker import BrokerServer
+from odradek.cluster.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.cluster.quotas import QuotaAlteration
 from odradek.errors import ErrorCode, KafkaError
 from odradek.testing import Broker
 
 TIMEOUT_S = 20
+THREADS = "log.cleaner.threads"
 
 
 def _produce(bootstrap_servers: str, topic: str, *values: bytes) -> None:
@@ -71,6 +75,48 @@ def test_reset_forgets_topics_and_groups_and_gives_new_topic_ids(kafka: Broker) 
     kafka.create_topic("t")
     _produce(servers, "t", b"new")
     assert _consume(servers, "t", 1) == [b"new"]
+
+
+def test_reset_forgets_configs_and_quotas_that_were_altered(kafka: Broker) -> None:
+    async def alter(server: BrokerServer) -> None:
+        change = ConfigOp(THREADS, OpType.SET, "2")
+        group = ConfigOp("consumer.session.timeout.ms", OpType.SET, "50000")
+        quota = QuotaAlteration((("client-id", "app"),), [("producer_byte_rate", 1.0)])
+        results = await server.services.controller.alter_configs(
+            [
+                ConfigChange(ResourceType.BROKER, "", [change]),
+                ConfigChange(ResourceType.GROUP, "readers", [group]),
+            ]
+        )
+        results += (await server.services.controller.alter_client_quotas([quota])).values()
+        assert results == [None, None, None]
+
+    async def altered(server: BrokerServer) -> list[object]:
+        image = server.services.image()
+        configs = [*image.broker_configs.values(), *image.group_configs.values()]
+        return [*filter(None, configs), *image.client_quotas, server.config.explicit(THREADS)]
+
+    kafka.call(alter)
+    assert len(kafka.call(altered)) == 4
+    kafka.reset()
+    assert kafka.call(altered) == [False]
+
+
+def test_reset_takes_back_a_number_of_threads_that_was_raised_step_by_step(kafka: Broker) -> None:
+    async def raise_threads(server: BrokerServer) -> list[object]:
+        changes = [
+            ConfigChange(ResourceType.BROKER, "", [ConfigOp(THREADS, OpType.SET, str(count))])
+            for count in (2, 4, 8)
+        ]
+        return [await server.services.controller.alter_configs([each]) for each in changes]
+
+    async def threads(server: BrokerServer) -> int:
+        return server.config.get_int(THREADS)
+
+    assert kafka.call(raise_threads) == [[None]] * 3
+    assert kafka.call(threads) == 8
+    kafka.reset()
+    assert kafka.call(threads) == 1
 
 
 class TestFixtureAfterTheSharedBrokerWasUsed:

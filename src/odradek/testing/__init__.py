@@ -1,5 +1,10 @@
-"""A real broker inside a test: `with Broker() as broker: broker.bootstrap_servers`."""
+"""A real broker inside a test: `with Broker() as broker: broker.bootstrap_servers`.
 
+`Broker` also sets faults, moves the time and waits for states; see docs/testing.md.
+"""
+
+from odradek.testing.barriers import WaitTimeoutError
 from odradek.testing.broker import Broker
+from odradek.testing.faults import Fault
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Fault", "WaitTimeoutError"]

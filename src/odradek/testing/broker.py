@@ -13,8 +13,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from odradek.testing.barriers import Barriers
+from odradek.testing.faults import Faults, FaultSetters
+from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
@@ -26,7 +29,7 @@ CALL_TIMEOUT_S = 30.0
 Result = TypeVar("Result")
 
 
-class Broker:
+class Broker(Barriers, FaultSetters):
     """A broker of one node for tests.
 
     `config` takes Kafka's broker configs by their names (``{"num.partitions": 3}``); `data_dir`
@@ -46,7 +49,9 @@ class Broker:
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._temporary: Path | None = None
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: MovableLoop | None = None
+        self._clock = MovableClock()
+        self._faults = Faults(self.call)
         self._server: BrokerServer | None = None
         self._ended: asyncio.Event | None = None
 
@@ -94,8 +99,46 @@ class Broker:
         self._clean_up()
 
     def reset(self) -> None:
-        """Forgets all topics, groups and offsets, as if the broker were new; clients may stay."""
-        self.call(lambda server: server.reset())
+        """Forgets all topics, groups, offsets, transactions and faults, and sets the clock right,
+        as if the broker were new; clients may stay."""
+        self.call(self._reset)
+
+    async def _reset(self, server: BrokerServer) -> None:
+        self._faults.clear()
+        self._clock.reset()
+        await server.reset()
+
+    def clear_faults(self) -> None:
+        """Ends all faults that are set."""
+
+        async def clear(_server: BrokerServer) -> None:
+            self._faults.clear()
+
+        self.call(clear)
+
+    def advance(self, seconds: float) -> None:
+        """Moves the broker's time forward, as if it had heard of nobody for so long.
+
+        When this returns, everything has been done that is due by then, however seldom the broker
+        would have looked: sessions and rebalances that ran out of time, transactions that were
+        open for too long, retention and compaction, expired offsets and ids. Connections stay
+        open, and real time goes on as before.
+        """
+        if seconds < 0:
+            raise ValueError(f"time does not go back: advance({seconds})")
+
+        async def advance(server: BrokerServer) -> None:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, MovableLoop)
+            self._clock.advance(seconds * 1000.0)
+            loop.move(seconds)
+            await loop.quiet()
+            await server.periodic.run_now()
+            if server.config.get_bool("log.cleaner.enable"):
+                await server.log_cleaner.clean()
+            await loop.quiet()
+
+        self.call(advance)
 
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
@@ -114,12 +157,7 @@ class Broker:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _properties(self) -> dict[str, str]:
@@ -134,7 +172,7 @@ class Broker:
     def _run(self, started: _Outcome) -> None:
         from odradek.broker.main import loop_factory
 
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=movable_loop_factory(loop_factory())) as runner:
             runner.run(self._serve(started))
 
     async def _serve(self, started: _Outcome) -> None:
@@ -143,17 +181,21 @@ class Broker:
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
             started.fail(error)
             return
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, MovableLoop)
+        self._loop = loop
         self._ended = asyncio.Event()
         self._server = server
         started.succeed()
         try:
             await self._ended.wait()
         finally:
+            self._faults.clear()
             await server.stop()
 
     async def _start_server(self) -> BrokerServer:
         from odradek.broker.main import make_server
+        from odradek.clock import SystemClock
         from odradek.cluster.store.memory import MemoryStore
         from odradek.config.broker import BrokerConfig
 
@@ -161,7 +203,8 @@ class Broker:
         # A directory of the user's outlives this broker, and so must the topics in it: SQLite
         # there.
         store = MemoryStore() if self._data_dir is None else None
-        server = make_server(config, store)
+        # Idle connections are left alone when a test moves the time: theirs is the real one.
+        server = make_server(config, store, clock=self._clock, network_clock=SystemClock())
         await server.start()
         return server
 

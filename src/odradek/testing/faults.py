@@ -1,0 +1,488 @@
+"""Faults on a running broker: the n-th request of a kind is refused, late, cut off or swallowed.
+
+While a fault is set, what dispatches requests is wrapped; without one, the broker runs as it does
+for everybody, and pays nothing. The faults belong to the broker's loop, which alone changes them;
+tests read the counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Self
+
+from odradek.broker.apis import API_BY_KEY, APIS, Api
+from odradek.errors import ErrorCode
+from odradek.net.connection import CloseConnection
+from odradek.net.sender import close_regions
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import decode, encoder
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.headers import parse_request_header, response_header
+from odradek.protocol.registry import request_class, response_class
+from odradek.protocol.spec import load
+from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
+from odradek.testing.error_responses import error_response, names_topics, topics_named
+
+if TYPE_CHECKING:
+    from odradek.broker.broker import BrokerServer
+    from odradek.net.connection import Connection
+
+ApiName = str | int | ApiKey
+Dispatch = Callable[[Any, memoryview], Any]
+
+
+class Request:
+    """A request as the faults look at it; its body is decoded when one of them asks."""
+
+    def __init__(self, connection: Connection, frame: memoryview, server: BrokerServer) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.server = server
+        key, self.version, self.correlation_id, self.client_id, self._pos = parse_request_header(
+            frame
+        )
+        self.api = API_BY_KEY.get(key)
+        self._body: Any = None
+
+    def served(self) -> bool:
+        api = self.api
+        return api is not None and api.min_version <= self.version <= api.max_version
+
+    @property
+    def body(self) -> Any:
+        if self._body is None:
+            assert self.api is not None
+            self._body = decode(request_class(self.api.key), self.version, self.frame, self._pos)
+        return self._body
+
+    def topics(self) -> set[str]:
+        """The topics that the request names, or knows by their ids."""
+        names, ids = topics_named(self.body, self.version)
+        by_id = self.server.services.image().topics_by_id
+        known = (by_id.get(each) for each in ids)  # type: ignore[call-overload]
+        return names | {each.name for each in known if each is not None}
+
+    def continues_fetch_session(self) -> bool:
+        """Whether it says by a fetch session, not by name, which partitions it means."""
+        return self.api is API_BY_KEY[ApiKey.FETCH] and self.body.session_epoch > 0
+
+    def answer(self, response: Any) -> list[Any]:
+        assert self.api is not None
+        chunks: list[Any] = [response_header(self.api.key, self.version, self.correlation_id)]
+        encoder(type(response), self.version)(response, chunks.append)
+        return chunks
+
+
+# What a fault does with a request that it strikes: answers like a dispatcher.
+Strike = Callable[[Request, Callable[[], Any]], Any]
+
+
+class Fault:
+    """A fault that was set on a `Broker`: in force until it has struck `times`, until `clear()`, or
+    to the end of its `with` block.
+
+    `struck` is how many requests it has met.
+    """
+
+    def __init__(
+        self,
+        faults: Faults,
+        what: str,
+        strike: Strike,
+        *,
+        api: Api | None,
+        client_id: str | None,
+        topic: str | None,
+        times: int | None,
+    ) -> None:
+        self._faults = faults
+        self._what = what
+        self._strike = strike
+        self._api = api
+        self._client_id = client_id
+        self._topic = topic
+        self._times = times
+        self.struck = 0
+        # Whose requests were swallowed: they are cut off when the fault ends.
+        self.held: set[Connection] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether it will strike again."""
+        return self in self._faults.active
+
+    def clear(self) -> None:
+        """Ends the fault; a second call does nothing."""
+        self._faults.remove(self)
+
+    def wait(self, times: int = 1, *, timeout_s: float = 30.0) -> None:
+        """Waits until it has struck so many requests."""
+        deadline = time.monotonic() + timeout_s
+        while self.struck < times:
+            if time.monotonic() >= deadline:
+                raise WaitTimeoutError(
+                    f"waited {timeout_s:g} s for {times} strikes of this fault: {self!r}"
+                )
+            time.sleep(LOOK_AGAIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def __repr__(self) -> str:
+        whose = f" of client {self._client_id!r}" if self._client_id is not None else ""
+        topic = f" for topic {self._topic!r}" if self._topic is not None else ""
+        api = "every request" if self._api is None else self._api.message_name
+        limit = "" if self._times is None else f" of {self._times}"
+        return f"<{self._what}: {api}{whose}{topic}, struck {self.struck}{limit}>"
+
+    # On the broker's loop.
+
+    def matches(self, request: Request) -> bool:
+        return (
+            (self._api is None or request.api is self._api)
+            and (self._client_id is None or request.client_id == self._client_id)
+            and (self._topic is None or self._topic in request.topics())
+        )
+
+    def needs_full_fetch(self, request: Request) -> bool:
+        """Whether it may mean this fetch, which does not say what it fetches."""
+        return (
+            (self._topic is not None or self._what.startswith("error"))
+            and (self._api is None or request.api is self._api)
+            and (self._client_id is None or request.client_id == self._client_id)
+            and request.continues_fetch_session()
+        )
+
+    def strike(self, request: Request, execute: Callable[[], Any]) -> Any:
+        self.struck += 1
+        if self.struck == self._times:
+            self._faults.drop(self)
+        return self._strike(request, execute)
+
+
+class Faults:
+    """The faults of one broker, in the order in which they were set: the first that fits strikes.
+
+    `call` runs a coroutine function on the broker's loop.
+    """
+
+    def __init__(self, call: Callable[[Callable[[BrokerServer], Any]], Any]) -> None:
+        self._call = call
+        self._server: BrokerServer | None = None
+        self._execute: Dispatch | None = None
+        self.active: list[Fault] = []
+        # All since the last `clear`: one that strikes no more may still hold connections.
+        self._set: list[Fault] = []
+
+    def add(self, fault: Fault) -> Fault:
+        async def add(server: BrokerServer) -> None:
+            if not self.active:
+                self._server = server
+                self._execute = server.exchange_dispatch(self.dispatch)
+            self.active.append(fault)
+            self._set.append(fault)
+
+        self._call(add)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        async def remove(_server: BrokerServer) -> None:
+            self.drop(fault)
+            self._let_go(fault)
+
+        if fault.active or fault.held:
+            self._call(remove)
+
+    def clear(self) -> None:
+        """On the broker's loop: forgets all faults."""
+        for fault in self._set:
+            self.drop(fault)
+            self._let_go(fault)
+        self._set.clear()
+
+    def drop(self, fault: Fault) -> None:
+        """On the broker's loop: `fault` strikes no more; with the last one the wrapper goes."""
+        if fault in self.active:
+            self.active.remove(fault)
+            if not self.active and self._server is not None and self._execute is not None:
+                self._server.exchange_dispatch(self._execute)
+
+    def _let_go(self, fault: Fault) -> None:
+        for connection in fault.held:
+            connection.abort("a request on it was swallowed by a fault that has ended")
+        fault.held.clear()
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Any:
+        """What the broker's connections call while there are faults."""
+        execute, server = self._execute, self._server
+        assert execute is not None
+        assert server is not None
+
+        def go_on() -> Any:
+            return execute(connection, frame)
+
+        try:
+            request = Request(connection, frame, server)
+            if not request.served():
+                return go_on()
+            for fault in self.active:
+                if fault.needs_full_fetch(request):
+                    # The client asks again, and names its partitions then.
+                    return request.answer(_no_session())
+                if fault.matches(request):
+                    return fault.strike(request, go_on)
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}") from error
+        return go_on()
+
+
+class FaultSetters:
+    """The methods of a `Broker` that set faults.
+
+    Each returns a `Fault`, which is in force at once; as a context manager it ends with its block.
+    It strikes requests that fit all that is given: `api` ("Produce", "join_group",
+    `ApiKey.FETCH`), `client_id`, `topic` (named by the request), and no more than `times` of them.
+    Of several faults that fit, the one that was set first strikes.
+    """
+
+    _faults: Faults
+
+    @abstractmethod
+    def call(self, function: Callable[[BrokerServer], Coroutine[Any, Any, Any]]) -> Any: ...
+
+    def fail(
+        self,
+        api: ApiName,
+        error: ErrorCode | str | int,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Answers with an error code ("NOT_LEADER_OR_FOLLOWER"), and does nothing else.
+
+        The whole request is refused: every topic, partition or group that it names. Only Metadata
+        is answered as ever, with the error in its topics (in `topic` alone, if that is given).
+        """
+        code = error_of(error)
+        if api is None:
+            raise ValueError("fail() wants an API: no error of Kafka's suits all of them")
+
+        def strike(request: Request, execute: Callable[[], Any]) -> Any:
+            if request.api is API_BY_KEY[ApiKey.METADATA]:
+                return _then(execute(), lambda chunks: _fail_topics(request, chunks, code, topic))
+            if request.api is API_BY_KEY[ApiKey.PRODUCE] and request.body.acks == 0:
+                raise CloseConnection(f"a fault: {code.name}, and the client wants no answer")
+            assert request.api is not None
+            answer_class = response_class(request.api.key)
+            try:
+                response = error_response(answer_class, request.body, request.version, code)
+            except LookupError as reason:
+                raise CloseConnection(f"a fault: {code.name}, but {reason}") from reason
+            return request.answer(response)
+
+        return self._set(f"error {code.name}", strike, api, client_id, topic, times)
+
+    def delay(
+        self,
+        api: ApiName | None,
+        seconds: float,
+        *,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Executes the request, and answers `seconds` later (or when `advance` has gone so far).
+
+        What the client sent behind it on the same connection is executed, and answered after it.
+        """
+        if seconds < 0:
+            raise ValueError(f"a delay is not negative: {seconds}")
+
+        def strike(_request: Request, execute: Callable[[], Any]) -> Any:
+            return _late(execute(), seconds)
+
+        return self._set(f"delay of {seconds:g} s", strike, api, client_id, topic, times)
+
+    def disconnect(
+        self,
+        api: ApiName | None,
+        *,
+        executed: bool = False,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Closes the connection on which the request came.
+
+        `executed`: only after it was executed, so that nothing but its answer is lost.
+        """
+
+        def cut(chunks: Any) -> Any:
+            close_regions(chunks or ())
+            raise CloseConnection("a fault: disconnected instead of answered")
+
+        def strike(_request: Request, execute: Callable[[], Any]) -> Any:
+            return _then(execute(), cut) if executed else cut(None)
+
+        return self._set("disconnect", strike, api, client_id, topic, times)
+
+    def blackhole(
+        self,
+        api: ApiName | None,
+        *,
+        executed: bool = False,
+        client_id: str | None = None,
+        topic: str | None = None,
+        times: int | None = None,
+    ) -> Fault:
+        """Never answers, and leaves the connection open; what comes behind it waits as well.
+
+        `executed`: the request is executed all the same. When the fault is cleared, connections on
+        which it swallowed something are closed, so that clients can begin anew.
+        """
+
+        def strike(request: Request, execute: Callable[[], Any]) -> Any:
+            fault.held.add(request.connection)
+            never = asyncio.get_running_loop().create_future()
+            return _then(execute(), _swallow(never)) if executed else never
+
+        fault = self._set("blackhole", strike, api, client_id, topic, times)
+        return fault
+
+    def _set(
+        self,
+        what: str,
+        strike: Strike,
+        api: ApiName | None,
+        client_id: str | None,
+        topic: str | None,
+        times: int | None,
+    ) -> Fault:
+        found = None if api is None else api_of(api)
+        if times is not None and times < 1:
+            raise ValueError(f"times is 1 or more, or None for no limit: {times}")
+        if topic is not None and found is not None and not _can_name_topics(found):
+            raise ValueError(
+                f"{found.message_name} requests name no topic: leave topic={topic!r} away"
+            )
+        fault = Fault(
+            self._faults, what, strike, api=found, client_id=client_id, topic=topic, times=times
+        )
+        return self._faults.add(fault)
+
+
+def api_of(name: ApiName) -> Api:
+    """The API by its key or its name in any spelling; ValueError with what was perhaps meant."""
+    if isinstance(name, int):
+        found = API_BY_KEY.get(name)
+        if found is None:
+            raise ValueError(f"this broker serves no API with key {name}")
+        return found
+    by_name = {_plain(api.key.name): api for api in APIS}
+    found = by_name.get(_plain(name))
+    if found is None:
+        near = difflib.get_close_matches(_plain(name), by_name, 1)
+        hint = f"; did you mean {by_name[near[0]].message_name!r}?" if near else ""
+        raise ValueError(f"this broker serves no API {name!r}{hint}")
+    return found
+
+
+def error_of(error: ErrorCode | str | int) -> ErrorCode:
+    """The code by number or by Kafka's name; ValueError with what was perhaps meant."""
+    if isinstance(error, str):
+        names = {each.name: each for each in ErrorCode}
+        if error.upper() not in names:
+            near = difflib.get_close_matches(error.upper(), names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"Kafka has no error {error!r}{hint}")
+        code = names[error.upper()]
+    else:
+        code = ErrorCode(error)
+    if code is ErrorCode.NONE:
+        raise ValueError("NONE is no error")
+    return code
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _can_name_topics(api: Api) -> bool:
+    return names_topics(load(request_class(api.key).SPEC).body)
+
+
+def _no_session() -> Any:
+    from odradek.protocol.messages.fetch_response import FetchResponse
+
+    return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+
+
+def _fail_topics(request: Request, chunks: Any, code: ErrorCode, topic: str | None) -> Any:
+    """A Metadata answer with the error in its topics."""
+    from odradek.protocol.messages.metadata_response import MetadataResponse
+
+    body = b"".join(chunks[1:])
+    response = decode(MetadataResponse, request.version, memoryview(body))
+    for each in response.topics:
+        if topic is None or each.name == topic:
+            each.error_code = code
+            each.partitions = []
+    return request.answer(response)
+
+
+def _swallow(never: asyncio.Future[Any]) -> Callable[[Any], Any]:
+    def swallow(chunks: Any) -> Any:
+        close_regions(chunks or ())
+        return never
+
+    return swallow
+
+
+def _then(reply: Any, change: Callable[[Any], Any]) -> Any:
+    """`reply` of a dispatcher with its answer changed by `change`, whenever that is there."""
+    if asyncio.iscoroutine(reply):
+
+        async def executing() -> Any:
+            return _then(await reply, change)
+
+        return executing()
+    if not asyncio.isfuture(reply):
+        return change(reply)
+
+    async def waiting() -> Any:
+        changed = change(await reply)
+        return await changed if asyncio.isfuture(changed) else changed
+
+    return asyncio.ensure_future(waiting())
+
+
+def _late(reply: Any, seconds: float) -> Any:
+    """`reply` of a dispatcher `seconds` later."""
+    if asyncio.iscoroutine(reply):
+
+        async def executing() -> Any:
+            return _late(await reply, seconds)
+
+        return executing()
+
+    async def waiting() -> Any:
+        try:
+            await asyncio.sleep(seconds)
+            return await reply if asyncio.isfuture(reply) else reply
+        except asyncio.CancelledError:
+            if asyncio.isfuture(reply):
+                reply.cancel()
+            else:
+                close_regions(reply or ())
+            raise
+
+    # Nothing is to be answered late where nothing is to be answered.
+    return None if reply is None else asyncio.ensure_future(waiting())

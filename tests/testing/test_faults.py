@@ -1,0 +1,349 @@
+"""Faults on a real broker, as real clients meet them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from odradek.broker.apis import APIS, Api
+from odradek.errors import ErrorCode
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import decode, encode
+from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.registry import request_class, response_class
+from odradek.testing import Broker, Fault, WaitTimeoutError
+from odradek.testing.error_responses import error_response
+from tests.helpers.requests import batch, produce
+from tests.helpers.wire import ConnectionClosed, WireClient
+
+TIMEOUT_S = 20
+
+
+class Sender:
+    """A producer whose `send` tells how one record fared."""
+
+    def __init__(self, broker: Broker, **options: object) -> None:
+        self.producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "linger.ms": 0,
+                "retry.backoff.ms": 1,
+                **options,
+            }
+        )
+
+    def send(self, topic: str, value: bytes = b"1") -> KafkaError | None:
+        outcome = self.begin(topic, value)
+        assert self.producer.flush(TIMEOUT_S) == 0
+        return outcome()
+
+    def begin(self, topic: str, value: bytes = b"1") -> Callable[[], KafkaError | None]:
+        errors: list[KafkaError | None] = []
+        self.producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
+        return lambda: errors[0]
+
+
+def is_wrapped(broker: Broker) -> bool:
+    async def dispatches(server: Any) -> bool:
+        found = {each._dispatch for each in server.connections} | {server._server._dispatch}
+        return any("Faults" in each.__qualname__ for each in found)
+
+    return broker.call(dispatches)
+
+
+def test_error_strikes_so_many_times_and_the_client_tries_again(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    fault = kafka.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
+    assert Sender(kafka).send("pages") is None
+    assert fault.struck == 2
+    assert not fault.active
+    kafka.wait_for_high_watermark("pages", 1, timeout_s=0)
+
+
+def test_error_that_cannot_be_retried_reaches_the_application(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    kafka.create_topic("words")
+    sender = Sender(kafka)
+    with kafka.fail("produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="pages") as fault:
+        error = sender.send("pages")
+        assert error is not None
+        assert error.name() == "TOPIC_AUTHORIZATION_FAILED"
+        assert sender.send("words") is None
+    assert sender.send("pages") is None
+    assert fault.struck == 1
+
+
+def test_fault_of_one_client_id_spares_the_others(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    with kafka.fail("produce", "INVALID_RECORD", client_id="unlucky") as fault:
+        assert Sender(kafka, **{"client.id": "lucky"}).send("pages") is None
+        assert Sender(kafka, **{"client.id": "unlucky"}).send("pages") is not None
+    assert fault.struck == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "error"),
+    [
+        ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
+        ("JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("SyncGroup", "REBALANCE_IN_PROGRESS"),
+        ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("ListOffsets", "LEADER_NOT_AVAILABLE"),
+        ("Fetch", "NOT_LEADER_OR_FOLLOWER"),
+        ("Metadata", "LEADER_NOT_AVAILABLE"),
+    ],
+)
+def test_consumer_overcomes_passing_errors(kafka: Broker, api: str, error: str) -> None:
+    kafka.create_topic("pages")
+    assert Sender(kafka).send("pages") is None
+    fault = kafka.fail(api, error, times=2)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "retry.backoff.ms": 1,
+            "fetch.error.backoff.ms": 1,
+        }
+    )
+    try:
+        consumer.subscribe(["pages"])
+        received = kafka.wait_until(
+            lambda: [each for each in consumer.consume(1, 0.1) if each.error() is None], "a record"
+        )
+        assert received[0].value() == b"1"
+    finally:
+        consumer.close()
+    assert fault.struck == 2
+
+
+def test_metadata_has_the_error_in_the_topic_alone(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    kafka.create_topic("words")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    with kafka.fail("Metadata", "TOPIC_AUTHORIZATION_FAILED", topic="pages"):
+        found = admin.list_topics("pages", timeout=TIMEOUT_S).topics
+        assert found["pages"].error.name() == "TOPIC_AUTHORIZATION_FAILED"
+        assert admin.list_topics("words", timeout=TIMEOUT_S).topics["words"].error is None
+
+
+def test_delayed_answer_comes_when_the_time_is_moved(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    sender = Sender(kafka)
+    with kafka.delay("Produce", 3600, times=1) as fault:
+        outcome = sender.begin("pages")
+        fault.wait()
+        kafka.wait_for_high_watermark("pages", 1)
+        assert sender.producer.flush(0) == 1
+        kafka.advance(3600)
+        assert sender.producer.flush(TIMEOUT_S) == 0
+        assert outcome() is None
+
+
+def test_delayed_fetch_is_answered_late_with_its_records(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    with WireClient(kafka.bootstrap_servers) as client:
+        client.call(produce("pages", records=batch(b"1")), 9)
+        with kafka.delay("Fetch", 600) as fault:
+            client.send(fetch_of("pages"), 11)
+            fault.wait()
+            kafka.advance(600)
+            [topic] = client.receive().responses
+            assert len(topic.partitions[0].records) > 0
+
+
+def test_lost_answer_of_an_executed_request_makes_no_duplicate(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    sender = Sender(kafka, **{"enable.idempotence": True})
+    with kafka.disconnect("Produce", executed=True, times=1) as fault:
+        assert sender.send("pages") is None
+    assert fault.struck == 1
+    kafka.wait_for_high_watermark("pages", 1, timeout_s=0)
+    assert sender.send("pages", b"2") is None
+    with pytest.raises(WaitTimeoutError, match="high watermark 2"):
+        kafka.wait_for_high_watermark("pages", 3, timeout_s=0)
+
+
+def test_request_that_is_cut_off_was_not_executed(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    with WireClient(kafka.bootstrap_servers) as client, kafka.disconnect("Produce"):
+        with pytest.raises((ConnectionClosed, ConnectionError)):
+            client.call(produce("pages", records=batch(b"1")), 9)
+    with pytest.raises(WaitTimeoutError, match="high watermark 0"):
+        kafka.wait_for_high_watermark("pages", 1, timeout_s=0)
+
+
+def test_blackhole_swallows_one_client_until_it_is_cleared(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    lost = Sender(kafka, **{"client.id": "lost", "reconnect.backoff.ms": 1})
+    assert lost.send("pages") is None
+    with kafka.blackhole(None, client_id="lost") as fault:
+        outcome = lost.begin("pages", b"2")
+        fault.wait()
+        assert Sender(kafka).send("pages", b"3") is None
+        assert lost.producer.flush(0) == 1
+    assert lost.producer.flush(TIMEOUT_S) == 0
+    assert outcome() is None
+    kafka.wait_for_high_watermark("pages", 3, timeout_s=0)
+
+
+def test_swallowed_requests_are_executed_if_wanted(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    with WireClient(kafka.bootstrap_servers) as client:
+        fault = kafka.blackhole("Produce", executed=True, times=1)
+        client.send(produce("pages", records=batch(b"1")), 9)
+        kafka.wait_for_high_watermark("pages", 1)
+        client.socket.settimeout(0.01)
+        with pytest.raises((TimeoutError, socket.timeout)):
+            client.socket.recv(1)
+        fault.clear()
+        client.socket.settimeout(TIMEOUT_S)
+        with pytest.raises((ConnectionClosed, ConnectionError)):
+            client.receive()
+
+
+def test_first_fault_that_fits_strikes(kafka: Broker) -> None:
+    with (
+        kafka.fail("Heartbeat", "REBALANCE_IN_PROGRESS", times=1) as first,
+        kafka.fail("Heartbeat", "FENCED_INSTANCE_ID") as second,
+        WireClient(kafka.bootstrap_servers) as client,
+    ):
+        codes = [client.call(HeartbeatRequest(group_id="g"), 3).error_code for _ in range(3)]
+    assert codes == [
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    ]
+    assert (first.struck, second.struck) == (1, 2)
+
+
+def test_fetch_of_a_session_is_asked_to_name_its_partitions_and_struck_then(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    with WireClient(kafka.bootstrap_servers) as client:
+        full = fetch_of("pages")
+        full.session_epoch = 0
+        session_id = client.call(full, 11).session_id
+        assert session_id
+        with kafka.fail("Fetch", "KAFKA_STORAGE_ERROR", topic="pages") as fault:
+            going_on = FetchRequest(
+                max_wait_ms=0, session_id=session_id, session_epoch=1, topics=[]
+            )
+            answer = client.call(going_on, 11)
+            assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            assert fault.struck == 0
+            [topic] = client.call(full, 11).responses
+            assert topic.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_requests_pay_for_faults_while_one_is_set_only(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    assert Sender(kafka).send("pages") is None
+    assert not is_wrapped(kafka)
+    with kafka.delay("Heartbeat", 1), kafka.delay("Fetch", 1):
+        assert is_wrapped(kafka)
+    assert not is_wrapped(kafka)
+
+
+@pytest.mark.parametrize("end", ["reset", "clear_faults"])
+def test_all_faults_end_together(kafka: Broker, end: str) -> None:
+    faults: list[Fault] = [
+        kafka.fail("Produce", "INVALID_RECORD"),
+        kafka.blackhole("Fetch"),
+    ]
+    getattr(kafka, end)()
+    assert not any(fault.active for fault in faults)
+    assert not is_wrapped(kafka)
+
+
+def test_broker_closes_while_requests_are_held() -> None:
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        held, late = broker.blackhole("Produce"), broker.delay("Fetch", 3600)
+        client.send(fetch_of("pages"), 11)
+        client.send(produce("pages", records=batch(b"1")), 9)
+        late.wait()
+        held.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("Produse", "INVALID_RECORD"), r"no API 'Produse'; did you mean 'Produce'\?"),
+        (("Produce", "NOT_LEADER"), r"no error 'NOT_LEADER'"),
+        (("Produce", "INVALID_RECRD"), r"did you mean 'INVALID_RECORD'\?"),
+        (("Produce", 0), "NONE is no error"),
+        ((999, 1), "no API with key 999"),
+        ((None, 1), "wants an API"),
+    ],
+)
+def test_mistakes_are_named(kafka: Broker, arguments: tuple[Any, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kafka.fail(*arguments)
+
+
+def test_limits_that_make_no_sense_are_refused(kafka: Broker) -> None:
+    with pytest.raises(ValueError, match="Heartbeat requests name no topic"):
+        kafka.fail("Heartbeat", "REBALANCE_IN_PROGRESS", topic="pages")
+    with pytest.raises(ValueError, match="times is 1 or more"):
+        kafka.delay("Heartbeat", 1, times=0)
+    with pytest.raises(ValueError, match="not negative"):
+        kafka.delay("Heartbeat", -1)
+
+
+def test_waiting_for_a_fault_names_it(kafka: Broker) -> None:
+    with kafka.fail("Produce", "INVALID_RECORD", client_id="x", topic="t", times=3) as fault:
+        expected = r"<error INVALID_RECORD: Produce of client 'x' for topic 't', struck 0 of 3>"
+        with pytest.raises(WaitTimeoutError, match=expected):
+            fault.wait(timeout_s=0)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.message_name)
+def test_every_api_and_version_has_an_error_response(api: Api) -> None:
+    """With one element in each array of the request; the code stands where a client looks."""
+    question_class, answer_class = request_class(api.key), response_class(api.key)
+    for version in range(max(api.min_version, question_class.MIN_VERSION), api.max_version + 1):
+        request = filled(question_class, version)
+        try:
+            response = error_response(answer_class, request, version, ErrorCode.CORRUPT_MESSAGE)
+        except LookupError:
+            assert (api.key, version) in WITHOUT_ERRORS
+            continue
+        back = decode(answer_class, version, memoryview(encode(response, version)))
+        assert f"error_code={ErrorCode.CORRUPT_MESSAGE.value}," in repr(back).replace(")", ",")
+
+
+# Nothing in these versions' responses can say an error.
+WITHOUT_ERRORS: set[tuple[ApiKey, int]] = set()
+
+
+def filled(request_class: Any, version: int) -> Any:
+    """A request with one element in each array, and a name in each string."""
+    import importlib
+
+    from odradek.protocol.spec import StructSpec, load
+
+    module = importlib.import_module(request_class.__module__)
+
+    def fill(spec: StructSpec, value: Any) -> Any:
+        for field in spec.present(version):
+            if field.struct is not None:
+                made = fill(field.struct, getattr(module, field.struct.name)())
+                setattr(value, field.attribute, [made] if field.is_array else made)
+            elif field.is_array:
+                scalar = {"string": "x", "uuid": bytes(range(16)), "bytes": b""}.get(field.kind, 7)
+                setattr(value, field.attribute, [scalar])
+            elif field.kind == "string":
+                setattr(value, field.attribute, "x")
+        return value
+
+    return fill(load(request_class.SPEC).body, request_class())
+
+
+def fetch_of(topic: str) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    return FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=topic, partitions=[partition])])

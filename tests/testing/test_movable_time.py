@@ -1,0 +1,229 @@
+"""`Broker.advance`: what falls due by the broker's clock is done when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from odradek.broker.main import loop_factory
+from odradek.testing import Broker
+from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
+
+TIMEOUT_S = 20
+HOUR_S = 3600.0
+
+
+@contextmanager
+def member(broker: Broker, group: str, topic: str, **options: object) -> Iterator[Any]:
+    """A consumer that joins `group`; what it holds is gone when the block ends."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 60_000,
+            "heartbeat.interval.ms": 30_000,
+            **options,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def transactional(broker: Broker, transactional_id: str, **options: object) -> Any:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": transactional_id,
+            **options,
+        }
+    )
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop_class(request: pytest.FixtureRequest) -> type[asyncio.AbstractEventLoop] | None:
+    if request.param == "asyncio":
+        return None
+    if loop_factory() is None:
+        pytest.skip("uvloop is not here")
+    return loop_factory()
+
+
+def test_timers_that_fall_due_run_in_the_order_of_their_moments(
+    loop_class: type[asyncio.AbstractEventLoop] | None,
+) -> None:
+    ran: list[str] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, MovableLoop)
+        loop.call_later(3600, ran.append, "an hour")
+        loop.call_at(loop.time() + 60, ran.append, "a minute")
+        loop.call_later(61, ran.append, "cancelled").cancel()
+        loop.call_later(7200, ran.append, "two hours")
+        sleeper = asyncio.create_task(asyncio.sleep(1800, "slept"))
+        await asyncio.sleep(0)
+        loop.move(3600)
+        await loop.quiet()
+        ran.append(sleeper.result())
+
+    with asyncio.Runner(loop_factory=movable_loop_factory(loop_class)) as runner:
+        runner.run(scenario())
+    assert ran == ["a minute", "an hour", "slept"]
+
+
+def test_real_time_goes_on(loop_class: type[asyncio.AbstractEventLoop] | None) -> None:
+    async def scenario() -> str:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, MovableLoop)
+        loop.move(HOUR_S)
+        return await asyncio.wait_for(asyncio.sleep(0.01, "woken"), TIMEOUT_S)
+
+    with asyncio.Runner(loop_factory=movable_loop_factory(loop_class)) as runner:
+        assert runner.run(scenario()) == "woken"
+
+
+def test_wall_clock_is_right_again_after_a_reset_and_the_other_never_goes_back() -> None:
+    clock = MovableClock()
+    before_ms = clock.monotonic_ms()
+    clock.advance(HOUR_S * 1000)
+    assert clock.time_ms() - time.time() * 1000 > HOUR_S * 900
+    clock.reset()
+    assert abs(clock.time_ms() - time.time() * 1000) < HOUR_S * 100
+    assert clock.monotonic_ms() - before_ms >= HOUR_S * 1000
+
+
+def test_member_that_is_not_heard_of_is_expelled(kafka: Broker) -> None:
+    kafka.create_topic("pages", partitions=2)
+    # Its first heartbeat comes right behind SyncGroup, and may come after a move of the time.
+    unheard = kafka.fail("Heartbeat", "COORDINATOR_LOAD_IN_PROGRESS")
+    with unheard, member(kafka, "readers", "pages") as consumer:
+        consumer.poll(0)
+        kafka.wait_until_group_stable("readers", members=1)
+        kafka.advance(30)
+        kafka.wait_until_group_stable("readers", members=1)
+        kafka.advance(31)
+        kafka.wait_until_group_empty("readers", timeout_s=0)
+
+
+def test_open_transaction_is_aborted_when_its_time_is_up(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    producer = transactional(kafka, "mover", **{"transaction.timeout.ms": 60_000})
+    producer.begin_transaction()
+    producer.produce("pages", b"never seen")
+    assert producer.flush(TIMEOUT_S) == 0
+    kafka.advance(30)  # real time goes on as well: the margin is for a slow machine
+    kafka.wait_for_open_transactions(1, timeout_s=0)
+    kafka.advance(30)
+    kafka.wait_for_open_transactions(0, timeout_s=0)
+    # The marker of the abort lies behind the record.
+    kafka.wait_for_high_watermark("pages", 2, timeout_s=0)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(TIMEOUT_S)
+
+
+def test_retention_deletes_what_has_aged(kafka: Broker) -> None:
+    kafka.create_topic("pages", config={"retention.ms": 3_600_000, "segment.ms": 600_000})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce("pages", b"old")
+    assert producer.flush(TIMEOUT_S) == 0
+    assert watermarks(kafka, "pages") == (0, 1)
+    kafka.advance(2 * HOUR_S)
+    assert watermarks(kafka, "pages") == (1, 1)
+
+
+def test_compaction_is_done_when_it_is_due(kafka: Broker) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": 0.01,
+        "segment.ms": 60_000,
+        # The records' time is the broker's, which moves; a client's does not.
+        "message.timestamp.type": "LogAppendTime",
+    }
+    kafka.create_topic("profiles", config=config)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+    for value in (b"1", b"2", b"3"):
+        producer.produce("profiles", value, key=b"user")
+        assert producer.flush(TIMEOUT_S) == 0
+    kafka.advance(120)
+    producer.produce("profiles", b"other", key=b"other")
+    assert producer.flush(TIMEOUT_S) == 0
+    kafka.advance(0)
+    assert values(kafka, "profiles", 2) == [b"3", b"other"]
+
+
+def test_transactional_id_of_nobody_expires(kafka: Broker) -> None:
+    producer = transactional(kafka, "once")
+    del producer
+    kafka.advance(8 * 24 * HOUR_S)
+
+    async def known(server: Any) -> list[str]:
+        return [each.transactional_id for each in server.services.transactions.all_transactions()]
+
+    assert kafka.call(known) == []
+
+
+def test_clients_stay_connected_however_far_the_time_is_moved(kafka: Broker) -> None:
+    kafka.create_topic("pages")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce("pages", b"1")
+    assert producer.flush(TIMEOUT_S) == 0
+    connections = connections_of(kafka)
+    kafka.advance(24 * HOUR_S)
+    assert connections_of(kafka) == connections
+
+
+def test_reset_sets_the_clock_right(kafka: Broker) -> None:
+    kafka.advance(30 * 24 * HOUR_S)
+    kafka.reset()
+
+    async def time_ms(server: Any) -> int:
+        return int(server.services.clock.time_ms())
+
+    assert abs(kafka.call(time_ms) - time.time() * 1000) < HOUR_S * 1000
+
+
+def test_time_does_not_go_back(kafka: Broker) -> None:
+    with pytest.raises(ValueError, match="does not go back"):
+        kafka.advance(-1)
+
+
+def connections_of(broker: Broker) -> set[int]:
+    async def ids(server: Any) -> set[int]:
+        return {id(each) for each in server.connections}
+
+    return broker.call(ids)
+
+
+def watermarks(broker: Broker, topic: str) -> tuple[int, int]:
+    consumer = reader(broker)
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+        return low, high
+    finally:
+        consumer.close()
+
+
+def values(broker: Broker, topic: str, count: int) -> list[bytes | None]:
+    consumer = reader(broker)
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [message.value() for message in consumer.consume(count, TIMEOUT_S)]
+    finally:
+        consumer.close()
+
+
+def reader(broker: Broker) -> Any:
+    servers = broker.bootstrap_servers
+    return Consumer({"bootstrap.servers": servers, "group.id": "nobody"})
