@@ -76,6 +76,15 @@ def test_missing_input_is_one_clear_line(tmp_path: Path) -> None:
         demo(input_=tmp_path / "nothing.log", out=tmp_path)
 
 
+def test_broker_that_does_not_answer_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("odradek.cli.client.REQUEST_TIMEOUT_S", 0.2)
+    with pytest.raises(CommandError, match=r"no broker answers at 127\.0\.0\.1:1 "):
+        demo(events=1, out=tmp_path / "out", bootstrap_server="127.0.0.1:1")
+    assert not (tmp_path / "out").exists()
+
+
 def test_missing_java_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CommandError, match="Spark needs Java 17 to 23"):

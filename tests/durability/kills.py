@@ -71,6 +71,8 @@ class Killer:
         # Topics are made by the first message; segments are small, so that they roll as well.
         command += ["--data", str(self.directory), "--set", f"num.partitions={PARTITIONS}"]
         command += ["--set", "log.segment.bytes=8388608"]
+        for setting in self.extra_settings():
+            command += ["--set", setting]
         self.process = subprocess.Popen(command, stderr=self.log, stdout=self.log)
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
@@ -81,6 +83,10 @@ class Killer:
                 assert self.process.poll() is None, "the broker ended by itself"
                 time.sleep(0.01)
         raise AssertionError("the broker does not start")
+
+    def extra_settings(self) -> tuple[str, ...]:
+        """What else the brokers are started with."""
+        return ()
 
     def kill(self) -> None:
         assert self.process is not None

@@ -6,6 +6,7 @@ function or method called from Python code. Classes and slots called from C are 
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +33,11 @@ class CallCount:
 
 
 def count_calls(function: Callable[..., Any], *args: Any) -> CallCount:
-    """Runs `function(*args)` and counts the calls inside it, its own not included."""
+    """Runs `function(*args)` and counts the calls inside it, its own not included.
+
+    The collector is off meanwhile: a library's hook in `gc.callbacks` (hypothesis has one) would be
+    counted whenever a collection happens to fall due here.
+    """
     count = CallCount()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -45,11 +50,15 @@ def count_calls(function: Callable[..., Any], *args: Any) -> CallCount:
             count.names[getattr(argument, "__qualname__", repr(argument))] += 1
 
     before = sys.getprofile()
+    collecting = gc.isenabled()
+    gc.disable()
     sys.setprofile(profile)
     try:
         function(*args)
     finally:
         sys.setprofile(before)
+        if collecting:
+            gc.enable()
     name = getattr(getattr(function, "__func__", function), "__code__", None)
     if name is not None:  # a Python function: its own entry was counted
         count.calls -= 1

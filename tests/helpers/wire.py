@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Self
 
 from odradek.protocol.codec import decode, encode
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM
+from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.registry import response_class
 
 TIMEOUT_S = 20.0
 
@@ -32,12 +30,7 @@ class WireClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def call(self, request: Any, version: int, *, client_id: str = "wire") -> Any:
@@ -48,7 +41,7 @@ class WireClient:
     def send(self, request: Any, version: int, *, client_id: str = "wire") -> int:
         """Sends without waiting; the correlation id."""
         self._correlation_id += 1
-        self._sent[self._correlation_id] = (response_class(type(request)), version)
+        self._sent[self._correlation_id] = (response_class(request.API_KEY), version)
         self.send_frame(request_bytes(request, version, self._correlation_id, client_id))
         return self._correlation_id
 
@@ -84,14 +77,5 @@ def request_bytes(
     request: Any, version: int, correlation_id: int = 1, client_id: str = ""
 ) -> bytes:
     """A request's frame without the size in front."""
-    name = client_id.encode()
-    header = struct.pack(">hhih", type(request).API_KEY, version, correlation_id, len(name)) + name
-    flexible = version >= type(request).FLEXIBLE_FROM >= 0
-    return header + (b"\0" if flexible else b"") + encode(request, version)
-
-
-def response_class(request_class: type[Any]) -> type[Any]:
-    """``ProduceRequest`` -> ``ProduceResponse``."""
-    name = request_class.__name__.removesuffix("Request") + "Response"
-    module = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    return getattr(importlib.import_module(f"odradek.protocol.messages.{module}"), name)  # type: ignore[no-any-return]
+    header = request_header(request.API_KEY, version, correlation_id, client_id)
+    return header + encode(request, version)

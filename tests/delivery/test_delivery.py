@@ -1,0 +1,41 @@
+"""The three programs of examples/delivery, killed with their broker: each keeps its promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.peer import start_odradek
+from examples.delivery.harness import PROGRAMS, Outcome, run
+
+KILLS = 4
+SEED = 11
+
+
+def _run(program: str, directory: Path) -> Outcome:
+    broker = start_odradek(directory)
+    try:
+        outcome, broker = run(program, broker, KILLS, SEED)
+    finally:
+        broker.stop()
+    assert (outcome.program_kills, outcome.broker_kills) == (KILLS, KILLS // 2)
+    return outcome
+
+
+def test_at_most_once_doubles_nothing(tmp_path: Path) -> None:
+    assert _run("at_most_once", tmp_path).doubled == 0
+
+
+def test_at_least_once_loses_nothing(tmp_path: Path) -> None:
+    assert _run("at_least_once", tmp_path).lost == 0
+
+
+def test_exactly_once_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    outcome = _run("exactly_once", tmp_path)
+    assert (outcome.lost, outcome.doubled) == (0, 0)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_program_says_how_it_is_run(program: str) -> None:
+    path = Path(__file__).resolve().parents[2] / "examples" / "delivery" / f"{program}.py"
+    assert f"python examples/delivery/{program}.py HOST:PORT FROM TO" in path.read_text("utf-8")

@@ -1,0 +1,12 @@
+"""A few of the kills of `compaction_kills` on every run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.durability.compaction_kills import run
+
+
+def test_a_broker_killed_while_it_compacts_loses_no_value(tmp_path: Path) -> None:
+    done = run(4, 11, tmp_path / "data")
+    assert done["cleanings"] > 0

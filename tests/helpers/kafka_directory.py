@@ -1,0 +1,61 @@
+"""The log directories that Apache Kafka 4.3.0 left, and a broker on one of them in their time."""
+
+from __future__ import annotations
+
+import asyncio
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from odradek.broker.broker import BrokerServer
+from odradek.clock import ManualClock
+from odradek.config.broker import BrokerConfig
+from tests.helpers.wire import WireClient
+
+DATA = Path(__file__).parents[1] / "data" / "kafka-4.3.0"
+KINDS = ("killed", "stopped")
+# Some seconds after Kafka ended: nothing in the directories has expired by then.
+TIME_MS = 1_795_322_670_000
+NODE_ID = 7
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+PLAIN_ID = "PsJ4mzURTbWdxkNgyUolGg"
+
+
+def unpack(kind: str, target: Path) -> Path:
+    """One of the directories, with indexes as sparse as Kafka's."""
+    with tarfile.open(DATA / f"{kind}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    return target
+
+
+def config_for(directory: Path, **more: str) -> BrokerConfig:
+    return BrokerConfig.from_properties(
+        {
+            "log.dirs": str(directory),
+            "node.id": str(NODE_ID),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            **more,
+        }
+    )
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[tuple[BrokerServer, WireClient]]:
+    """A broker on `directory` in a thread, with a clock that stands still in Kafka's time."""
+    loop = asyncio.new_event_loop()
+    server = BrokerServer(config_for(directory), clock=ManualClock(TIME_MS))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        try:
+            with WireClient(server.bootstrap_servers) as client:
+                yield server, client
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

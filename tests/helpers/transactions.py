@@ -1,0 +1,64 @@
+"""Transactions in a running broker, written past the coordinator: what a test of reading needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.log.verification import NOT_VERIFIED, Origin
+from odradek.testing import Broker
+from tests.helpers.requests import batch
+
+
+def _append(broker: Broker, topic: str, partition: int, data: bytearray, origin: Any) -> int:
+    async def append(server: Any) -> int:
+        found = server.services.replica_manager.partition(topic, partition)
+        now_ms = server.services.clock.time_ms()
+        return int(found.append(memoryview(data), -1, now_ms, origin).first_offset)
+
+    return broker.call(append)
+
+
+def produce_plain(broker: Broker, *values: bytes, topic: str = "t", partition: int = 0) -> int:
+    """Appends a batch of no transaction; its first offset."""
+    return _append(broker, topic, partition, batch(*values), None)
+
+
+def produce_transactional(
+    broker: Broker,
+    producer_id: int,
+    sequence: int,
+    *values: bytes,
+    epoch: int = 0,
+    topic: str = "t",
+    partition: int = 0,
+    **options: Any,
+) -> int:
+    """Appends a batch of the producer's transaction, which it opens if need be; its first
+    offset."""
+    data = batch(
+        *values,
+        transactional=True,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        **options,
+    )
+    return _append(broker, topic, partition, data, Origin(NOT_VERIFIED))
+
+
+def end_transaction(
+    broker: Broker,
+    producer_id: int,
+    *,
+    committed: bool,
+    epoch: int = 0,
+    topic: str = "t",
+    partition: int = 0,
+) -> None:
+    """Appends the marker."""
+
+    async def append(server: Any) -> None:
+        manager = server.services.replica_manager
+        manager.append_marker((topic, partition), producer_id, epoch, 0, committed)
+
+    broker.call(append)

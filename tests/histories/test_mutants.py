@@ -1,0 +1,42 @@
+"""Real clients against a real broker: as it is, and with a rule broken in its process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conformance.histories.analysis import idle, render
+from conformance.histories.mutants import MUTANTS, command
+from conformance.histories.run import Plan, parse_clients, run
+
+SECONDS = 6.0
+ATTEMPTS = 5
+
+
+def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path) -> None:
+    plan = Plan(seed=4, seconds=SECONDS, start="odradek")
+    report = run(plan, tmp_path / "run", tmp_path / "history.jsonl")
+    assert not report.forbidden, render(report)
+    assert not idle(report.history)
+    assert report.history.complete
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
+    """The seed chooses what is done, not how it interleaves: hence more than one attempt."""
+    mutant = MUTANTS[name]
+    found: set[str] = set()
+    for seed in range(ATTEMPTS):
+        plan = Plan(
+            seed=seed,
+            seconds=SECONDS,
+            start=command(name),
+            mode=mutant.mode,
+            faults=mutant.faults,
+            clients=parse_clients(mutant.clients),
+            abort_share=0.3,
+        )
+        found |= run(plan, tmp_path / f"{seed}", tmp_path / f"{seed}.jsonl").kinds
+        if found & mutant.found_by:
+            return
+    raise AssertionError(f"{mutant.what}: not found, only {found}")
