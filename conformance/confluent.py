@@ -1,10 +1,20 @@
-"""The common cases on confluent."""
+"""The common cases on confluent, and those of a member killed, of transactions and of fencing."""
 
 from conformance.adapters.confluent import ConfluentClient
 from conformance.client_cases import client_cases
 from conformance.harness import main
+from conformance.program_cases import member_case, python_program, static_case, transaction_cases
 
-CASES = client_cases(ConfluentClient())
+PROGRAM = python_program("confluent")
+
+CASES = (
+    *client_cases(ConfluentClient()),
+    member_case("", PROGRAM),
+    member_case("cooperative: ", python_program("confluent", "--cooperative")),
+    member_case("KIP-848: ", python_program("confluent", "--kip-848")),
+    static_case("", PROGRAM),
+    *transaction_cases("", PROGRAM),
+)
 
 if __name__ == "__main__":
     main("confluent", CASES)

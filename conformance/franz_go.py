@@ -1,8 +1,9 @@
 """franz-go's released tests, unmodified, from the Go module: a client that shares code with none.
 
-Producing, direct consumption, metadata changes under way, and consumer groups under all four
-balancers, eager and cooperative, with members that come and go. Its transactional test is left
-out: it hangs where transactions are not served.
+Producing, direct consumption, metadata changes under way, and chains of consumer groups, classic
+(eager and cooperative, static too) and by KIP-848, with members that come and go; then the same
+chain with transactions of version 2, which are aborted at random and read committed. Its tests of
+share groups (`TestShareGroup...`) are left out: there are none here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from conformance.harness import Case, Context, Outcome, Skip, main
 MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
 # The tests that talk to a broker; the package's unit tests would say nothing about one.
-TESTS = "GroupETL|Issue|Pause|Direct|AddRemove|ConsumeTopic|Client_Produce|UnknownGroup"
+TESTS = (
+    "GroupETL|GroupSimple|TxnEtl|848Regex|Issue|Pause|Direct|AddRemove|ConsumeTopic|ConsumeRegex$|"
+    "HookPollStart$|Pooling|Client_Produce|UnknownGroup"
+)
 RECORDS = 50_000
 SUITE_TIMEOUT_S = 900.0
 VERDICTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}

@@ -29,11 +29,14 @@ class Skip(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a case is given: the address, a scratch directory, and the broker's log directory."""
+    """What a case is given: the address, a scratch directory, the broker's log directory, and the
+    name of the broker in `conformance.peer`, for a case that starts another one like it.
+    """
 
     bootstrap: str
     work: Path
     log_dir: Path | None = None
+    broker: str | None = None
 
     def topic(self, hint: str = "t") -> str:
         """A topic name that nobody used before."""
@@ -109,6 +112,7 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
     parser = argparse.ArgumentParser(prog=f"python -m conformance.{suite}")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT")
     parser.add_argument("--log-dir", type=Path, help="the broker's log directory, if it is local")
+    parser.add_argument("--broker", choices=["kafka", "odradek"], help="what broker it is")
     parser.add_argument("--only", action="append", default=[], metavar="WORD")
     parser.add_argument("--subset", choices=["ci"])
     parser.add_argument("--json", type=Path, help="also write the results as JSON lines")
@@ -121,7 +125,7 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
         return
     failed = False
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:
-        context = Context(options.bootstrap_server, Path(work), options.log_dir)
+        context = Context(options.bootstrap_server, Path(work), options.log_dir, options.broker)
         for case in chosen:
             for result in run_case(suite, case, context):
                 failed |= result.outcome == "failed"

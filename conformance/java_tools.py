@@ -9,13 +9,13 @@ from pathlib import Path
 
 from conformance.adapters.base import Rec, create_topic
 from conformance.adapters.confluent import ConfluentClient
-from conformance.adapters.java import TOOLS, JavaClient, kafka_tool
+from conformance.adapters.java import JavaClient, produce_load, tool
 from conformance.harness import Case, Context, main
 
 # The stable ranges of Kafka 4.1 (4.3 serves a few more versions), as the tool prints them.
 RANGES = {
     "Produce(0)": (0, 13),
-    "Fetch(1)": (4, 17),
+    "Fetch(1)": (4, 18),
     "ListOffsets(2)": (1, 10),
     "Metadata(3)": (0, 13),
     "OffsetCommit(8)": (2, 9),
@@ -33,19 +33,38 @@ RANGES = {
     "DeleteRecords(21)": (0, 2),
     "InitProducerId(22)": (0, 5),
     "OffsetForLeaderEpoch(23)": (2, 4),
+    "AddPartitionsToTxn(24)": (0, 5),
+    "AddOffsetsToTxn(25)": (0, 4),
+    "EndTxn(26)": (0, 5),
+    "WriteTxnMarkers(27)": (1, 1),
+    "TxnOffsetCommit(28)": (0, 5),
+    "DescribeAcls(29)": (1, 3),
+    "CreateAcls(30)": (1, 3),
+    "DeleteAcls(31)": (1, 3),
     "DescribeConfigs(32)": (1, 4),
     "AlterConfigs(33)": (0, 2),
     "DescribeLogDirs(35)": (1, 4),
     "CreatePartitions(37)": (0, 3),
+    "DeleteGroups(42)": (0, 2),
+    "ElectLeaders(43)": (0, 2),
     "IncrementalAlterConfigs(44)": (0, 1),
+    "AlterPartitionReassignments(45)": (0, 1),
+    "ListPartitionReassignments(46)": (0, 0),
+    "OffsetDelete(47)": (0, 0),
+    "DescribeClientQuotas(48)": (0, 1),
+    "AlterClientQuotas(49)": (0, 1),
+    "DescribeUserScramCredentials(50)": (0, 0),
+    "DescribeQuorum(55)": (0, 2),
+    "UpdateFeatures(57)": (0, 2),
     "DescribeCluster(60)": (0, 2),
+    "DescribeProducers(61)": (0, 0),
+    "DescribeTransactions(65)": (0, 0),
+    "ListTransactions(66)": (0, 2),
+    "ConsumerGroupHeartbeat(68)": (0, 1),
+    "ConsumerGroupDescribe(69)": (0, 1),
+    "ListConfigResources(74)": (0, 1),
     "DescribeTopicPartitions(75)": (0, 0),
 }
-
-
-def _tool(context: Context, name: str, *arguments: str) -> str:
-    main_class = name if name.startswith("kafka.") else f"{TOOLS}.{name}"
-    return kafka_tool(main_class, "--bootstrap-server", context.bootstrap, *arguments)
 
 
 def _performance(context: Context) -> None:
@@ -56,22 +75,8 @@ def _performance(context: Context) -> None:
         ["acks=all", "compression.type=lz4"],
         ["acks=all", "enable.idempotence=true", "compression.type=zstd"],
     ):
-        produced = _tool(
-            context,
-            "ProducerPerformance",
-            "--topic",
-            topic,
-            "--num-records",
-            "20000",
-            "--record-size",
-            "200",
-            "--throughput",
-            "-1",
-            "--command-property",
-            *extra,
-        )
-        assert "20000 records sent" in produced, produced
-    consumed = _tool(
+        produce_load(context, topic, 20_000, 200, "--command-property", *extra)
+    consumed = tool(
         context,
         "ConsumerPerformance",
         "--topic",
@@ -92,9 +97,9 @@ def _console(context: Context) -> None:
     sent = [Rec(f"line {n}".encode(), f"k{n}".encode()) for n in range(50)]
     java.produce(context.bootstrap, topic, sent, compression="gzip", idempotent=True)
     read = ["--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", "15000"]
-    first = _tool(context, "consumer.ConsoleConsumer", *read, "--max-messages", "30")
+    first = tool(context, "consumer.ConsoleConsumer", *read, "--max-messages", "30")
     assert first.splitlines() == [f"line {n}" for n in range(30)], first
-    rest = _tool(context, "consumer.ConsoleConsumer", *read, "--max-messages", "20")
+    rest = tool(context, "consumer.ConsoleConsumer", *read, "--max-messages", "20")
     assert rest.splitlines() == [f"line {n}" for n in range(30, 50)], rest
 
 
@@ -102,7 +107,7 @@ def _groups(context: Context) -> None:
     topic, group = context.topic("console"), context.topic("group")
     create_topic(context.bootstrap, topic)
     ConfluentClient().produce(context.bootstrap, topic, [Rec(b"x")] * 7)
-    _tool(
+    tool(
         context,
         "consumer.ConsoleConsumer",
         "--topic",
@@ -116,17 +121,17 @@ def _groups(context: Context) -> None:
         "15000",
     )
     command = "consumer.group.ConsumerGroupCommand"
-    assert group in _tool(context, command, "--list").split()
-    described = _tool(context, command, "--describe", "--group", group)
+    assert group in tool(context, command, "--list").split()
+    described = tool(context, command, "--describe", "--group", group)
     row = next(line.split() for line in described.splitlines() if line.startswith(group))
     assert row[1:6] == [topic, "0", "5", "7", "2"], described
-    state = _tool(context, command, "--describe", "--group", group, "--state")
+    state = tool(context, command, "--describe", "--group", group, "--state")
     assert re.search(r"\bEmpty\b", state), state
 
 
 def _topics(context: Context) -> None:
     topic = context.topic("topic-command")
-    _tool(
+    tool(
         context,
         "TopicCommand",
         "--create",
@@ -139,20 +144,20 @@ def _topics(context: Context) -> None:
         "--config",
         "retention.ms=7200000",
     )
-    assert topic in _tool(context, "TopicCommand", "--list").split()
-    described = _tool(context, "TopicCommand", "--describe", "--topic", topic)
+    assert topic in tool(context, "TopicCommand", "--list").split()
+    described = tool(context, "TopicCommand", "--describe", "--topic", topic)
     assert "PartitionCount: 2" in described and "ReplicationFactor: 1" in described, described
     assert "retention.ms=7200000" in described, described
     first_id = re.findall(r"TopicId: (\S+)", described)[0]
-    _tool(context, "TopicCommand", "--alter", "--topic", topic, "--partitions", "5")
-    described = _tool(context, "TopicCommand", "--describe", "--topic", topic)
+    tool(context, "TopicCommand", "--alter", "--topic", topic, "--partitions", "5")
+    described = tool(context, "TopicCommand", "--describe", "--topic", topic)
     assert described.count("Leader: ") == 5, described
-    _tool(context, "TopicCommand", "--delete", "--topic", topic)
+    tool(context, "TopicCommand", "--delete", "--topic", topic)
     deadline = time.monotonic() + 30
-    while topic in _tool(context, "TopicCommand", "--list").split():
+    while topic in tool(context, "TopicCommand", "--list").split():
         assert time.monotonic() < deadline, "the topic is still listed"
-    _tool(context, "TopicCommand", "--create", "--topic", topic)
-    described = _tool(context, "TopicCommand", "--describe", "--topic", topic)
+    tool(context, "TopicCommand", "--create", "--topic", topic)
+    described = tool(context, "TopicCommand", "--describe", "--topic", topic)
     assert re.findall(r"TopicId: (\S+)", described)[0] != first_id, described
 
 
@@ -160,14 +165,14 @@ def _configs(context: Context) -> None:
     topic = context.topic("config-command")
     create_topic(context.bootstrap, topic)
     command = ["kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", topic]
-    _tool(
+    tool(
         context,
         *command,
         "--alter",
         "--add-config",
         "retention.ms=3600000,max.message.bytes=2000000,cleanup.policy=[compact,delete]",
     )
-    described = _tool(context, *command, "--describe")
+    described = tool(context, *command, "--describe")
     for line in (
         "max.message.bytes=2000000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:"
         "max.message.bytes=2000000, DEFAULT_CONFIG:message.max.bytes=1048588}",
@@ -175,8 +180,8 @@ def _configs(context: Context) -> None:
         "retention.ms=3600000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=3600000",
     ):
         assert line in described, described
-    _tool(context, *command, "--alter", "--delete-config", "retention.ms")
-    everything = _tool(context, *command, "--describe", "--all")
+    tool(context, *command, "--alter", "--delete-config", "retention.ms")
+    everything = tool(context, *command, "--describe", "--all")
     assert "retention.ms=3600000" not in everything, everything
     for line in (
         "segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:"
@@ -186,7 +191,7 @@ def _configs(context: Context) -> None:
     ):
         assert line in everything, everything
     try:
-        _tool(context, *command, "--alter", "--add-config", "retention.ms=never")
+        tool(context, *command, "--alter", "--add-config", "retention.ms=never")
     except AssertionError as refused:
         assert "InvalidConfiguration" in str(refused) or "Invalid value" in str(refused), refused
     else:
@@ -202,7 +207,7 @@ def _offsets(context: Context) -> None:
     ConfluentClient().produce(context.bootstrap, topic, stamped)
 
     def shell(when: str) -> list[str]:
-        return _tool(context, "GetOffsetShell", "--topic", topic, "--time", when).split()
+        return tool(context, "GetOffsetShell", "--topic", topic, "--time", when).split()
 
     assert shell("latest") == [f"{topic}:0:10", f"{topic}:1:0"]
     assert shell("earliest") == [f"{topic}:0:0", f"{topic}:1:0"]
@@ -220,9 +225,9 @@ def _delete_records(context: Context) -> None:
         json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 40}]}),
         encoding="utf-8",
     )
-    told = _tool(context, "DeleteRecordsCommand", "--offset-json-file", str(request))
+    told = tool(context, "DeleteRecordsCommand", "--offset-json-file", str(request))
     assert "low_watermark: 40" in told, told
-    shown = _tool(context, "GetOffsetShell", "--topic", topic, "--time", "earliest")
+    shown = tool(context, "GetOffsetShell", "--topic", topic, "--time", "earliest")
     assert shown.split() == [f"{topic}:0:40"], shown
 
 
@@ -230,7 +235,7 @@ def _log_dirs(context: Context) -> None:
     topic = context.topic("log-dirs")
     create_topic(context.bootstrap, topic, partitions=2)
     ConfluentClient().produce(context.bootstrap, topic, [Rec(b"x" * 1000)] * 100)
-    told = _tool(context, "LogDirsCommand", "--describe", "--topic-list", topic)
+    told = tool(context, "LogDirsCommand", "--describe", "--topic-list", topic)
     answer = json.loads(told.strip().splitlines()[-1])
     (directory,) = answer["brokers"][0]["logDirs"]
     sizes = {p["partition"]: p["size"] for p in directory["partitions"]}
@@ -241,7 +246,7 @@ def _log_dirs(context: Context) -> None:
 
 
 def _api_versions(context: Context) -> None:
-    told = _tool(context, "BrokerApiVersionsCommand")
+    told = tool(context, "BrokerApiVersionsCommand")
     served = {
         name: (int(low), int(high or low))
         for name, low, high in re.findall(r"(\w+\(\d+\)): (\d+)(?: to (\d+))? \[", told)
@@ -257,12 +262,12 @@ def _api_versions(context: Context) -> None:
 def _verifiable(context: Context) -> None:
     topic, group = context.topic("verifiable"), context.topic("group")
     create_topic(context.bootstrap, topic, partitions=3)
-    produced = _tool(
+    produced = tool(
         context, "VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1"
     )
     summary = json.loads(produced.strip().splitlines()[-1])
     assert summary["acked"] == 1000, summary
-    consumed = _tool(
+    consumed = tool(
         context,
         "VerifiableConsumer",
         "--topic",

@@ -2,7 +2,8 @@
 
 The package leaves out one module that the tests import (`test/service.py`); a stand-in of a few
 lines takes its place. Every test is a line of the result. KAFKA_VERSION is 4.1, whose API
-ranges Odradek serves; the broker must have node.id 0, for the tests name it.
+ranges Odradek serves; the broker must have node.id 0, for the tests name it,
+num.partitions of at least 2 and group.min.session.timeout.ms of at most 3000, as theirs has.
 """
 
 from __future__ import annotations

@@ -21,8 +21,14 @@ from conformance.peer.server import STARTERS
 from conformance.report import read_results, write_report
 
 NAMES = ("kafka", "odradek")
-# kafka-python's tests name the broker 0 and expect its advertised listeners to be configured.
-NUMBERED = {"node.id": "0", "advertised.listeners": "PLAINTEXT://{address}"}
+# kafka-python's tests name the broker 0 and expect its advertised listeners to be configured. They
+# commit offsets of partition 1 of a topic that they let be created, and join with sessions of 3 s.
+NUMBERED = {
+    "node.id": "0",
+    "advertised.listeners": "PLAINTEXT://{address}",
+    "num.partitions": "4",
+    "group.min.session.timeout.ms": "1000",
+}
 SUITE_TIMEOUT_S = 2700.0
 
 
@@ -42,7 +48,16 @@ ALL = (
     Suite("aiokafka"),
     Suite("cross"),
     Suite("java_tools"),
+    Suite("admin_tools"),
+    Suite("group_tools"),
+    Suite("transactions"),
     Suite("dump_log"),
+    Suite("compaction"),
+    Suite("from_kafka"),
+    Suite("histories"),
+    Suite("kafka_streams"),
+    Suite("kafka_connect"),
+    Suite("go_and_node"),
     Suite("spark"),
     Suite("stopped", stopped=True),
     Suite("franz_go"),
@@ -119,6 +134,8 @@ def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path
         broker.bootstrap,
         "--log-dir",
         str(broker.log_dir),
+        "--broker",
+        broker.name,
         "--json",
         str(lines),
     ]

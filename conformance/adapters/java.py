@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from conformance.adapters.base import DEADLINE_S, Rec
-from conformance.harness import Skip
+from conformance.harness import Context, Skip
 from conformance.peer import PeerUnavailable, java_command
 
 SEPARATOR = "|"
@@ -27,6 +27,33 @@ def kafka_tool(
     shown = f"{main_class.rsplit('.', 1)[-1]} {' '.join(arguments)}"
     assert done.returncode == 0, f"{shown}: ended with {done.returncode}: " + _tail(done)
     return done.stdout
+
+
+def tool(context: Context, name: str, *arguments: str) -> str:
+    """Run a tool of Apache Kafka, by its name without the package, on the broker."""
+    main_class = name if name.startswith("kafka.") else f"{TOOLS}.{name}"
+    return kafka_tool(main_class, "--bootstrap-server", context.bootstrap, *arguments)
+
+
+def produce_load(
+    context: Context, topic: str, records: int, size: int, *arguments: str, per_second: int = -1
+) -> str:
+    """ProducerPerformance with so many records of `size` bytes; its output."""
+    told = tool(
+        context,
+        "ProducerPerformance",
+        "--topic",
+        topic,
+        "--num-records",
+        str(records),
+        "--record-size",
+        str(size),
+        "--throughput",
+        str(per_second),
+        *arguments,
+    )
+    assert f"{records} records sent" in told, told
+    return told
 
 
 def _tail(done: subprocess.CompletedProcess[str]) -> str:

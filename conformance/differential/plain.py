@@ -55,6 +55,8 @@ class Plainer:
 
     def _list(self, values: list[Any], name: str) -> Any:
         items = [self.plain(value, name) for value in values]
+        if name == "partitions" and all(isinstance(item, int) for item in items):
+            return sorted(items)  # Kafka's order is that of a hash table.
         if not items or not isinstance(items[0], dict):
             return items
         if name == "synonyms":  # The order says which one wins.

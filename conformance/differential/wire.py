@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import re
 import socket
 import struct
 from dataclasses import replace
 from typing import Any
 
 from odradek.protocol.codec import decode, encode
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM
+from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.registry import response_class
 from odradek.protocol.spec import StructSpec, load
 
 TIMEOUT_S = 15.0
@@ -38,7 +37,7 @@ class Wire:
 
     def send(self, request: Any, version: int, client_id: str = "diff") -> None:
         """Without waiting for the answer."""
-        self._sent.append((response_class(type(request)), version))
+        self._sent.append((response_class(request.API_KEY), version))
         frame = request_frame(request, version, len(self._sent), client_id)
         try:
             self.socket.sendall(struct.pack(">i", len(frame)) + frame)
@@ -74,11 +73,9 @@ class Wire:
 
 def request_frame(request: Any, version: int, correlation_id: int, client_id: str) -> bytes:
     """A request with its header, without the size in front."""
-    name = client_id.encode()
-    header = struct.pack(">hhih", type(request).API_KEY, version, correlation_id, len(name)) + name
-    flexible = version >= type(request).FLEXIBLE_FROM >= 0
+    header = request_header(request.API_KEY, version, correlation_id, client_id)
     fitted = fit(request, load(type(request).SPEC).body, version)
-    return header + (b"\0" if flexible else b"") + encode(fitted, version)
+    return header + encode(fitted, version)
 
 
 def fit(message: Any, spec: StructSpec, version: int) -> Any:
@@ -96,11 +93,3 @@ def fit(message: Any, spec: StructSpec, version: int) -> Any:
         elif field.struct is not None and value is not None:
             changes[field.attribute] = fit(value, field.struct, version)
     return replace(message, **changes)
-
-
-def response_class(request_class: type[Any]) -> type[Any]:
-    """``ProduceRequest`` -> ``ProduceResponse``."""
-    name = request_class.__name__.removesuffix("Request") + "Response"
-    module = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    cls: type[Any] = getattr(importlib.import_module(f"odradek.protocol.messages.{module}"), name)
-    return cls

@@ -24,6 +24,14 @@ def kafka_class_path() -> str:
     return f"{_jar_directory()}{os.sep}*"
 
 
+def program_class_path() -> str:
+    """The class path of programs: Streams and Connect's file connectors beside the rest."""
+    directory = CACHE / f"kafka-programs-{KAFKA_VERSION}"
+    if not directory.is_dir():
+        _fetch(directory, "programs.xml", "-DexcludeTransitive=true")
+    return f"{directory}{os.sep}*{os.pathsep}{kafka_class_path()}"
+
+
 def java_command(
     main_class: str,
     *arguments: str,
@@ -68,11 +76,11 @@ def _jar_directory() -> Path:
         return Path(named)
     directory = CACHE / f"kafka-{KAFKA_VERSION}"
     if not directory.is_dir():
-        _fetch(directory)
+        _fetch(directory, "pom.xml")
     return directory
 
 
-def _fetch(directory: Path) -> None:
+def _fetch(directory: Path, project: str, *options: str) -> None:
     """Let Maven copy the artifacts aside first, so that a fetch that broke off leaves nothing."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -83,8 +91,9 @@ def _fetch(directory: Path) -> None:
         "-q",
         "-B",
         "-f",
-        str(HERE / "pom.xml"),
+        str(HERE / project),
         "dependency:copy-dependencies",
+        *options,
         "-DincludeScope=runtime",
         f"-DoutputDirectory={partial}",
     ]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from conformance.peer.artifacts import ROOT, java_command
 
@@ -138,8 +139,26 @@ def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) 
     ]
     for key, value in _placed(properties, port).items():
         command += ["--set", f"{key}={value}"]
-    path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH")) if p)
+    path = os.pathsep.join(p for p in (str(ROOT / "src"), _python_path()) if p)
     return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, {"PYTHONPATH": path})
+
+
+def start_command(
+    command: list[str], directory: Path, properties: Mapping[str, str] | None = None
+) -> BrokerProcess:
+    """Any broker by its command: `{address}`, `{data}` and `{advertised}` are filled in."""
+    (port,) = free_ports(1)
+    log_dir = directory / "data"
+    directory.mkdir(parents=True, exist_ok=True)
+    advertised = (properties or {}).get("advertised.listeners", f"PLAINTEXT://{HOST}:{port}")
+    places = {"address": f"{HOST}:{port}", "data": str(log_dir), "advertised": advertised}
+    filled = [word.format(**places) for word in command]
+    path = os.pathsep.join(p for p in (str(ROOT), str(ROOT / "src"), _python_path()) if p)
+    return _launch("broker", f"{HOST}:{port}", filled, directory, log_dir, {"PYTHONPATH": path})
+
+
+def _python_path() -> str | None:
+    return os.environ.get("PYTHONPATH")
 
 
 def _placed(properties: Mapping[str, str] | None, port: int) -> dict[str, str]:
@@ -186,21 +205,28 @@ def _launch(
     handle, log_name = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=directory)
     with os.fdopen(handle, "wb") as output:
         began = time.monotonic()
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            cwd=directory,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
+        process = spawn(command, output, directory, environment)
     broker = BrokerProcess(
         name, bootstrap, process, directory, log_dir, Path(log_name), 0.0, command, environment
     )
     _await_first_answer(broker, began)
     broker.started_s = time.monotonic() - began
     return broker
+
+
+def spawn(
+    command: list[str], output: BinaryIO, directory: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """The process in a session of its own; what it says goes to `output`."""
+    return subprocess.Popen(
+        command,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        cwd=directory,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
 
 
 def _await_first_answer(broker: BrokerProcess, began: float) -> None:

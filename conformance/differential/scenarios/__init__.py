@@ -10,6 +10,7 @@ from conformance.differential.scenarios import (
     produce,
     sequences,
     topics,
+    transactions,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "produce",
     "sequences",
     "topics",
+    "transactions",
 ]

@@ -10,6 +10,11 @@ from odradek.broker.apis import API_BY_KEY
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from odradek.protocol.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
 from odradek.protocol.messages.describe_topic_partitions_request import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -175,3 +180,38 @@ def described(s: Session) -> None:
         s.ask("controllers", DescribeClusterRequest(False, 2))
         s.ask("endpoint 3", DescribeClusterRequest(False, 3))
         s.ask("endpoint 0", DescribeClusterRequest(False, 0))
+
+
+def _quorum(*partitions: tuple[str, list[int]]) -> DescribeQuorumRequest:
+    topics = [TopicData(name, [PartitionData(p) for p in numbers]) for name, numbers in partitions]
+    return DescribeQuorumRequest(topics)
+
+
+METADATA_LOG = "__cluster_metadata"
+
+
+@scenario(ApiKey.DESCRIBE_QUORUM)
+def who_leads(s: Session) -> None:
+    """Offsets and epochs are each broker's own: only what they have in common is kept."""
+    s.send(_quorum((METADATA_LOG, [0])))
+    answer = s.wire().receive()
+    s.note("errors", (answer.error_code, answer.error_message))
+    [[found]] = [topic.partitions for topic in answer.topics]
+    s.note("partition", (found.partition_index, found.error_code, found.error_message))
+    s.note("leader", found.leader_id)
+    s.note("committed", found.high_watermark > 0 and found.leader_epoch > 0)
+    s.note("voters", [each.replica_id for each in found.current_voters])
+    s.note("timed", [each.last_caught_up_timestamp > 0 for each in found.current_voters])
+    s.note("nodes", [each.node_id for each in answer.nodes])
+    s.note("observers", len(found.observers))
+
+
+@scenario(ApiKey.DESCRIBE_QUORUM)
+def other_quorums(s: Session) -> None:
+    topic = s.create()
+    s.ask("a topic", _quorum((topic, [0])))
+    s.ask("nothing", _quorum())
+    s.ask("no partitions", _quorum((METADATA_LOG, [])))
+    s.ask("another partition", _quorum((METADATA_LOG, [1])))
+    s.ask("twice", _quorum((METADATA_LOG, [0, 0])))
+    s.ask("two topics", _quorum((METADATA_LOG, [0]), (topic, [0, 7])))

@@ -232,3 +232,28 @@ def _defaults_of_topics(s: Session) -> None:
     everywhere.ask("default deleted", ("log.roll.ms", DELETE, None))
     s.until(lambda answer: answer.results[0].configs[0].value == "604800000", request, 4)
     s.ask("seen by the topic after", request, 4)
+
+
+@scenario(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(1,))
+def of_thread_pools(s: Session) -> None:
+    """How far a number of threads may go in one step."""
+    threads = "log.cleaner.threads"
+    for hint, name in (("one", "1"), ("all", "")):
+        broker = Increments(s, name, BROKER)
+        for value in ("0", "-1", "3", "4"):
+            broker.ask(f"{hint} from 1 to {value}", (threads, SET, value), only=True)
+        for value in ("2", "4", "5"):
+            broker.ask(f"{hint} up to {value}", (threads, SET, value))
+            broker.shown(f"{hint} up to {value}", threads)
+        for value in ("1", "0", "11", "2", "10"):
+            broker.ask(f"{hint} from 5 to {value}", (threads, SET, value), only=True)
+        broker.ask(f"{hint} not back at once", (threads, DELETE, None), only=True)
+        broker.ask(f"{hint} with another", (threads, SET, "1"), ("log.roll.ms", SET, "7200000"))
+        broker.shown(f"{hint} with another", threads, "log.roll.ms")
+        broker.ask(f"{hint} another alone", ("log.cleaner.backoff.ms", SET, "1000"), only=True)
+        for value in ("2", "1"):
+            broker.ask(f"{hint} down to {value}", (threads, SET, value))
+            broker.shown(f"{hint} down to {value}", threads)
+        broker.ask(f"{hint} back", (threads, DELETE, None))
+        broker.shown(f"{hint} back", threads)
+    s.ask("replaced", replacement(BROKER, "1", True, log_cleaner_threads="3"), 2)

@@ -1,0 +1,51 @@
+"""Clients in Go and Node as released: Sarama, kafka-go and KafkaJS, each in a small program.
+
+Groups whose members join, leave and are killed; where the client has them, static members, and
+transactions that abort at random, with offsets in them, and a producer that is fenced.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+
+from conformance.go_programs import PROGRAMS, go_program
+from conformance.harness import Skip, main
+from conformance.peer.artifacts import CACHE
+from conformance.program_cases import member_case, static_case, transaction_cases
+
+
+def _node() -> list[str]:
+    """The command of the program in Node; its one package is installed on first use."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise Skip("the program runs on Node: there is no `node` and `npm` on the PATH")
+    home = CACHE / "programs-node"
+    home.mkdir(parents=True, exist_ok=True)
+    for path in (PROGRAMS / "node").iterdir():
+        shutil.copy(path, home)
+    if not (home / "node_modules").is_dir():
+        command = [npm, "ci", "--no-audit", "--no-fund"]
+        done = subprocess.run(
+            command, cwd=home, capture_output=True, text=True, timeout=300, check=False
+        )
+        if done.returncode != 0:
+            raise Skip(f"npm could not fetch KafkaJS: {done.stderr[-300:]}")
+    return [node, str(home / "main.js")]
+
+
+SARAMA = functools.partial(go_program, "go", "sarama")
+KAFKA_GO = functools.partial(go_program, "go", "kafkago")
+
+CASES = (
+    member_case("Sarama: ", SARAMA),
+    static_case("Sarama: ", SARAMA),
+    *transaction_cases("Sarama: ", SARAMA),
+    member_case("kafka-go: ", KAFKA_GO),
+    member_case("KafkaJS: ", _node),
+    *transaction_cases("KafkaJS: ", _node),
+)
+
+if __name__ == "__main__":
+    main("go_and_node", CASES)

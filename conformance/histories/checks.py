@@ -1,0 +1,278 @@
+"""The anomalies that need no graph. Each check takes the facts and yields what it found.
+
+The names are those of Jepsen's Kafka workload where it has one. Beyond it: `torn-transaction`,
+`phantom` (a value that nobody sent), `realtime-order`, and what the offsets of a group promise:
+`reprocessed` (two transactions that took effect read the same record) and `group-skip` (an
+offset was committed past a record that no member read).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Any
+
+from conformance.histories.facts import Facts, took_effect
+from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op
+
+
+@dataclass(slots=True)
+class Anomaly:
+    """`allowed`: why Kafka allows it by design; empty when it does not."""
+
+    kind: str
+    allowed: str = ""
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
+    """Two values at one offset."""
+    for key, log in facts.logs.items():
+        for offset, values in log.at.items():
+            if len(values) > 1:
+                yield _found("inconsistent-offsets", key=key, offset=offset, values=sorted(values))
+
+
+def duplicates(facts: Facts) -> Iterator[Anomaly]:
+    """One value at two offsets. A producer that is not idempotent may do that."""
+    for key, log in facts.logs.items():
+        places = defaultdict(list)
+        for offset, values in log.at.items():
+            for value in values:
+                places[value].append(offset)
+        for value, offsets in places.items():
+            if len(offsets) > 1:
+                writer = facts.writer.get((key, value))
+                plain = writer is not None and not writer[0].idempotent
+                allowed = "a producer without idempotence may write twice" if plain else ""
+                yield Anomaly(
+                    "duplicate", allowed, {"key": key, "value": value, "offsets": sorted(offsets)}
+                )
+
+
+def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
+    """G1a: a read of what an aborted transaction, or a send that surely failed, wrote."""
+    for (key, value), readers in facts.readers.items():
+        writer = facts.writer.get((key, value))
+        if writer is None:
+            yield _found("phantom", key=key, value=value, reader=readers[0].name)
+        elif writer[0].status_of(writer[1]) == FAIL:
+            names = {"writer": writer[0].name, "reader": readers[0].name}
+            yield _found("G1a", key=key, value=value, error=writer[0].error, **names)
+
+
+def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
+    """A transaction that read what it had written itself."""
+    for op in facts.history.ops:
+        if op.isolation != READ_COMMITTED or op.f != "txn":
+            continue
+        own = {(send.key, send.value) for send in op.sends}
+        for read in op.reads:
+            if (read.key, read.value) in own:
+                yield _found("precommitted-read", key=read.key, value=read.value, op=op.name)
+
+
+def lost_writes(facts: Facts) -> Iterator[Anomaly]:
+    """Committed, below what somebody read of the key, and read by nobody; or never read at all.
+
+    The first is `lost-write`; the second, `unseen`, counts only when the final reads were made.
+    """
+    highest: dict[int, int] = {}
+    for key, value in facts.readers:
+        offset = facts.offset_of(key, value)
+        if offset is not None:
+            highest[key] = max(offset, highest.get(key, -1))
+    for key, value in sorted(facts.committed - set(facts.readers)):
+        op, _ = facts.writer[key, value]
+        offset = facts.offset_of(key, value)
+        detail = {"key": key, "value": value, "offset": offset, "writer": op.name}
+        if offset is not None and offset <= highest.get(key, -1):
+            yield Anomaly("lost-write", "", {**detail, "highest_read": highest[key]})
+        elif facts.history.complete:
+            yield Anomaly("unseen", "", detail)
+
+
+def torn_transactions(facts: Facts) -> Iterator[Anomaly]:
+    """A part of a transaction's writes was read, and another part is nowhere at the end."""
+    if not facts.history.complete:
+        return
+    for op in facts.history.ops:
+        if op.f != "txn":
+            continue
+        seen = [s.value for s in op.sends if (s.key, s.value) in facts.readers]
+        if 0 < len(seen) < len(op.sends):
+            missing = [s.value for s in op.sends if s.value not in seen]
+            yield _found("torn-transaction", op=op.name, seen=seen, missing=missing)
+
+
+def inside_one_operation(facts: Facts) -> Iterator[Anomaly]:
+    """Reads, or sends, of one key inside one operation, against the order of the log."""
+    between = "the writes of transactions interleave"
+    for op in facts.history.ops:
+        if op.isolation == READ_COMMITTED:
+            for key, places in _read_places(facts, op).items():
+                if key not in op.moved:
+                    yield from _steps(op, key, places, "poll", "")
+        if op.idempotent:
+            for key, places in _send_places(facts, op).items():
+                yield from _steps(op, key, places, "send", between)
+
+
+def _steps(op: Op, key: int, places: list[int], what: str, skip_allowed: str) -> Iterator[Anomaly]:
+    for before, after in pairwise(places):
+        detail = {"key": key, "places": [before, after], "op": op.name}
+        if after > before + 1:
+            yield Anomaly(f"int-{what}-skip", skip_allowed, detail)
+        elif after <= before:
+            yield Anomaly(f"int-nonmonotonic-{what}", "", detail)
+
+
+def across_polls(facts: Facts) -> Iterator[Anomaly]:
+    """From one operation of a process to its next: nothing left out, nothing twice.
+
+    A process is held to this for as long as it keeps a key: a rebalance ends what is known of
+    its place, and a seek says where the next read must be.
+    """
+    for ops in _by_process(facts).values():
+        expected: dict[int, tuple[int, Op]] = {}
+        for op in ops:
+            if op.isolation != READ_COMMITTED:
+                continue
+            for key, places in _read_places(facts, op).items():
+                if key in expected and key not in op.moved:
+                    yield from _place(key, expected[key], places[0], op)
+                expected[key] = (places[-1] + 1, op)
+            for key in op.moved:
+                expected.pop(key, None)
+            for key, offset in op.sought.items():
+                expected[key] = (facts.logs[key].index_from(offset), op)
+
+
+def _place(key: int, expected: tuple[int, Op], found: int, op: Op) -> Iterator[Anomaly]:
+    place, before = expected
+    if found == place:
+        return
+    kind = "poll-skip" if found > place else "nonmonotonic-poll"
+    yield _found(kind, key=key, delta=found - place + 1, ops=[before.name, op.name])
+
+
+def across_sends(facts: Facts) -> Iterator[Anomaly]:
+    """From one operation of an idempotent producer to its next: never backwards."""
+    for ops in _by_process(facts).values():
+        last: dict[int, tuple[int, Op]] = {}
+        for op in ops:
+            for key, places in _send_places(facts, op).items() if op.idempotent else ():
+                if key in last and places[0] <= last[key][0]:
+                    detail = {"key": key, "places": [last[key][0], places[0]]}
+                    yield _found("nonmonotonic-send", ops=[last[key][1].name, op.name], **detail)
+                last[key] = (places[-1], op)
+
+
+def realtime_order(facts: Facts) -> Iterator[Anomaly]:
+    """A send that began after another one was acknowledged has the higher offset."""
+    acknowledged = defaultdict(list)
+    for op in facts.history.ops:
+        for send in op.sends:
+            if send.offset is not None and send.status == OK:
+                acknowledged[send.key].append((op, send.offset))
+    for key, sends in acknowledged.items():
+        by_end = sorted(sends, key=lambda pair: pair[0].ended)
+        ended, highest = 0, (-1, "")
+        for op, offset in sorted(sends, key=lambda pair: pair[0].invoked):
+            while ended < len(by_end) and by_end[ended][0].ended < op.invoked:
+                earlier, reached = by_end[ended]
+                highest = max(highest, (reached, earlier.name))
+                ended += 1
+            if offset <= highest[0]:
+                names = [highest[1], op.name]
+                yield _found("realtime-order", key=key, offsets=[highest[0], offset], ops=names)
+
+
+def reprocessed(facts: Facts) -> Iterator[Anomaly]:
+    """Two transactions of a group that took effect read the same record."""
+    taken: dict[tuple[str, int, int], Op] = {}
+    for op in facts.history.ops:
+        if op.group is None or op.f != "txn" or not took_effect(facts, op):
+            continue
+        for read in op.reads:
+            first = taken.setdefault((op.group, read.key, read.offset), op)
+            if first is not op:
+                detail = {"group": op.group, "key": read.key, "offset": read.offset}
+                yield _found("reprocessed", ops=[first.name, op.name], **detail)
+
+
+def skipped_by_groups(facts: Facts) -> Iterator[Anomaly]:
+    """A group's committed offset is behind a record that none of its members read.
+
+    What an aborted transaction read does not count: its work was undone.
+    """
+    read: dict[tuple[str, int], set[int]] = defaultdict(set)
+    reached: dict[tuple[str, int], tuple[int, Op]] = {}
+    for op in facts.history.ops:
+        if op.group is None:
+            continue
+        for each in op.reads if op.status != FAIL else ():
+            read[op.group, each.key].add(each.offset)
+        for key, position in op.positions.items() if took_effect(facts, op) else ():
+            if position > reached.get((op.group, key), (-1, op))[0]:
+                reached[op.group, key] = (position, op)
+    for (group, key), (position, op) in reached.items():
+        log = facts.logs[key]
+        below = log.offsets[: log.index_from(position)]
+        skipped = [offset for offset in below if offset not in read[group, key]]
+        if skipped:
+            detail = {"group": group, "key": key, "position": position, "op": op.name}
+            yield _found("group-skip", offsets=skipped[:20], **detail)
+
+
+def stuck_partitions(facts: Facts) -> Iterator[Anomaly]:
+    """The last stable offset stays below the high watermark when no transaction is open."""
+    for event in facts.history.stuck:
+        detail = {k: v for k, v in event.items() if k not in ("type", "time")}
+        yield Anomaly("hanging-transaction", "", detail)
+
+
+CHECKS: tuple[Callable[[Facts], Iterator[Anomaly]], ...] = (
+    inconsistent_offsets,
+    duplicates,
+    aborted_reads,
+    precommitted_reads,
+    lost_writes,
+    torn_transactions,
+    inside_one_operation,
+    across_polls,
+    across_sends,
+    realtime_order,
+    reprocessed,
+    skipped_by_groups,
+    stuck_partitions,
+)
+
+
+def _found(kind: str, **detail: Any) -> Anomaly:
+    return Anomaly(kind, "", detail)
+
+
+def _read_places(facts: Facts, op: Op) -> dict[int, list[int]]:
+    """Where in each key's order the reads were, in the order in which they were made."""
+    found: dict[int, list[int]] = {}
+    for read in op.reads:
+        found.setdefault(read.key, []).append(facts.logs[read.key].index_from(read.offset))
+    return found
+
+
+def _send_places(facts: Facts, op: Op) -> dict[int, list[int]]:
+    """The same of the committed sends whose place is known."""
+    found: dict[int, list[int]] = {}
+    for send in op.sends:
+        place = facts.logs[send.key].index.get(send.value)
+        if place is not None:
+            found.setdefault(send.key, []).append(place)
+    return found
+
+
+def _by_process(facts: Facts) -> dict[int, list[Op]]:
+    ordered = sorted(facts.history.ops, key=lambda op: (op.process, op.number))
+    return {process: list(ops) for process, ops in groupby(ordered, key=lambda op: op.process)}

@@ -1,0 +1,145 @@
+"""The clients of a run as processes: started, killed, paused, replaced, and their events kept.
+
+A client is `client.py` on librdkafka; of the role `txn-v2`, the program in Go on franz-go, which
+takes the same argument and writes the same lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from conformance.go_programs import go_program
+from conformance.histories.settings import TXN_V2, Settings
+from conformance.peer.artifacts import ROOT
+
+END_S = 45.0
+RESPAWN_S = 0.1
+
+
+class HistoryFile:
+    """Lines from many threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.out: IO[str] = path.open("w", encoding="utf-8")
+        self.lock = threading.Lock()
+
+    def write(self, line: str) -> None:
+        with self.lock:
+            self.out.write(line.rstrip("\n") + "\n")
+
+    def event(self, kind: str, **fields: Any) -> None:
+        self.write(json.dumps({"type": kind, "time": time.monotonic_ns(), **fields}))
+
+    def close(self) -> None:
+        self.out.close()
+
+
+class Client:
+    """One slot: an incarnation after the other, until the end or until it is `retired`."""
+
+    def __init__(self, fleet: Fleet, settings: Settings) -> None:
+        self.fleet = fleet
+        self.settings = settings
+        self.command = command_of(settings.role)
+        self.retired = False
+        self.process: subprocess.Popen[str] | None = None
+        self.thread = threading.Thread(target=self._live, daemon=True)
+        self.thread.start()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, AttributeError):
+            self.process.send_signal(number)  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        """Asks it to end after the operation at hand."""
+        process = self.process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):
+                process.stdin.write("stop\n")
+                process.stdin.flush()
+
+    def _live(self) -> None:
+        while not (self.fleet.ending.is_set() or self.retired):
+            settings = replace(self.settings, process=self.fleet.next_process())
+            self.process = _spawn(self.command, settings, self.fleet.errors)
+            if self.fleet.ending.is_set():
+                self.stop()
+            assert self.process.stdout is not None
+            for line in self.process.stdout:
+                if line.endswith("\n"):  # the last line of a killed process may be cut
+                    self.fleet.history.write(line)
+            self.process.wait()
+            assert self.process.stdin is not None
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+            self.process.stdout.close()
+            self.fleet.ending.wait(RESPAWN_S)
+
+
+class Fleet:
+    """All clients of a run. Owned by the run; the nemesis acts on its members."""
+
+    def __init__(self, history: HistoryFile, errors: IO[str]) -> None:
+        self.history = history
+        self.errors = errors
+        self.clients: list[Client] = []
+        self.ending = threading.Event()
+        self._numbers = iter(range(1, 1 << 30))
+        self._lock = threading.Lock()
+
+    def next_process(self) -> int:
+        with self._lock:
+            return next(self._numbers)
+
+    def add(self, settings: Settings) -> Client:
+        client = Client(self, settings)
+        self.clients.append(client)
+        return client
+
+    def alive(self, suits: Callable[[Client], bool] = lambda _: True) -> list[Client]:
+        return [c for c in self.clients if c.process is not None and not c.retired and suits(c)]
+
+    def end(self) -> None:
+        """Lets all finish what they do; kills those that do not."""
+        self.ending.set()
+        for client in self.clients:
+            client.send_signal(signal.SIGCONT)
+            client.stop()
+        deadline = time.monotonic() + END_S
+        for client in self.clients:
+            client.thread.join(max(0.0, deadline - time.monotonic()))
+        for client in self.clients:
+            if client.thread.is_alive():
+                client.send_signal(signal.SIGKILL)
+                client.thread.join()
+
+
+@functools.cache
+def command_of(role: str) -> list[str]:
+    """Without the settings. Skip: this machine cannot build it."""
+    if role == TXN_V2:
+        return go_program("franz_go")
+    return [sys.executable, "-m", "conformance.histories.client"]
+
+
+def _spawn(command: list[str], settings: Settings, errors: IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*command, settings.to_argument()],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )

@@ -1,0 +1,83 @@
+"""What follows at once from a history: who wrote a value, who read it, and each key's order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from conformance.histories.history import FAIL, INFO, OK, READ_COMMITTED, History, Op, Send
+
+Written = tuple[int, int]  # key and value
+
+
+@dataclass(slots=True)
+class KeyLog:
+    """One key's log as everybody together saw it.
+
+    `at`: the values seen at each offset, of whatever fate. `order`: the committed values, one
+    an offset; `offsets`: theirs; `index`: a value's place in it, the first of several.
+    """
+
+    at: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    order: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    index: dict[int, int] = field(default_factory=dict)
+
+    def index_from(self, offset: int) -> int:
+        """The place of the first committed value at or behind an offset: of a read, its own."""
+        return bisect_left(self.offsets, offset)
+
+
+@dataclass(slots=True)
+class Facts:
+    history: History
+    writer: dict[Written, tuple[Op, Send]] = field(default_factory=dict)
+    readers: dict[Written, list[Op]] = field(default_factory=lambda: defaultdict(list))
+    logs: dict[int, KeyLog] = field(default_factory=lambda: defaultdict(KeyLog))
+    committed: set[Written] = field(default_factory=set)
+
+    def offset_of(self, key: int, value: int) -> int | None:
+        log = self.logs[key]
+        place = log.index.get(value)
+        return None if place is None else log.offsets[place]
+
+
+def gather(history: History) -> Facts:
+    """`readers` counts those only that read with read_committed."""
+    facts = Facts(history)
+    for op in history.ops:
+        for send in op.sends:
+            facts.writer[send.key, send.value] = (op, send)
+            if send.offset is not None:
+                facts.logs[send.key].at[send.offset].add(send.value)
+        for read in op.reads:
+            facts.logs[read.key].at[read.offset].add(read.value)
+            if op.isolation == READ_COMMITTED:
+                facts.readers[read.key, read.value].append(op)
+    facts.committed = set(facts.readers) | _must_have_committed(facts)
+    for key, log in facts.logs.items():
+        for offset in sorted(log.at):
+            values = [v for v in sorted(log.at[offset]) if (key, v) in facts.committed]
+            for value in values:
+                log.index.setdefault(value, len(log.order))
+            if values:
+                log.order.append(values[0])
+                log.offsets.append(offset)
+    return facts
+
+
+def took_effect(facts: Facts, op: Op) -> bool:
+    """Whether it is certain: it ended well, or one of the writes of a transaction was read."""
+    if op.status != INFO:
+        return op.status == OK
+    return op.f == "txn" and any((s.key, s.value) in facts.readers for s in op.sends)
+
+
+def _must_have_committed(facts: Facts) -> set[Written]:
+    found = set()
+    for written, (op, send) in facts.writer.items():
+        status = op.status_of(send)
+        if status == OK or (status != FAIL and op.f == "txn" and took_effect(facts, op)):
+            found.add(written)
+    return found

@@ -1,0 +1,109 @@
+"""The end of a run: everything is healed, open transactions are ended, everything is read."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from conformance.histories.clients import HistoryFile
+from conformance.histories.history import FINAL_PROCESS, OK, READ_COMMITTED, READ_UNCOMMITTED
+from conformance.histories.settings import Settings, attempt
+
+STABLE_S = 40.0
+READ_S = 90.0
+
+
+def finish(settings: Settings, transactional_ids: list[str], history: HistoryFile) -> None:
+    """`settings`: any client's. Writes the `stuck` events, both readings, and `final`."""
+    for transactional_id in transactional_ids:
+        _end_transaction(settings, transactional_id)
+    admin = AdminClient(settings.common)
+    keys = range(settings.keys)
+    partitions = {key: TopicPartition(*settings.place(key)) for key in keys}
+    stable, ends = _await_stable(admin, partitions)
+    for key in keys:
+        if stable[key] < ends[key]:
+            both = {"last_stable_offset": stable[key], "high_watermark": ends[key]}
+            history.event("stuck", key=key, **both)
+    whole = True
+    for place, isolation in enumerate((READ_COMMITTED, READ_UNCOMMITTED)):
+        goal = stable if isolation == READ_COMMITTED else ends
+        whole &= _read_all(settings, partitions, goal, isolation, FINAL_PROCESS + place, history)
+    if whole:
+        history.event("final")
+
+
+def _end_transaction(settings: Settings, transactional_id: str) -> None:
+    """A producer that takes over the id aborts what its last owner left open."""
+    producer = Producer(
+        {
+            **settings.common,
+            "transactional.id": transactional_id,
+        }
+    )
+    attempt(producer.init_transactions, STABLE_S)
+
+
+def _await_stable(
+    admin: AdminClient, partitions: dict[int, TopicPartition]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Last stable offsets and ends; waits for markers to be written."""
+    deadline = time.monotonic() + STABLE_S
+    while True:
+        stable = _offsets(admin, partitions, IsolationLevel.READ_COMMITTED)
+        ends = _offsets(admin, partitions, IsolationLevel.READ_UNCOMMITTED)
+        if stable == ends or time.monotonic() > deadline:
+            return stable, ends
+        time.sleep(0.2)
+
+
+def _offsets(
+    admin: AdminClient, partitions: dict[int, TopicPartition], isolation: IsolationLevel
+) -> dict[int, int]:
+    asked = {each: OffsetSpec.latest() for each in partitions.values()}
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=20)
+    found = {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+    return {key: found[each.topic, each.partition] for key, each in partitions.items()}
+
+
+def _read_all(
+    settings: Settings,
+    partitions: dict[int, TopicPartition],
+    goal: dict[int, int],
+    isolation: str,
+    process: int,
+    history: HistoryFile,
+) -> bool:
+    """One poll of everything as one operation; whether each key's end was reached."""
+    fields: dict[str, Any] = {"process": process, "op": 0, "f": "poll", "isolation": isolation}
+    history.event("invoke", **fields)
+    consumer = Consumer(
+        {
+            **settings.common,
+            "group.id": f"{settings.group}-final",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": isolation,
+        }
+    )
+    consumer.assign([TopicPartition(tp.topic, tp.partition, 0) for tp in partitions.values()])
+    left = {key for key, end in goal.items() if end > 0}
+    reads: list[list[int]] = []
+    deadline = time.monotonic() + READ_S
+    while left and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        key = settings.key(message.topic(), message.partition())
+        error = message.error()
+        if error is None:
+            reads.append([key, message.offset(), int(message.value())])
+        elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= goal[key]:
+            left.discard(key)
+    consumer.close()
+    history.event(OK, **fields, reads=reads)
+    return not left

@@ -1,0 +1,160 @@
+"""Odradek with one rule broken, to show that the checker finds it. For tests only.
+
+    python -m conformance.histories.mutants NAME serve --listen HOST:PORT --data DIR
+    python -m conformance.histories.mutants list
+
+The rule is patched in the process of the broker before it starts; the product has no switch for
+it. Each mutant names the anomalies of which at least one gives it away.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`faults`: those of the nemesis that bring it to light; `clients`: who has to be there."""
+
+    name: str
+    what: str
+    apply: Callable[[], None]
+    found_by: frozenset[str]
+    faults: tuple[str, ...]
+    clients: str = "txn=4,producer=1,consumer=2"
+    mode: str = "both"
+
+
+def _no_dedupe() -> None:
+    from odradek.errors import ErrorCode, KafkaError
+    from odradek.log.producer_state import ProducerState
+
+    check = ProducerState.check
+
+    def accept(self: Any, *arguments: Any, **named: Any) -> None:
+        try:
+            check(self, *arguments, **named)
+        except KafkaError as error:
+            if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+
+    _patch(ProducerState, "check", accept)
+
+
+def _no_verification() -> None:
+    from odradek.broker import verification
+    from odradek.broker.verification import Operation
+
+    ask = verification.verify
+
+    def believe(services: Any, transaction: Any, sequences: Any, operation: Operation) -> Any:
+        if operation is Operation.ADD_PARTITION:
+            return ask(services, transaction, sequences, operation)
+        return dict.fromkeys(sequences, verification.NOT_VERIFIED)
+
+    _patch(verification, "verify", believe)  # its users are imported on their first request
+
+
+def _lso_high() -> None:
+    from odradek.log.log import UnifiedLog
+
+    stable = UnifiedLog.stable_offset
+    _patch(
+        UnifiedLog,
+        "stable_offset",
+        lambda log, high_watermark: min(stable(log, high_watermark) + 1, high_watermark),
+    )
+
+
+def _no_aborted_list() -> None:
+    from odradek.log.log import UnifiedLog
+
+    _patch(UnifiedLog, "aborted_in", lambda *_: [])
+
+
+def _offsets_of_aborted() -> None:
+    from odradek.coordinator.group.offsets import OffsetStore
+
+    end = OffsetStore.end_transaction
+    _patch(
+        OffsetStore, "end_transaction", lambda store, producer_id, _: end(store, producer_id, True)
+    )
+
+
+def _patch(owner: Any, name: str, instead: Any) -> None:
+    """A name that is gone must not make a mutant harmless."""
+    assert hasattr(owner, name), f"{owner} has no {name} any more"
+    setattr(owner, name, instead)
+
+
+LOST_ANSWERS = ("net-mute", "net-mute", "net-cut")
+
+MUTANTS = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant(
+            "no-dedupe",
+            "a batch that comes again is appended again",
+            _no_dedupe,
+            frozenset({"duplicate"}),
+            LOST_ANSWERS,
+            clients="producer=4,consumer=2",
+        ),
+        Mutant(
+            "no-verification",
+            "transactional batches are appended whether or not their transaction is open",
+            _no_verification,
+            frozenset({"hanging-transaction", "G1a", "unseen"}),
+            ("net-overtake",),
+        ),
+        Mutant(
+            "lso-high",
+            "the last stable offset is one too high",
+            _lso_high,
+            frozenset({"G1a", "precommitted-read"}),
+            (),
+        ),
+        Mutant(
+            "no-aborted-list",
+            "read_committed fetches do not say what was aborted",
+            _no_aborted_list,
+            frozenset({"G1a"}),
+            (),
+        ),
+        Mutant(
+            "offsets-of-aborted",
+            "the offsets of an aborted transaction count",
+            _offsets_of_aborted,
+            frozenset({"group-skip"}),
+            ("client-kill",),
+            mode="assign",
+        ),
+    )
+}
+
+
+def command(name: str) -> str:
+    """The `--start` of `conformance.histories.run`."""
+    return (
+        f"{sys.executable} -m conformance.histories.mutants {name} serve --listen {{address}} "
+        "--data {data} --set advertised.listeners={advertised}"
+    )
+
+
+def main(argv: list[str]) -> None:
+    if argv[:1] == ["list"]:
+        for mutant in MUTANTS.values():
+            print(f"{mutant.name}: {mutant.what}")
+        return
+    from odradek.cli.main import main as odradek
+
+    MUTANTS[argv[0]].apply()
+    sys.argv = ["odradek", *argv[1:]]
+    odradek()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

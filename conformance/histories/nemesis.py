@@ -1,0 +1,176 @@
+"""Faults at random, from a seed: of the broker, of clients, of the network between them.
+
+One thing after the other, with pauses between them; a quarter of the time nothing is done.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from conformance.histories.clients import Client, Fleet
+from conformance.histories.proxy import END_TXN, PRODUCE, Proxy
+from conformance.peer import BrokerProcess
+
+BROKER_FAULTS = ("broker-kill", "broker-stop", "broker-pause")
+NETWORK_FAULTS = ("net-cut", "net-mute", "net-delay", "net-overtake", "net-late")
+CLIENT_FAULTS = ("client-kill", "client-pause", "client-zombie")
+# A request to end a transaction that is held back and delivered later may end the next one of
+# its producer: with clients of the first transaction protocol Kafka itself cannot tell.
+OTHER_FAULTS = ("net-late-end",)
+FAULTS = (*BROKER_FAULTS, *NETWORK_FAULTS, *CLIENT_FAULTS)
+
+
+class ManagedBroker:
+    """A broker of our own behind the proxy: what the nemesis may kill."""
+
+    def __init__(self, process: BrokerProcess, proxy: Proxy) -> None:
+        self.process = process
+        self.proxy = proxy
+
+    def kill(self, after_s: float) -> None:
+        self.process.kill()
+        threading.Event().wait(after_s)
+        self.process = self.process.restart()
+
+    def stop(self) -> None:
+        self.process.stop()
+        self.process = self.process.restart()
+
+    def pause(self, for_s: float) -> None:
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        threading.Event().wait(for_s)
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        self.proxy.close()
+        self.process.stop()
+
+
+class Nemesis:
+    """Runs in a thread of its own until `stop`, which heals everything first."""
+
+    def __init__(
+        self, fleet: Fleet, broker: ManagedBroker | None, faults: tuple[str, ...], seed: int
+    ) -> None:
+        self.fleet = fleet
+        self.broker = broker
+        self.faults = faults
+        self.random = Random(seed)
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.ended.set()
+        self.thread.join()
+
+    def _run(self) -> None:
+        while not self.ended.wait(0.5 + self.random.random() * 2.5):
+            if self.random.random() < 0.25 or not self.faults:
+                continue
+            fault = self.random.choice(self.faults)
+            detail = self._actions()[fault]()
+            self.fleet.history.event("fault", f=fault, detail=detail)
+
+    def _actions(self) -> dict[str, Callable[[], Any]]:
+        return {
+            "broker-kill": self._broker_kill,
+            "broker-stop": self._broker_stop,
+            "broker-pause": self._broker_pause,
+            "net-cut": self._net_cut,
+            "net-mute": self._net_mute,
+            "net-delay": self._net_delay,
+            "net-overtake": self._net_overtake,
+            "net-late": lambda: self._net_late(frozenset({PRODUCE})),
+            "net-late-end": lambda: self._net_late(frozenset({END_TXN})),
+            "client-kill": self._client_kill,
+            "client-pause": self._client_pause,
+            "client-zombie": self._client_zombie,
+        }
+
+    def _broker_kill(self) -> str:
+        assert self.broker is not None
+        down_s = self.random.choice([0.0, 0.0, 1.0]) * self.random.random()
+        self.broker.kill(down_s)
+        return f"down for {down_s:.2f} s and its start"
+
+    def _broker_stop(self) -> str:
+        assert self.broker is not None
+        self.broker.stop()
+        return "stopped and started"
+
+    def _broker_pause(self) -> str:
+        assert self.broker is not None
+        for_s = 0.2 + self.random.random() * 3
+        self.broker.pause(for_s)
+        return f"{for_s:.2f} s"
+
+    def _net_cut(self) -> str:
+        assert self.broker is not None
+        return f"{self.broker.proxy.cut(self.random.choice([0.3, 1.0]))} connections"
+
+    def _net_mute(self) -> str:
+        assert self.broker is not None
+        for_s = 0.02 + self.random.random() * 0.4
+        return f"{self.broker.proxy.mute(for_s)} connections, {for_s:.2f} s"
+
+    def _net_delay(self) -> str:
+        assert self.broker is not None
+        for_s = 0.1 + self.random.random() * 0.9
+        return f"{self.broker.proxy.delay(for_s, frozenset({PRODUCE}))} requests, {for_s:.2f} s"
+
+    def _net_overtake(self) -> str:
+        """Long enough for the impatient clients to give a delivery up, and abort."""
+        assert self.broker is not None
+        for_s = 1.5 + self.random.random()
+        return f"{self.broker.proxy.overtake(for_s)} times in {for_s:.2f} s"
+
+    def _net_late(self, kinds: frozenset[int]) -> str:
+        """Held for a while, or for as long as it takes the client to try again elsewhere."""
+        assert self.broker is not None
+        held_s = 0.05 + self.random.random() * 0.5
+        after_s = self.random.choice([0.0, 0.2, 2.0]) * self.random.random()
+        caught = self.broker.proxy.late(held_s, after_s, kinds)
+        return f"{caught} requests, {held_s + after_s:.2f} s"
+
+    def _pick(self, suits: Callable[[Client], bool] = lambda _: True) -> Client | None:
+        alive = self.fleet.alive(suits)
+        return self.random.choice(alive) if alive else None
+
+    def _client_kill(self) -> str:
+        client = self._pick()
+        if client is None:
+            return "nobody"
+        client.send_signal(signal.SIGKILL)
+        return client.settings.role
+
+    def _client_pause(self) -> str:
+        """Now and then for longer than a session of the group lasts."""
+        client = self._pick()
+        if client is None:
+            return "nobody"
+        for_s = self.random.choice([0.5, 2.0, 8.0]) * self.random.random()
+        client.send_signal(signal.SIGSTOP)
+        self.ended.wait(for_s)
+        client.send_signal(signal.SIGCONT)
+        return f"{client.settings.role} {for_s:.2f} s"
+
+    def _client_zombie(self) -> str:
+        """Another one with the same transactional id takes over; then the old one wakes up."""
+        client = self._pick(lambda c: c.settings.transacts)
+        if client is None:
+            return "nobody"
+        client.send_signal(signal.SIGSTOP)
+        client.retired = True
+        self.fleet.add(client.settings)
+        for_s = 1 + self.random.random() * 3
+        self.ended.wait(for_s)
+        client.send_signal(signal.SIGCONT)
+        return f"{for_s:.2f} s"

@@ -1,0 +1,236 @@
+"""Runs the workload and checks its history.
+
+    python -m conformance.histories.run --start odradek --seconds 60
+    python -m conformance.histories.run --start kafka --seed 7 --mode subscribe
+    python -m conformance.histories.run --start "COMMAND with {address}, {data} and {advertised}"
+    python -m conformance.histories.run --bootstrap-server HOST:PORT
+
+With `--start` the broker is our own, behind a proxy: it is killed, stopped and paused, and the
+network has its faults; at an address only the clients have theirs. The seed is printed: it
+decides what each client does and which faults come when, not how the machine interleaves them.
+Ends with 1 when there is an anomaly that Kafka does not allow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from conformance.histories.analysis import Report, analyse, idle, render
+from conformance.histories.clients import Fleet, HistoryFile, command_of
+from conformance.histories.finals import finish
+from conformance.histories.history import parse
+from conformance.histories.nemesis import (
+    CLIENT_FAULTS,
+    FAULTS,
+    OTHER_FAULTS,
+    ManagedBroker,
+    Nemesis,
+)
+from conformance.histories.proxy import Proxy
+from conformance.histories.settings import TXN, TXN_V2, Settings
+from conformance.peer.server import STARTERS, free_ports, start_command
+
+TOPICS = 2
+PARTITIONS = 2
+CLIENTS = {TXN: 3, "producer": 1, "plain": 1, "consumer": 2}
+# With transactions of both protocols, librdkafka's and franz-go's; these need Go.
+MIXED = {TXN: 2, TXN_V2: 2, "producer": 1, "plain": 1, "consumer": 1}
+MODES = ("assign", "subscribe", "both")
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to run. `start`: a name of conformance.peer, or a command; None: at `bootstrap`."""
+
+    seed: int
+    seconds: float
+    start: str | None = None
+    bootstrap: str = ""
+    mode: str = "both"
+    faults: tuple[str, ...] = FAULTS
+    clients: dict[str, int] = field(default_factory=lambda: dict(CLIENTS))
+    group_protocol: str = "classic"
+    assignor: str = "range"
+    abort_share: float = 0.2
+
+
+def run(plan: Plan, directory: Path, history_path: Path) -> Report:
+    """One run in a directory of its own."""
+    for role in plan.clients:
+        command_of(role)  # whether it can be had, before anything is started
+    directory.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(_broker(plan, directory)) if plan.start else None
+        bootstrap = broker.proxy.address if broker else plan.bootstrap
+        history = HistoryFile(history_path)
+        stack.callback(history.close)
+        errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
+        base = _settings(plan, bootstrap)
+        _record_test(plan, history)
+        _create_topics(base)
+        fleet = Fleet(history, errors)
+        for settings in crew(plan, base):
+            fleet.add(settings)
+        nemesis = Nemesis(fleet, broker, _possible(plan), plan.seed)
+        nemesis.start()
+        time.sleep(plan.seconds)
+        nemesis.stop()
+        fleet.end()
+        ids = sorted(
+            {c.settings.transactional_id for c in fleet.clients if c.settings.transactional_id}
+        )
+        finish(base, ids, history)
+    with history_path.open(encoding="utf-8") as lines:
+        return analyse(parse(lines))
+
+
+@contextlib.contextmanager
+def _broker(plan: Plan, directory: Path) -> Iterator[ManagedBroker]:
+    assert plan.start is not None
+    (port,) = free_ports(1)
+    advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    if plan.start in STARTERS:
+        process = STARTERS[plan.start](directory / "broker", advertised)
+    else:
+        process = start_command(shlex.split(plan.start), directory / "broker", advertised)
+    proxy = Proxy(port, int(process.bootstrap.rpartition(":")[2]))
+    managed = ManagedBroker(process, proxy)
+    try:
+        yield managed
+    finally:
+        managed.close()
+
+
+def _possible(plan: Plan) -> tuple[str, ...]:
+    return plan.faults if plan.start else tuple(f for f in plan.faults if f in CLIENT_FAULTS)
+
+
+def _record_test(plan: Plan, history: HistoryFile) -> None:
+    shown = {
+        "broker": plan.start or "at an address",
+        "seed": plan.seed,
+        "seconds": plan.seconds,
+        "mode": plan.mode,
+        "group_protocol": plan.group_protocol,
+        "assignor": plan.assignor,
+        "clients": ",".join(f"{role}={number}" for role, number in plan.clients.items()),
+    }
+    history.event("test", **shown)
+
+
+def _settings(plan: Plan, bootstrap: str) -> Settings:
+    run_id = f"h{plan.seed}-{time.time_ns() // 1_000_000:x}"
+    return Settings(
+        bootstrap=bootstrap,
+        process=0,
+        slot=0,
+        role="",
+        mode="assign",
+        seed=plan.seed,
+        topics=[f"{run_id}-{number}" for number in range(TOPICS)],
+        partitions=PARTITIONS,
+        group=run_id,
+        transactional_id="",
+        group_protocol=plan.group_protocol,
+        assignor=plan.assignor,
+        abort_share=plan.abort_share,
+    )
+
+
+def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
+    """With mode `both`, every other client of a role assigns itself; franz-go's never do.
+
+    Those that transact and subscribe are one group, whatever their protocol.
+    """
+    slot = 0
+    for role, number in plan.clients.items():
+        for place in range(number):
+            slot += 1
+            mode = plan.mode if plan.mode != "both" else ("subscribe", "assign")[place % 2]
+            mode = "subscribe" if role == TXN_V2 else mode
+            alone = f"-{slot}" if mode == "assign" else ""
+            settings = replace(base, slot=slot, role=role, mode=mode)
+            shared = TXN if settings.transacts else role
+            settings.group = f"{base.group}-{shared}{alone}"
+            if settings.transacts:
+                settings.transactional_id = f"{base.group}-{slot}"
+            yield settings
+
+
+def _create_topics(settings: Settings) -> None:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap})
+    topics = [NewTopic(name, settings.partitions, 1) for name in settings.topics]
+    for future in admin.create_topics(topics, operation_timeout=20).values():
+        future.result()
+
+
+def parse_clients(text: str) -> dict[str, int]:
+    """`txn=3,consumer=2`: how many clients of each role."""
+    pairs = (pair.split("=") for pair in text.split(","))
+    found = {role: int(number) for role, number in pairs}
+    assert set(found) <= set(MIXED), f"roles are {', '.join(MIXED)}"
+    return found
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.histories.run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--start", metavar="kafka|odradek|COMMAND")
+    where.add_argument("--bootstrap-server", default="", metavar="HOST:PORT")
+    parser.add_argument("--seed", type=int, default=Random().randrange(1 << 31))
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--mode", choices=MODES, default="both")
+    parser.add_argument("--clients", type=parse_clients, default=CLIENTS, metavar="txn=2,txn-v2=2")
+    parser.add_argument(
+        "--faults",
+        type=lambda text: tuple(text.split(",")) if text else (),
+        default=FAULTS,
+        help=f"of {', '.join(FAULTS + OTHER_FAULTS)}",
+    )
+    parser.add_argument("--group-protocol", choices=["classic", "consumer"], default="classic")
+    parser.add_argument("--assignor", default="range", help="range, roundrobin, cooperative-sticky")
+    parser.add_argument("--abort-share", type=float, default=0.2)
+    parser.add_argument("--history", type=Path, help="keep the history here")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = _options(argv)
+    print(f"seed {options.seed}", flush=True)
+    plan = Plan(
+        seed=options.seed,
+        seconds=options.seconds,
+        start=options.start,
+        bootstrap=options.bootstrap_server,
+        mode=options.mode,
+        faults=options.faults,
+        clients=options.clients,
+        group_protocol=options.group_protocol,
+        assignor=options.assignor,
+        abort_share=options.abort_share,
+    )
+    with tempfile.TemporaryDirectory(prefix="histories-") as work:
+        report = run(plan, Path(work), options.history or Path(work) / "history.jsonl")
+        print(render(report))
+    for what in idle(report.history):
+        print(f"no {what} succeeded: this shows nothing")
+    return 1 if report.forbidden or idle(report.history) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

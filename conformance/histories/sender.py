@@ -1,0 +1,92 @@
+"""Sends: each value once, with what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from conformance.histories.history import INFO, OK
+from conformance.histories.settings import DEADLINE_S, Recorder, Settings
+
+SENDS_MAX = 6
+
+
+class Outbox:
+    """The sends of one operation; delivery reports fill in offset and status."""
+
+    def __init__(self, producer: Producer, settings: Settings) -> None:
+        self.producer = producer
+        self.settings = settings
+        self.sends: list[list[Any]] = []
+
+    def send(self, key: int, value: int) -> None:
+        entry = [key, value, None, INFO]
+        self.sends.append(entry)
+        topic, partition = self.settings.place(key)
+        self.producer.produce(
+            topic, b"%d" % value, partition=partition, on_delivery=self._report(entry)
+        )
+        self.producer.poll(0)
+
+    @property
+    def delivered(self) -> bool:
+        return all(entry[3] == OK for entry in self.sends)
+
+    @staticmethod
+    def _report(entry: list[Any]) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                entry[2], entry[3] = message.offset(), OK
+
+        return report
+
+
+def plan_sends(random: Random, settings: Settings, values: Any, most: int) -> list[list[int]]:
+    """Keys and new values; a key comes more than once quite often."""
+    chosen = random.sample(range(settings.keys), min(2, settings.keys))
+    return [[random.choice(chosen), next(values)] for _ in range(random.randint(1, most))]
+
+
+class PlainSender:
+    """Roles `producer` and `plain`."""
+
+    def __init__(self, settings: Settings, record: Recorder, random: Random) -> None:
+        self.settings = settings
+        self.record = record
+        self.random = random
+        self.values = settings.values()
+        self.idempotent = settings.role == "producer"
+
+    def open(self) -> None:
+        self.producer = Producer(
+            {
+                **self.settings.common,
+                "enable.idempotence": self.idempotent,
+                "acks": "all",
+                "linger.ms": self.random.choice([0, 2, 5]),
+                "message.timeout.ms": int(DEADLINE_S * 800),
+            }
+        )
+
+    def step(self) -> None:
+        planned: Sequence[list[int]] = plan_sends(
+            self.random, self.settings, self.values, SENDS_MAX
+        )
+        self.record.begin("send", sends=planned, idempotent=self.idempotent)
+        outbox = Outbox(self.producer, self.settings)
+        try:
+            for key, value in planned:
+                outbox.send(key, value)
+            left = self.producer.flush(DEADLINE_S)
+        except KafkaException as error:
+            self.record.give_up(INFO, error, sends=outbox.sends)
+            return
+        if left or not outbox.delivered:
+            self.record.give_up(INFO, f"{left} without an answer", sends=outbox.sends)
+        self.record.event(OK, sends=outbox.sends)
+
+    def close(self) -> None:
+        self.producer.flush(DEADLINE_S)

@@ -1,0 +1,118 @@
+"""What a client is told, and how it tells what happened."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+DEADLINE_S = 25.0
+GAVE_UP = 3
+VALUES_PER_PROCESS = 1_000_000
+TXN, TXN_V2 = "txn", "txn-v2"
+# The transaction of a client that died is aborted by its next incarnation, or after this.
+TRANSACTION_TIMEOUT_MS = 15_000
+COMMON = {
+    "reconnect.backoff.ms": 30,
+    "reconnect.backoff.max.ms": 300,
+    "retry.backoff.ms": 30,
+    "retry.backoff.max.ms": 300,
+    "socket.timeout.ms": 10_000,
+    "topic.metadata.refresh.interval.ms": 5_000,
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
+
+
+@dataclass(slots=True)
+class Settings:
+    """`slot`: which client; `process`: which incarnation of it, unique in the history."""
+
+    bootstrap: str
+    process: int
+    slot: int
+    role: str
+    mode: str
+    seed: int
+    topics: list[str]
+    partitions: int
+    group: str
+    transactional_id: str
+    group_protocol: str = "classic"
+    assignor: str = "range"
+    abort_share: float = 0.2
+
+    @property
+    def transacts(self) -> bool:
+        return self.role in (TXN, TXN_V2)
+
+    @property
+    def keys(self) -> int:
+        return len(self.topics) * self.partitions
+
+    def place(self, key: int) -> tuple[str, int]:
+        """A key's topic and partition."""
+        return self.topics[key // self.partitions], key % self.partitions
+
+    def key(self, topic: str, partition: int) -> int:
+        return self.topics.index(topic) * self.partitions + partition
+
+    def values(self) -> itertools.count[int]:
+        return itertools.count(self.process * VALUES_PER_PROCESS)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all clients of this process are configured with."""
+        address = {"bootstrap.servers": self.bootstrap, "client.id": f"process-{self.process}"}
+        return {**COMMON, **address}
+
+    def to_argument(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Recorder:
+    """Writes the events of this process; one operation at a time."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self.number = -1
+        self.fields: dict[str, Any] = {}
+
+    def begin(self, f: str, **fields: Any) -> None:
+        self.number += 1
+        self.fields = {"process": self.process, "op": self.number, "f": f}
+        self.event("invoke", **fields)
+
+    def event(self, kind: str, **fields: Any) -> None:
+        event = {"type": kind, **self.fields, "time": time.monotonic_ns(), **fields}
+        os.write(1, json.dumps(event).encode() + b"\n")
+
+    def give_up(self, kind: str, error: object, **fields: Any) -> None:
+        """The end of the operation and of the process."""
+        self.event(kind, error=str(error), **fields)
+        sys.stdout.flush()
+        os._exit(GAVE_UP)
+
+
+def kafka_error(error: KafkaException) -> KafkaError:
+    return error.args[0]
+
+
+def attempt(call: Callable[[float], Any], deadline_s: float = DEADLINE_S) -> Any:
+    """`call(timeout_s)` again for as long as the library says that it may be tried again."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return call(max(left, 0.1))
+        except KafkaException as error:
+            if not kafka_error(error).retriable() or left < 0.1:
+                raise
+            time.sleep(0.03)

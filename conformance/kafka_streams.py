@@ -1,0 +1,138 @@
+"""Kafka Streams with exactly_once_v2: a program that sums by key, killed and restarted.
+
+Without a cache every record in gives one sum out, so that what a consumer of committed records
+sees of a key is known to the last record: each running sum, once, in order.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from conformance.adapters.base import create_topic
+from conformance.harness import Case, Context, Skip, main
+from conformance.peer import PeerUnavailable, java_command
+from conformance.peer.artifacts import program_class_path
+
+SOURCE = Path(__file__).parent / "programs" / "KeySums.java"
+PARTITIONS, KEYS, KILLS, EACH = 2, 10, 3, 400
+AWAY_S = 150.0
+SEED = 11
+
+
+class _Sums:
+    """What was sent, and what was read committed of it, by key."""
+
+    def __init__(self, context: Context) -> None:
+        self.source, self.sink = context.topic("numbers"), context.topic("sums")
+        for topic in (self.source, self.sink):
+            create_topic(context.bootstrap, topic, partitions=PARTITIONS)
+        self.expected: dict[str, list[int]] = defaultdict(list)
+        self.read: dict[str, list[int]] = defaultdict(list)
+        self._producer = Producer({"bootstrap.servers": context.bootstrap})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": context.bootstrap,
+                "group.id": "unused",
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.assign([TopicPartition(self.sink, p, 0) for p in range(PARTITIONS)])
+
+    def send(self, numbers: random.Random, count: int) -> None:
+        for _ in range(count):
+            key, number = f"k{numbers.randrange(KEYS)}", numbers.randrange(1, 100)
+            # One partition for each key: its sums are those of one order.
+            partition = int(key[1:]) % PARTITIONS
+            self._producer.produce(self.source, str(number), key, partition)
+            sums = self.expected[f"sum-{key}"]
+            sums.append((sums[-1] if sums else 0) + number)
+        assert self._producer.flush(60) == 0
+
+    def count(self) -> int:
+        return sum(len(sums) for sums in self.read.values())
+
+    def poll(self) -> None:
+        for message in self._consumer.consume(500, 0.2):
+            assert message.error() is None, message.error()
+            self.read[(message.key() or b"").decode()].append(int(message.value() or b""))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _compiled(context: Context) -> str:
+    """The class path of the program, compiled."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise Skip("the program is compiled by javac: it is not on the PATH")
+    try:
+        path = program_class_path()
+    except PeerUnavailable as reason:
+        raise Skip(str(reason)) from None
+    command = [compiler, "-cp", path, "-d", str(context.work), str(SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return f"{context.work}{os.pathsep}{path}"
+
+
+def _killed(context: Context) -> None:
+    path, sums, numbers = _compiled(context), _Sums(context), random.Random(SEED)
+    words = [context.bootstrap, context.topic("sums-app"), sums.source, sums.sink]
+    command = java_command(
+        "KeySums", *words, str(context.work / "state"), level="ERROR", extra_class_path=path
+    )
+    log = (context.work / "streams.log").open("w+", encoding="utf-8")
+    try:
+        for kill in range(KILLS + 1):
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            try:
+                _run(sums, numbers, process, log.name, last=kill == KILLS)
+            finally:
+                process.kill()
+                process.wait()
+        assert sums.read == sums.expected
+    finally:
+        sums.close()
+
+
+def _run(
+    sums: _Sums, numbers: random.Random, process: subprocess.Popen[bytes], log: str, *, last: bool
+) -> None:
+    """Feed one life of the program: to the end, or until some of its sums are committed."""
+    began = sum(len(each) for each in sums.expected.values())
+    half = EACH // 2 + numbers.randrange(EACH // 4)
+    sums.send(numbers, EACH)
+    wanted = began + EACH if last else began + half
+    deadline = time.monotonic() + AWAY_S
+    while sums.count() < wanted:
+        assert process.poll() is None, Path(log).read_text(encoding="utf-8")[-1500:]
+        assert time.monotonic() < deadline, (
+            f"{sums.count()} of {wanted} sums",
+            Path(log).read_text(encoding="utf-8")[-1500:],
+        )
+        sums.poll()
+        if not last and sums.count() >= began + half // 2:
+            sums.send(numbers, 20)  # So that the kill falls into work under way.
+    if last:
+        for _ in range(10):
+            sums.poll()  # What came twice would come now.
+        total = sum(len(each) for each in sums.expected.values())
+        while sums.count() < total:
+            assert time.monotonic() < deadline, f"{sums.count()} of {total} sums"
+            sums.poll()
+
+
+CASES = (Case("exactly_once_v2, killed and restarted: every sum once", _killed, timeout_s=600.0),)
+
+if __name__ == "__main__":
+    main("kafka_streams", CASES)

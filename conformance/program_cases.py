@@ -1,0 +1,257 @@
+"""What a client library must do as a process of its own: be a member of groups that is killed, run
+transactions that abort at random, be fenced.
+
+Each library is in a small program, whose command a case is given. ``consume BOOTSTRAP TOPIC GROUP
+INSTANCE`` is a member (static, if INSTANCE is not empty) until SIGTERM, has a session of 6 s,
+commits what it has seen and prints ``PARTITION OFFSET`` for each record. ``transact BOOTSTRAP SINK
+ID COUNT SEED SOURCE GROUP`` sends ``N-0`` to ``N-4`` and the offset N + 1 in each of COUNT
+transactions and prints ``commit N`` or ``abort N``. ``fence BOOTSTRAP TOPIC ID`` begins a
+transaction, runs another one with a second producer, and prints ``fenced`` when the first cannot
+be committed.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.confluent import ConfluentClient
+from conformance.go_programs import PROGRAMS
+from conformance.harness import Case, Context
+
+Command = Callable[[], list[str]]
+PARTITIONS, RECORDS, TRANSACTIONS = 4, 400, 40
+# A session of the KIP-848 protocol is the broker's to set: 45 s.
+AWAY_S = 90.0
+SEED = 5
+MEMBERS = "members join, leave and are killed"
+STATIC = "a static member killed and back"
+ABORTS = "transactions with offsets, aborted at random"
+FENCED = "a second producer fences the first"
+
+
+def member_case(name: str, command: Command) -> Case:
+    return Case(name + MEMBERS, lambda context: members(context, command))
+
+
+def static_case(name: str, command: Command) -> Case:
+    return Case(name + STATIC, lambda context: static(context, command))
+
+
+def python_program(name: str, *options: str) -> Command:
+    """One of the programs in Python: with this interpreter, which has the clients."""
+    return lambda: [sys.executable, str(PROGRAMS / "python" / f"{name}.py"), *options]
+
+
+def transaction_cases(name: str, command: Command) -> tuple[Case, ...]:
+    return (
+        Case(name + ABORTS, lambda context: transactions(context, command)),
+        Case(name + FENCED, lambda context: fenced(context, command)),
+    )
+
+
+@dataclass(slots=True)
+class Member:
+    """A consumer as a process, and the file that it writes what it sees into."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def seen(self) -> list[tuple[int, int]]:
+        lines = self.output.read_text(encoding="utf-8").splitlines(keepends=True)
+        words = [line.split() for line in lines if line.endswith("\n")]
+        return [(int(p), int(o)) for p, o in words]
+
+    def leave(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(AWAY_S) in (0, -signal.SIGTERM)
+
+
+@dataclass(slots=True)
+class Group:
+    context: Context
+    command: list[str]
+    topic: str
+    name: str
+    members: list[Member] = field(default_factory=list)
+
+    def join(self, instance: str = "") -> Member:
+        output = self.context.work / self.context.topic("member")
+        words = [*self.command, "consume", self.context.bootstrap, self.topic, self.name, instance]
+        with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
+            process = subprocess.Popen(words, stdout=out, stderr=err)
+        self.members.append(Member(process, output))
+        return self.members[-1]
+
+    def until_seen(self, total: int) -> None:
+        """Until all members, the dead included, have seen so many records between them."""
+        self.until(lambda: len({x for m in self.members for x in m.seen()}) >= total, f"{total}")
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + AWAY_S
+        while not condition():
+            assert time.monotonic() < deadline, f"never {what}: {self._counts()}"
+            time.sleep(0.1)
+
+    def _counts(self) -> list[Any]:
+        told = [m.output.with_suffix(".err").read_text(encoding="utf-8") for m in self.members]
+        return [(len(m.seen()), text[-300:]) for m, text in zip(self.members, told, strict=True)]
+
+    def end(self) -> None:
+        for member in self.members:
+            member.process.kill()
+            member.process.wait()
+
+
+def _send(context: Context, topic: str) -> None:
+    """RECORDS records, evenly over the partitions."""
+    records = [Rec(b"x", partition=n % PARTITIONS) for n in range(RECORDS)]
+    ConfluentClient().produce(context.bootstrap, topic, records)
+
+
+def _committed(context: Context, group: str, topic: str, partitions: int) -> list[int]:
+    asked = [TopicPartition(topic, p) for p in range(partitions)]
+    admin = AdminClient({"bootstrap.servers": context.bootstrap})
+    [future] = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, asked)]
+    ).values()
+    return [tp.offset for tp in future.result(AWAY_S).topic_partitions]
+
+
+def _group_of(context: Context, command: list[str]) -> Group:
+    topic = context.topic("members")
+    create_topic(context.bootstrap, topic, partitions=PARTITIONS)
+    return Group(context, command, topic, context.topic("group"))
+
+
+def members(context: Context, command: Command) -> None:
+    """Two join; a third; one is killed; another leaves. Nothing is missed, all is committed."""
+    group = _group_of(context, command())
+    try:
+        first, second = group.join(), group.join()
+        _send(context, group.topic)
+        group.until_seen(RECORDS)
+        third = group.join()
+        group.until(lambda: _fed(context, group, third), "third member fed")
+        first.process.kill()
+        total = _ends(context, group)
+        _send(context, group.topic)
+        group.until_seen(total + RECORDS)
+        second.leave()
+        _send(context, group.topic)
+        group.until_seen(total + 2 * RECORDS)
+        third.leave()
+        ends = [_ends(context, group) // PARTITIONS] * PARTITIONS
+        assert _committed(context, group.name, group.topic, PARTITIONS) == ends
+    finally:
+        group.end()
+
+
+def _fed(context: Context, group: Group, member: Member) -> bool:
+    """Whether a member that just joined gets its share; a round more is sent until it does."""
+    records = [Rec(b"x", partition=p) for p in range(PARTITIONS)]
+    ConfluentClient().produce(context.bootstrap, group.topic, records)
+    return bool(member.seen())
+
+
+def _ends(context: Context, group: Group) -> int:
+    """The records in the topic."""
+    consumer = Consumer({"bootstrap.servers": context.bootstrap, "group.id": "unused"})
+    try:
+        marks = [
+            consumer.get_watermark_offsets(TopicPartition(group.topic, p), AWAY_S)
+            for p in range(PARTITIONS)
+        ]
+    finally:
+        consumer.close()
+    return sum(high for _, high in marks)
+
+
+def static(context: Context, command: Command) -> None:
+    """A static member is killed and comes back under its name, without a rebalance."""
+    group = _group_of(context, command())
+    try:
+        group.join("a")
+        _send(context, group.topic)
+        group.until_seen(RECORDS)
+        killed = group.join("b")
+        group.until(lambda: _fed(context, group, killed), "second member fed")
+        held = {partition for partition, _ in killed.seen()}
+        killed.process.kill()
+        again = group.join("b")
+        group.until(lambda: _fed(context, group, again), "member back")
+        assert {partition for partition, _ in again.seen()} <= held
+        total = _ends(context, group)
+        _send(context, group.topic)
+        group.until_seen(total + RECORDS)
+        assert {partition for partition, _ in again.seen()} == held
+    finally:
+        group.end()
+
+
+def _run(context: Context, command: list[str], *words: str) -> list[list[str]]:
+    done = subprocess.run(
+        [*command, words[0], context.bootstrap, *words[1:]],
+        capture_output=True,
+        text=True,
+        timeout=AWAY_S * 2,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-800:]
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def _read(context: Context, topic: str) -> list[str]:
+    """All values of a partition that are committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": context.bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[str] = []
+    deadline = time.monotonic() + AWAY_S
+    try:
+        while time.monotonic() < deadline:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is not None:
+                break
+            if message is not None:
+                values.append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return values
+
+
+def transactions(context: Context, command: Command) -> None:
+    source, sink, group = context.topic("source"), context.topic("sink"), context.topic("group")
+    for topic in (source, sink):
+        create_topic(context.bootstrap, topic)
+    words = [sink, context.topic("tx"), str(TRANSACTIONS), str(SEED), source, group]
+    ended = _run(context, command(), "transact", *words)
+    assert len(ended) == TRANSACTIONS and {how for how, _ in ended} == {"commit", "abort"}, ended
+    kept = [int(n) for how, n in ended if how == "commit"]
+    assert _read(context, sink) == [f"{n}-{i}" for n in kept for i in range(5)]
+    assert _committed(context, group, source, 1) == [kept[-1] + 1]
+
+
+def fenced(context: Context, command: Command) -> None:
+    topic = context.topic("fence")
+    create_topic(context.bootstrap, topic)
+    told = _run(context, command(), "fence", topic, context.topic("tx"))
+    assert told and told[0][0] == "fenced", told
+    assert _read(context, topic) == [f"1-{i}" for i in range(5)]

@@ -1,0 +1,301 @@
+"""Transactions through Apache Kafka's own producer and tools, from its released jars: committed in
+a stream, listed and described, fenced by a second producer, and one that hangs found and aborted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import time
+from typing import Any
+
+from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.confluent import ConfluentClient
+from conformance.adapters.java import TOOLS, produce_load, tool
+from conformance.differential.batches import batch, produce
+from conformance.differential.wire import Wire
+from conformance.harness import Case, Context, Skip, main
+from conformance.peer import PeerUnavailable, java_command
+from odradek.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from odradek.protocol.messages.end_txn_request import EndTxnRequest
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from odradek.protocol.messages.produce_request import ProduceRequest
+
+RECORDS = 5_000
+COMMAND = "TransactionsCommand"
+VERIFICATION = "transaction.partition.verification.enable"
+AWAY_S = 30.0
+
+
+def _rows(told: str) -> list[dict[str, str]]:
+    """The table that the tool prints: a line of heads, and its rows."""
+    heads, *lines = [re.split(r"\s*\t\s*", line.strip()) for line in told.splitlines() if line]
+    return [dict(zip(heads, line, strict=False)) for line in lines]
+
+
+class _Producer:
+    """A transactional producer over the bare wire, which leaves its transaction open."""
+
+    def __init__(self, context: Context, transactional_id: str) -> None:
+        self.id = transactional_id
+        self.wire = Wire(context.bootstrap)
+        self._until_coordinated()
+        answer = self._until_serving(InitProducerIdRequest(transactional_id, 600_000), 4)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+
+    def call(self, request: Any, version: int) -> Any:
+        self.wire.send(request, version)
+        return self.wire.receive()
+
+    def _until_coordinated(self) -> None:
+        """Kafka makes the coordinator's topic while the client asks again."""
+        deadline = time.monotonic() + AWAY_S
+        request = FindCoordinatorRequest(coordinator_keys=[self.id], key_type=1)
+        while self.call(request, 4).coordinators[0].error_code:
+            assert time.monotonic() < deadline, "no coordinator"
+            time.sleep(0.1)
+
+    def _until_serving(self, request: Any, version: int) -> Any:
+        """The coordinator may be loading, or completing what was open before."""
+        deadline = time.monotonic() + AWAY_S
+        while (answer := self.call(request, version)).error_code:
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.1)
+        return answer
+
+    def add(self, topic: str) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [0])],
+        )
+        answer = self.call(request, 3).results_by_topic_v3_and_below
+        assert answer[0].results_by_partition[0].partition_error_code == 0, answer
+
+    def send(self, topic: str, sequence: int = 0) -> None:
+        """One record, long past: its transaction is as old as its time says."""
+        data = batch(
+            transactional=True,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=sequence,
+        )
+        request = produce(topic, data, acks=-1, transactional_id=self.id)
+        deadline = time.monotonic() + AWAY_S
+        while code := self._sent(request):
+            # NOT_ENOUGH_REPLICAS: the coordinator could not yet be asked about the partition.
+            assert code == 19 and time.monotonic() < deadline, code
+            time.sleep(0.1)
+
+    def _sent(self, request: ProduceRequest) -> int:
+        code: int = self.call(request, 9).responses[0].partition_responses[0].error_code
+        return code
+
+    def end(self, committed: bool) -> int:
+        request = EndTxnRequest(self.id, self.producer_id, self.epoch, committed)
+        code: int = self.call(request, 3).error_code
+        return code
+
+
+def _stream(context: Context) -> None:
+    """The Java producer takes the newest flow that the broker offers."""
+    topic, transactional_id = context.topic("stream"), context.topic("tx")
+    create_topic(context.bootstrap, topic, partitions=3)
+    in_transactions = ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
+    produce_load(context, topic, RECORDS, 100, *in_transactions, per_second=2500)
+    read = _read(context, topic, RECORDS)
+    assert len(read) == RECORDS, len(read)
+    [row] = _rows(tool(context, COMMAND, "describe", "--transactional-id", transactional_id))
+    assert row["TransactionState"] == "CompleteCommit", row
+    # transaction.version 2: every transaction has its own epoch (KIP-890).
+    assert int(row["ProducerEpoch"]) > 1, row
+
+
+def _read(context: Context, topic: str, most: int) -> list[str]:
+    """What a consumer of committed records reads until there is nothing for some seconds."""
+    command = [
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--isolation-level",
+        "read_committed",
+        "--max-messages",
+        str(most),
+        "--timeout-ms",
+        "8000",
+    ]
+    return tool(context, "consumer.ConsoleConsumer", *command).splitlines()
+
+
+def _listed(context: Context) -> None:
+    topic, name = context.topic("listed"), context.topic("tx")
+    create_topic(context.bootstrap, topic)
+    producer = _Producer(context, name)
+    producer.add(topic)
+    producer.send(topic)
+    row = _found(_rows(tool(context, COMMAND, "list")), name)
+    assert row["ProducerId"] == str(producer.producer_id), row
+    assert row["TransactionState"] == "Ongoing", row
+    described = tool(context, COMMAND, "describe", "--transactional-id", name)
+    [row] = _rows(described)
+    assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{topic}-0"), row
+    assert row["TransactionTimeoutMs"] == "600000", row
+    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    [row] = _rows(told)
+    assert row["ProducerId"] == str(producer.producer_id), row
+    assert row["CurrentTransactionStartOffset"] == "0", row
+    assert producer.end(True) == 0
+    deadline = time.monotonic() + AWAY_S
+    while _rows(tool(context, COMMAND, "list")) and (
+        _found(_rows(tool(context, COMMAND, "list")), name)["TransactionState"] != "CompleteCommit"
+    ):
+        assert time.monotonic() < deadline
+    assert len(_read(context, topic, 1)) == 1
+
+
+def _found(rows: list[dict[str, str]], name: str) -> dict[str, str]:
+    [row] = [row for row in rows if row["TransactionalId"] == name]
+    return row
+
+
+def _copied(context: Context) -> None:
+    """Consume, send and commit offsets in one transaction, of which some are aborted at random: the
+    copy is exact."""
+    source, target, group = (context.topic(hint) for hint in ("source", "target", "group"))
+    create_topic(context.bootstrap, source)
+    create_topic(context.bootstrap, target)
+    sent = [f"{n}" for n in range(500)]
+    ConfluentClient().produce(context.bootstrap, source, [Rec(each.encode()) for each in sent])
+    assert _copy(context, source, target, group) == len(sent)
+    read = _read(context, target, len(sent) + 1)
+    assert sorted(read) == sorted(sent), f"{len(read)} read, {len(set(read))} different ones"
+
+
+def _copy(context: Context, source: str, target: str, group: str) -> int:
+    """Runs a copier to the end of a topic; how many messages it says it has copied. The tool
+    says that it is done, but does not end by itself."""
+    command = _java(
+        f"{TOOLS}.TransactionalMessageCopier",
+        "--broker-list",
+        context.bootstrap,
+        "--input-topic",
+        source,
+        "--input-partition",
+        "0",
+        "--output-topic",
+        target,
+        "--transactional-id",
+        f"{group}-copier",
+        "--consumer-group",
+        group,
+        "--transaction-size",
+        "50",
+        "--max-messages",
+        "500",
+        "--enable-random-aborts",
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copier:
+        assert copier.stdout is not None
+        watchdog = threading.Timer(AWAY_S, copier.kill)
+        watchdog.start()
+        try:
+            for line in copier.stdout:
+                told = json.loads(line)
+                if told["stage"] == "ShutdownComplete":
+                    assert told["remaining"] == 0, told
+                    return int(told["totalProcessed"])
+        finally:
+            watchdog.cancel()
+            copier.kill()
+    raise AssertionError("the copier ended before it was done")
+
+
+def _java(main_class: str, *arguments: str) -> list[str]:
+    try:
+        return java_command(main_class, *arguments)
+    except PeerUnavailable as reason:
+        raise Skip(str(reason)) from None
+
+
+def _fenced(context: Context) -> None:
+    """The Java producer replaces one that is in a transaction."""
+    topic, name = context.topic("fenced"), context.topic("tx")
+    create_topic(context.bootstrap, topic)
+    zombie = _Producer(context, name)
+    zombie.add(topic)
+    zombie.send(topic)
+    in_transactions = ["--transactional-id", name, "--transaction-duration-ms", "1000"]
+    produce_load(context, topic, 10, 10, *in_transactions)
+    assert zombie.end(True) == 90, "PRODUCER_FENCED"
+    assert len(_read(context, topic, 11)) == 10
+
+
+def _hanging(context: Context) -> None:
+    """A transactional write that no coordinator knows of, as brokers before KIP-890 let pass."""
+    topic = context.topic("hanging")
+    create_topic(context.bootstrap, topic)
+    _verification(context, "false")
+    try:
+        producer = _Producer(context, context.topic("tx"))
+        producer.send(topic)
+    finally:
+        _verification(context, "true")
+    hanging = tool(context, COMMAND, "find-hanging", "--topic", topic)
+    [row] = _rows(hanging)
+    assert (row["Topic"], row["Partition"], row["StartOffset"]) == (topic, "0", "0"), row
+    assert row["ProducerId"] == str(producer.producer_id), row
+    tool(context, COMMAND, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert _rows(tool(context, COMMAND, "find-hanging", "--topic", topic)) == []
+    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    assert _rows(told)[0]["CurrentTransactionStartOffset"] == "None", told
+    assert _read(context, topic, 1) == []
+
+
+def _terminated(context: Context) -> None:
+    """What its producer left open is aborted by its name, and the producer is fenced."""
+    topic, name = context.topic("terminated"), context.topic("tx")
+    create_topic(context.bootstrap, topic)
+    producer = _Producer(context, name)
+    producer.add(topic)
+    producer.send(topic)
+    tool(context, COMMAND, "forceTerminateTransaction", "--transactionalId", name)
+    assert producer.end(True) == 90, "PRODUCER_FENCED"
+    [row] = _rows(tool(context, COMMAND, "describe", "--transactional-id", name))
+    assert row["TransactionState"] == "Empty" and not row.get("TopicPartitions"), row
+    assert int(row["ProducerEpoch"]) > producer.epoch, row
+    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    assert _rows(told)[0]["CurrentTransactionStartOffset"] == "None", told
+    assert _read(context, topic, 1) == []
+
+
+def _verification(context: Context, enabled: str) -> None:
+    tool(
+        context,
+        "kafka.admin.ConfigCommand",
+        "--entity-type",
+        "brokers",
+        "--entity-default",
+        "--alter",
+        "--add-config",
+        f"{VERIFICATION}={enabled}",
+    )
+
+
+CASES = (
+    Case("ProducerPerformance in transactions, read committed", _stream, ci=True),
+    Case("TransactionsCommand: list, describe, describe-producers", _listed, ci=True),
+    Case("TransactionalMessageCopier with random aborts: an exact copy", _copied),
+    Case("a second producer fences the first", _fenced),
+    Case("TransactionsCommand: find-hanging, abort", _hanging),
+    Case("TransactionsCommand: forceTerminateTransaction", _terminated),
+)
+
+if __name__ == "__main__":
+    main("transactions", CASES)
