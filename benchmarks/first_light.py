@@ -4,7 +4,8 @@ Both brokers run for the whole of the loads, and only one is driven at a time; o
 is thrown away (Java compiles its hot code meanwhile), then five pairs count, in alternating
 order. Each load gets a topic of its own, which is deleted after it, and the disk is synced
 before each measurement. The median of the paired ratios decides. Start times are taken
-afterwards, by as many pairs of fresh brokers on empty, formatted directories.
+afterwards, by as many pairs of fresh brokers on empty, formatted directories. Meanwhile free
+memory is not lent to the host where that can be had (`benchmarks.memory`).
 
 Writes docs/benchmarks/first_light.json and .png, and renders docs/benchmarks.md.
 """
@@ -26,6 +27,7 @@ from conformance.peer.server import STARTERS, BrokerProcess
 
 from benchmarks.loads import LOADS, Load, Measure, drop_topic, fresh_topic
 from benchmarks.machine import description
+from benchmarks.memory import steady_memory
 from benchmarks.plot import plot_first_light
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.report import DOCS, RESULTS, render
@@ -159,13 +161,14 @@ def main() -> None:
     pairs = given.pairs or (QUICK_PAIRS if given.quick else PAIRS)
     scale = given.scale or (QUICK_SCALE if given.quick else 1.0)
     names = (given.broker,) if given.broker else NAMES
-    result = {
-        "machine": description(),
-        "pairs": pairs,
-        "scale": scale,
-        **run_loads(names, pairs, scale, given.only),
-        "start_s": run_starts(names, pairs),
-    }
+    with steady_memory(_tell) as steady:
+        result = {
+            "machine": description(steady_memory=steady),
+            "pairs": pairs,
+            "scale": scale,
+            **run_loads(names, pairs, scale, given.only),
+            "start_s": run_starts(names, pairs),
+        }
     if len(names) == 2:
         result["ratios"] = medians(result)
     # A quick or partial run must not replace the published figures.

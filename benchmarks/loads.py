@@ -21,6 +21,8 @@ from benchmarks.processes import cpu_seconds
 MILLION = 1_000_000
 GIB = 1 << 30
 LOAD_TIMEOUT_S = 900.0
+# What ProducerPerformance is told, the last one of a name counts: it sends acks=1 otherwise.
+IDEMPOTENT = ("enable.idempotence=true", "acks=all")
 # 61 bytes of batch header and 50 records of 200 bytes with 9 or 10 bytes around them.
 BATCH_OF_50_BYTES = 10_600
 
@@ -46,11 +48,11 @@ class Load:
     run: Callable[[BrokerProcess, str, float], Measure]
 
 
-def fresh_topic(broker: BrokerProcess) -> str:
-    """A topic of one partition, whose files go soon after its deletion."""
+def fresh_topic(broker: BrokerProcess, partitions: int = 1) -> str:
+    """A topic whose files go soon after its deletion."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
-    new = NewTopic(name, 1, 1, config={"file.delete.delay.ms": "1000"})
+    new = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "1000"})
     admin.create_topics([new])[name].result(30)
     return name
 
@@ -122,24 +124,26 @@ def _per_million(rate: float, cpu: float, records: int) -> Measure:
     return Measure(rate, cpu, cpu * MILLION / records)
 
 
-def batches_of_50(broker: BrokerProcess, topic: str, scale: float) -> Measure:
+def batches_of_50(broker: BrokerProcess, topic: str, scale: float, *properties: str) -> Measure:
     records = int(5 * MILLION * scale)
     rate, cpu = producer_performance(
-        broker, topic, records, 200, f"batch.size={BATCH_OF_50_BYTES}", "linger.ms=5"
+        broker, topic, records, 200, f"batch.size={BATCH_OF_50_BYTES}", "linger.ms=5", *properties
     )
     return _per_million(rate, cpu, records)
 
 
-def one_a_request(broker: BrokerProcess, topic: str, scale: float) -> Measure:
+def one_a_request(broker: BrokerProcess, topic: str, scale: float, *properties: str) -> Measure:
     records = int(300_000 * scale)
-    rate, cpu = producer_performance(broker, topic, records, 200, "batch.size=0", "linger.ms=0")
+    rate, cpu = producer_performance(
+        broker, topic, records, 200, "batch.size=0", "linger.ms=0", *properties
+    )
     return _per_million(rate, cpu, records)
 
 
-def large_batches(broker: BrokerProcess, topic: str, scale: float) -> Measure:
+def large_batches(broker: BrokerProcess, topic: str, scale: float, *properties: str) -> Measure:
     records = int(2 * MILLION * scale)
     rate, cpu = producer_performance(
-        broker, topic, records, 1024, "batch.size=131072", "linger.ms=5"
+        broker, topic, records, 1024, "batch.size=131072", "linger.ms=5", *properties
     )
     return Measure(rate * 1024 / MILLION, cpu, cpu * GIB / (records * 1024))
 
@@ -169,9 +173,11 @@ def fetch_all(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     return Measure(records * 1024 / MILLION / fetched_s, cpu, cpu * GIB / (records * 1024))
 
 
-def rdkafka_batches_of_50(broker: BrokerProcess, topic: str, scale: float) -> Measure:
+def rdkafka_batches_of_50(
+    broker: BrokerProcess, topic: str, scale: float, **options: float
+) -> Measure:
     records = int(2 * MILLION * scale)
-    result, cpu = rdkafka(broker, "produce", topic, records=records, size=200, batch=50)
+    result, cpu = rdkafka(broker, "produce", topic, records=records, size=200, batch=50, **options)
     return _per_million(records / _number(result, "seconds"), cpu, records)
 
 
@@ -183,9 +189,9 @@ def rdkafka_fetch(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     return Measure(size / MILLION / _number(result, "seconds"), cpu, cpu * GIB / size)
 
 
-def latency(broker: BrokerProcess, topic: str, scale: float) -> Measure:
+def latency(broker: BrokerProcess, topic: str, scale: float, **options: float) -> Measure:
     seconds = max(2.0, 20 * scale)
-    result, cpu = rdkafka(broker, "latency", topic, rate=5000, seconds=seconds, size=200)
+    result, cpu = rdkafka(broker, "latency", topic, rate=5000, seconds=seconds, size=200, **options)
     taken = result["microseconds"]
     assert isinstance(taken, list)
     measure = _per_million(_number(result, "rate"), cpu, len(taken))

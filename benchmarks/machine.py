@@ -14,14 +14,14 @@ from conformance.peer.artifacts import KAFKA_VERSION
 GIB = 1 << 30
 
 
-def description() -> dict[str, str]:
+def description(*, steady_memory: bool = False) -> dict[str, str]:
     """Processor, memory, system and the versions of what was run."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "processor": f"{os.cpu_count()} x {_processor()}",
-        "memory": f"{memory / GIB:.0f} GiB",
+        "memory": f"{memory / GIB:.0f} GiB" + (" not lent to a host" if steady_memory else ""),
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
         "java": (java.stderr or java.stdout).splitlines()[0],

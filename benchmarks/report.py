@@ -1,4 +1,4 @@
-"""Renders docs/benchmarks.md from the results that lie in docs/benchmarks/*.json."""
+"""Renders docs/benchmarks.md from the results that lie in docs/benchmarks/."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from conformance.peer.artifacts import ROOT
 
+from benchmarks import coordination_report
+from benchmarks.tables import MIB, machine, median, show
+
 DOCS = ROOT / "docs"
 RESULTS = "benchmarks"
-MIB = 1 << 20
 EQUAL_US = 1000
 
 # Row, metric, the bound on the ratio and whether it is a lower bound.
@@ -51,17 +53,22 @@ def verdict(key: str, ratio: float, apart_us: float | None = None) -> str:
 def render(docs: Path = DOCS) -> str:
     """Write the page; returns its text."""
     parts = [HEAD]
-    for name, section in (("first_light", first_light), ("scaling", scaling), ("startup", startup)):
+    for name, section in (
+        ("first_light", first_light),
+        ("scaling", scaling),
+        ("startup", startup),
+        ("group_loading", group_loading),
+        ("coordination", coordination_report.section),
+    ):
         path = docs / RESULTS / f"{name}.json"
         if path.exists():
             parts.append(section(json.loads(path.read_text(encoding="utf-8"))))
+    by_hand = docs / RESULTS / "compaction.md"
+    if by_hand.exists():
+        parts.append(by_hand.read_text(encoding="utf-8"))
     text = "\n".join(parts)
     (docs / "benchmarks.md").write_text(text, encoding="utf-8")
     return text
-
-
-def _machine(result: dict[str, Any]) -> str:
-    return "Taken on " + "; ".join(result["machine"].values()) + ".\n"
 
 
 def first_light(result: dict[str, Any]) -> str:
@@ -70,7 +77,7 @@ def first_light(result: dict[str, Any]) -> str:
     lines = [
         "## Odradek beside Apache Kafka",
         "",
-        _machine(result),
+        machine(result),
         f"{result['pairs']} alternating pairs after a warm-up pair; number of records scaled "
         f"by {result['scale']:g}. The median of the paired ratios decides. Kafka: KRaft, one "
         "node, storage formatted beforehand, `-Xmx1G -Xms1G` and the G1 settings of its start "
@@ -92,7 +99,7 @@ def first_light(result: dict[str, Any]) -> str:
             ratios,
         )
     )
-    starts = {name: 1000 * _median(v) for name, v in result["start_s"].items()}
+    starts = {name: 1000 * median(v) for name, v in result["start_s"].items()}
     lines.append(_line("start to first answered request", "ms", starts, "start", ratios))
     lines += [
         "",
@@ -110,7 +117,7 @@ def _load_rows(key: str, row: dict[str, Any], ratios: dict[str, float]) -> list[
         ("throughput_per_s", f"{row['unit']}/s"),
         ("cpu_per_unit_s", f"CPU-s a {row['cpu_unit']}"),
     ):
-        values = {n: _median([m[metric] for m in row[n]]) for n in _brokers(row)}
+        values = {n: median([m[metric] for m in row[n]]) for n in _brokers(row)}
         lines.append(_line(row["title"], unit, values, f"{key}.{metric}", ratios))
     for quantile in ("p50", "p99", "p999"):
         if any(f"{n}_latency_us" in row for n in _brokers(row)):
@@ -139,8 +146,8 @@ def _line(
     ratio = ratios.get(key)
     apart = values["odradek"] - values["kafka"] if latency and len(values) == 2 else None
     return (
-        f"| {title} | {unit} | {_show(values.get('odradek'))} | {_show(values.get('kafka'))} "
-        f"| {_show(ratio)} | {verdict(key, ratio, apart) if ratio is not None else ''} |"
+        f"| {title} | {unit} | {show(values.get('odradek'))} | {show(values.get('kafka'))} "
+        f"| {show(ratio)} | {verdict(key, ratio, apart) if ratio is not None else ''} |"
     )
 
 
@@ -152,8 +159,8 @@ def _all_values(result: dict[str, Any]) -> list[str]:
     lines = []
     for row in result["rows"].values():
         for name in _brokers(row):
-            rates = ", ".join(_show(m["throughput_per_s"]) for m in row[name])
-            cpus = ", ".join(_show(m["cpu_per_unit_s"]) for m in row[name])
+            rates = ", ".join(show(m["throughput_per_s"]) for m in row[name])
+            cpus = ", ".join(show(m["cpu_per_unit_s"]) for m in row[name])
             lines.append(
                 f"- {row['title']}, {name}: {row['unit']}/s {rates}; "
                 f"CPU-s a {row['cpu_unit']} {cpus}"
@@ -176,7 +183,7 @@ def scaling(result: dict[str, Any]) -> str:
     lines = [
         "## 100 times the bytes",
         "",
-        _machine(result),
+        machine(result),
         f"{small['bytes'] / 1e6:.0f} MB and {large['bytes'] / 1e9:.1f} GB in one partition, "
         "segments of 16 MB; start after a clean stop, and fetches of 64 KiB at random "
         "offsets, warm. Medians; all starts are shown.",
@@ -191,8 +198,8 @@ def scaling(result: dict[str, Any]) -> str:
     ):
         ratio = large[key] / small[key]
         lines.append(
-            f"| {title}, {unit} | {_show(small[key])} | {_show(large[key])} "
-            f"| {_show(ratio)} | <= {bound}: {'met' if ratio <= bound else '**missed**'} |"
+            f"| {title}, {unit} | {show(small[key])} | {show(large[key])} "
+            f"| {show(ratio)} | <= {bound}: {'met' if ratio <= bound else '**missed**'} |"
         )
     for name in ("small", "large"):
         starts = ", ".join(f"{v:.0f}" for v in result[name]["starts_ms"])
@@ -205,27 +212,39 @@ def startup(result: dict[str, Any]) -> str:
     lines = [
         "## Start-up",
         "",
-        _machine(result),
+        machine(result),
         "| | median | all values | target |",
         "|---|---|---|---|",
     ]
     for row in result["rows"]:
-        middle = _median(row["values"])
-        shown = ", ".join(_show(v) for v in row["values"][:12])
+        middle = median(row["values"])
+        shown = ", ".join(show(v) for v in row["values"][:12])
         lines.append(
-            f"| {row['title']}, {row['unit']} | {_show(middle)} | {shown} | "
+            f"| {row['title']}, {row['unit']} | {show(middle)} | {shown} | "
             f"<= {row['target']:g}: {'met' if middle <= row['target'] else '**missed**'} |"
         )
     return "\n".join(lines) + "\n"
 
 
-def _median(values: list[float]) -> float:
-    import statistics
-
-    return statistics.median(values)
-
-
-def _show(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def group_loading(result: dict[str, Any]) -> str:
+    """How soon committed offsets are served after a start: the fastest of each broker's starts."""
+    lines = [
+        "## Loading the offsets of groups",
+        "",
+        machine(result),
+        "One partition of `__consumer_offsets`, ten commits a batch, the same records in both "
+        "brokers; from the start of the process to the first answer at all, and to the first "
+        "answer to OffsetFetch with offsets. Not compacted: the commits of 1,000 places; "
+        "compacted: each commit is the only one of its place. Seconds, MiB; the fastest of the "
+        "starts.",
+        "",
+        "| commits | log | broker | first answer | offsets served | memory |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        best = {key: min(run[key] for run in row["runs"]) for key in row["runs"][0]}
+        lines.append(
+            f"| {row['commits']:,} | {row['log']} | {row['broker']} | "
+            f"{best['first_answer_s']:.2f} | {best['served_s']:.2f} | {best['memory_mib']:.0f} |"
+        )
+    return "\n".join([*lines, ""])

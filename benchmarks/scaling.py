@@ -27,6 +27,7 @@ from conformance.peer.artifacts import ROOT
 from conformance.peer.server import STARTERS
 
 from benchmarks.machine import description
+from benchmarks.memory import steady_memory
 from benchmarks.processes import cpu_seconds
 from benchmarks.report import DOCS, RESULTS, render
 
@@ -34,7 +35,8 @@ SMALL_BYTES = 64_000_000
 FACTOR = 100
 RECORD_BYTES = 1000
 FETCH_BYTES = 65_536
-FETCHES = 4000
+FETCHES = 20_000
+WARM_UP_FETCHES = 2000
 STARTS = 7
 TOPIC = "scaling"
 
@@ -111,7 +113,7 @@ def fetches(broker: BrokerProcess, records: int, count: int) -> dict[str, float]
     for log in sorted((broker.log_dir / f"{TOPIC}-0").glob("*.log")):
         log.read_bytes()  # Into the page cache, whatever the size of the log.
     offsets = [chosen.randrange(records - 100) for _ in range(count)]
-    for offset in offsets[:500]:
+    for offset in offsets[:WARM_UP_FETCHES]:
         fetcher.fetch(offset)
     taken = []
     before = cpu_seconds(broker.pid)
@@ -150,15 +152,20 @@ def main() -> None:
     parser.add_argument("--broker", choices=sorted(STARTERS), default="odradek")
     parser.add_argument("--out", type=Path, help="directory instead of docs/")
     given = parser.parse_args()
-    result: dict[str, Any] = {"machine": description()}
-    for key, size in (("small", given.bytes), ("large", given.bytes * FACTOR)):
-        result[key] = measure(given.broker, size, given.fetches)
-        print(key, result[key], file=sys.stderr, flush=True)
+    with steady_memory(_tell) as steady:
+        result: dict[str, Any] = {"machine": description(steady_memory=steady)}
+        for key, size in (("small", given.bytes), ("large", given.bytes * FACTOR)):
+            result[key] = measure(given.broker, size, given.fetches)
+            _tell(f"{key} {result[key]}")
     docs = given.out or DOCS
     (docs / RESULTS).mkdir(parents=True, exist_ok=True)
     out = docs / RESULTS / "scaling.json"
     out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(render(docs))
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

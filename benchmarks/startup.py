@@ -20,7 +20,8 @@ from conformance.peer.server import start_odradek
 
 from benchmarks.machine import description
 from benchmarks.processes import memory_bytes
-from benchmarks.report import DOCS, MIB, RESULTS, render
+from benchmarks.report import DOCS, RESULTS, render
+from benchmarks.tables import MIB
 
 REPEATS = 7
 SETTLE_S = 2.0

@@ -1,0 +1,144 @@
+"""How soon a group's offsets are served after a start: `python -m benchmarks.group_loading`.
+
+One partition of ``__consumer_offsets`` holds a million commits, ten a batch: of a thousand places
+only, as between two runs of the cleaner, and of a million places, as behind it. Both brokers get
+the same records (produced under the client id that may write to internal topics), are stopped, and
+started again. Measured from the start of the process to the first answer to OffsetFetch that is not
+COORDINATOR_LOAD_IN_PROGRESS; the time to the first answer at all stands beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from conformance.peer.server import BrokerProcess, start_kafka, start_odradek
+from tests.helpers.wire import WireClient
+
+from benchmarks.machine import description
+from benchmarks.processes import memory_bytes
+from benchmarks.report import DOCS, RESULTS, render
+from benchmarks.tables import MIB
+from odradek.errors import ErrorCode
+from odradek.protocol import record_codec
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from odradek.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+
+COMMITS = 1_000_000
+BATCH = 10
+PARTITIONS_A_GROUP = 10
+OFFSETS = "__consumer_offsets"
+# The client id with which Kafka's own tools may produce to an internal topic.
+ADMIN_CLIENT = "__admin_client"
+SETTINGS = {"offsets.topic.num.partitions": "1", "log.cleaner.enable": "false"}
+DEADLINE_S = 300.0
+
+Start = Callable[..., BrokerProcess]
+
+
+def records(count: int, places: int) -> Iterator[tuple[bytes, bytes]]:
+    """`count` commits, going round `places` places of groups and partitions."""
+    now_ms = int(time.time() * 1000)
+    for number in range(count):
+        place = number % places
+        key = OffsetCommitKey(
+            f"group-{place // PARTITIONS_A_GROUP}", "topic", place % PARTITIONS_A_GROUP
+        )
+        value = OffsetCommitValue(offset=number, metadata="", commit_timestamp=now_ms)
+        yield record_codec.encode_key(key), record_codec.encode_value(value, 3)
+
+
+def fill(broker: BrokerProcess, count: int, places: int) -> None:
+    """Creates the offsets topic and puts the commits into it."""
+    plain = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+    consumer = Consumer({**plain, "group.id": "first"})
+    producer = Producer({**plain, "allow.auto.create.topics": True})
+    producer.produce("topic", b"x")
+    assert producer.flush(DEADLINE_S) == 0
+    consumer.commit(offsets=[TopicPartition("topic", 0, 0)], asynchronous=False)
+    consumer.close()
+    config = {"client.id": ADMIN_CLIENT, "batch.num.messages": BATCH, "linger.ms": 50}
+    producer = Producer({**plain, **config, "queue.buffering.max.messages": 1_000_000})
+    for key, value in records(count, places):
+        while True:
+            try:
+                producer.produce(OFFSETS, value, key, partition=0)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def served(broker: BrokerProcess, group_id: str) -> None:
+    """Waits until the group's offsets are answered."""
+    end = time.monotonic() + DEADLINE_S
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    with WireClient(broker.bootstrap) as client:
+        while True:
+            group = client.call(asked, 9).groups[0]
+            if group.error_code == ErrorCode.NONE and group.topics:
+                return
+            assert time.monotonic() < end, f"not served: {ErrorCode(group.error_code).name}"
+            time.sleep(0.005)
+
+
+def measure(start: Start, count: int, places: int, repeats: int) -> list[dict[str, float]]:
+    """Fills a broker, then starts it `repeats` times."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as work:
+        broker = start(Path(work), SETTINGS)
+        try:
+            fill(broker, count, places)
+            for _ in range(repeats):
+                broker.stop()
+                began = time.monotonic()
+                broker = broker.restart()
+                served(broker, f"group-{places // PARTITIONS_A_GROUP - 1}")
+                row = {
+                    "first_answer_s": broker.started_s,
+                    "served_s": time.monotonic() - began,
+                    "memory_mib": memory_bytes(broker.pid) / MIB,
+                }
+                rows.append(row)
+        finally:
+            broker.stop()
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.group_loading")
+    parser.add_argument("--commits", type=int, default=COMMITS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--brokers", nargs="+", default=["odradek", "kafka"])
+    parser.add_argument("--out", type=Path, help="directory instead of docs/")
+    given = parser.parse_args()
+    starts: dict[str, Start] = {"odradek": start_odradek, "kafka": start_kafka}
+    rows: list[dict[str, Any]] = []
+    for title, places in (("not compacted", 1_000), ("compacted", given.commits)):
+        for name in given.brokers:
+            found = measure(starts[name], given.commits, places, given.repeats)
+            rows.append({"broker": name, "log": title, "commits": given.commits, "runs": found})
+            best = {key: round(min(run[key] for run in found), 2) for key in found[0]}
+            print(f"{given.commits} commits, {title}: {name} {best}", flush=True)
+    docs = given.out or DOCS
+    (docs / RESULTS).mkdir(parents=True, exist_ok=True)
+    out = docs / RESULTS / "group_loading.json"
+    out.write_text(
+        json.dumps({"machine": description(), "rows": rows}, indent=1) + "\n", encoding="utf-8"
+    )
+    render(docs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""What partitions cost that nobody uses: start after a clean stop, memory, open files.
+
+Ten topics share the partitions, each of which holds one record. The broker is stopped cleanly and
+started again; that is repeated, the brokers taking turns. Memory and open files of the same broker
+before the topics existed are subtracted for the cost of one partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from conformance.peer.server import STARTERS, BrokerProcess
+from tests.helpers.wire import ConnectionClosed, WireClient
+
+from benchmarks.processes import memory_bytes, tree
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+PARTITIONS = 10_000
+TOPICS = 10
+DEADLINE_S = 300.0
+LATEST = -1
+SETTLED_S = 2.0
+
+
+def open_files(root: int) -> int:
+    """Descriptors of the process tree."""
+    found = 0
+    for pid in tree(root):
+        with contextlib.suppress(OSError):
+            found += len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return found
+
+
+def mapped_files(root: int) -> int:
+    """Memory maps of files in the process tree; an index of Kafka's is one each."""
+    found = 0
+    for pid in tree(root):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+            found += sum(1 for line in lines if "/" in line)
+    return found
+
+
+def allow_open_files() -> None:
+    """The soft limit up to the hard one; the brokers inherit it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def topic(number: int) -> str:
+    return f"many-{number}"
+
+
+def fill(broker: BrokerProcess, partitions: int) -> float:
+    """The topics with one record in each partition; the seconds of the creation alone."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
+    began = time.monotonic()
+    for number in range(TOPICS):
+        new = NewTopic(topic(number), partitions // TOPICS, 1)
+        created = admin.create_topics([new], operation_timeout=60, request_timeout=120)
+        created[topic(number)].result(DEADLINE_S)
+    took = time.monotonic() - began
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 3})
+    for number in range(TOPICS):
+        for index in range(partitions // TOPICS):
+            producer.produce(topic(number), b"x" * 200, partition=index)
+        if producer.flush(DEADLINE_S):
+            raise RuntimeError("records without an answer")
+    return took
+
+
+def await_served(broker: BrokerProcess, partitions: int) -> None:
+    """Until each topic's first and last partition answer with the one record's offset."""
+    asked = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name=topic(number),
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=LATEST)
+                    for index in (0, partitions // TOPICS - 1)
+                ],
+            )
+            for number in range(TOPICS)
+        ],
+    )
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        with contextlib.suppress(ConnectionClosed), WireClient(broker.bootstrap) as client:
+            answers = [p for t in client.call(asked, 6).topics for p in t.partitions]
+            if all(a.error_code == ErrorCode.NONE and a.offset == 1 for a in answers):
+                return
+        if time.monotonic() > end:
+            raise RuntimeError("partitions are not served")
+        time.sleep(0.01)
+
+
+def figures(broker: BrokerProcess) -> dict[str, float]:
+    """Memory and files of a broker that has come to rest."""
+    time.sleep(SETTLED_S)
+    return {
+        "memory_bytes": float(memory_bytes(broker.pid)),
+        "open_files": float(open_files(broker.pid)),
+        "mapped_files": float(mapped_files(broker.pid)),
+    }
+
+
+def restarted(broker: BrokerProcess, partitions: int) -> tuple[BrokerProcess, dict[str, float]]:
+    """Stop, start, and what was seen."""
+    stop_s = broker.stop()
+    began = time.monotonic()
+    broker = broker.restart()
+    await_served(broker, partitions)
+    served_s = time.monotonic() - began
+    measured = {"start_s": broker.started_s, "served_s": served_s, "stop_s": stop_s}
+    return broker, {**measured, **figures(broker)}
+
+
+def run(
+    names: tuple[str, ...], pairs: int, partitions: int, work: Path, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """All figures of all brokers; each start is one with the other broker at rest."""
+    allow_open_files()
+    partitions -= partitions % TOPICS
+    brokers: dict[str, BrokerProcess] = {}
+    result: dict[str, Any] = {"partitions": partitions, "values": {}, "empty": {}, "create_s": {}}
+    try:
+        for name in names:
+            brokers[name] = STARTERS[name](work / f"many-{name}")
+            result["empty"][name] = figures(brokers[name])
+            result["create_s"][name] = fill(brokers[name], partitions)
+            result["values"][name] = []
+        for pair in range(pairs):
+            for name in names if pair % 2 == 0 else names[::-1]:
+                brokers[name], measured = restarted(brokers[name], partitions)
+                tell(f"pair {pair + 1} {name:8} {partitions} partitions {measured}")
+                result["values"][name].append(measured)
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+    return result

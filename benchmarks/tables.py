@@ -1,0 +1,32 @@
+"""What the sections of docs/benchmarks.md share."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+MIB = 1 << 20
+
+
+def machine(result: dict[str, Any]) -> str:
+    return "Taken on " + "; ".join(result["machine"].values()) + ".\n"
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def show(value: float | None) -> str:
+    """Three digits, or all of them before the point."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def judged(ratio: float, target: tuple[str, float] | None) -> str:
+    """`>= 1: met` for a row of a table; nothing where there is no target."""
+    if target is None:
+        return ""
+    sign, bound = target
+    holds = {">=": ratio >= bound, "<=": ratio <= bound, "<": ratio < bound}[sign]
+    return f"{sign} {bound:g}: {'met' if holds else '**missed**'}"

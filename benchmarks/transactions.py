@@ -1,0 +1,75 @@
+"""Transactions of librdkafka, ten records over two partitions each: prints one JSON object.
+
+python -m benchmarks.transactions ADDRESS TOPIC --transactions N --producers N
+
+Each producer is a transactional id of its own in a thread of its own and commits one transaction
+after the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+
+from confluent_kafka import KafkaException, Producer
+
+RECORDS = 10
+PARTITIONS = 2
+SIZE = 200
+
+
+def committed(producer: Producer, topic: str, count: int) -> None:
+    """`count` transactions, one after the other; an error ends the program's measurement."""
+    payload = os.urandom(SIZE)
+    for _ in range(count):
+        producer.begin_transaction()
+        for number in range(RECORDS):
+            producer.produce(topic, payload, partition=number % PARTITIONS)
+        producer.commit_transaction(60)
+
+
+def run(address: str, topic: str, transactions: int, producers: int) -> dict[str, float]:
+    """Seconds from the first begin to the last commit of all the producers."""
+    every = []
+    for number in range(producers):
+        config = {"transactional.id": f"{topic}-{number}", "linger.ms": 0}
+        producer = Producer({"bootstrap.servers": address, "log_level": 3, **config})
+        producer.init_transactions(60)
+        committed(producer, topic, 1)  # The coordinator and the leaders are known from here on.
+        every.append(producer)
+    errors: list[str] = []
+
+    def work(producer: Producer) -> None:
+        try:
+            committed(producer, topic, transactions // producers)
+        except KafkaException as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(producer,)) for producer in every]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - began
+    if errors:
+        raise SystemExit(f"{len(errors)} producers ended with an error: {errors[0]}")
+    done = transactions // producers * producers
+    return {"transactions": done, "seconds": seconds, "client_cpu_s": time.process_time()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions")
+    parser.add_argument("address")
+    parser.add_argument("topic")
+    parser.add_argument("--transactions", type=int, default=2000)
+    parser.add_argument("--producers", type=int, default=1)
+    given = parser.parse_args()
+    print(json.dumps(run(**vars(given))))
+
+
+if __name__ == "__main__":
+    main()
