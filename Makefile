@@ -38,6 +38,7 @@ constraints: venv        ## pin and hash anew what pyproject.toml asks for
 
 .PHONY: venv java conformance-packages
 conformance-packages: venv
+	@scripts/ensure-kcat
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r conformance/requirements.txt
 venv:
 	@scripts/setup-venv
