@@ -7,6 +7,7 @@ programmer's mistake is an assertion, never a `KafkaError`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -158,3 +159,22 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+
+RECORD_ERRORS_SHOWN = 3
+
+
+class RecordsRefused(KafkaError):
+    """Single records of a batch are INVALID_RECORD: why, by their place in it (KIP-467)."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        shown = [
+            f"RecordError(batchIndex={index}, message='{reason}')"
+            for index, reason in list(reasons.items())[:RECORD_ERRORS_SHOWN]
+        ]
+        super().__init__(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(reasons)} record errors in total, "
+            f"and only showing the first three errors at most: [{', '.join(shown)}]",
+        )
+        self.reasons = reasons

@@ -33,14 +33,14 @@ _LATEST: OffsetSpec = OffsetSpec.latest()
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
     """Errors: KafkaException, also when the topic is there already."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
     admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[topic].result()
 
 
 def count_records(bootstrap_servers: str, topic: str) -> int:
     """How many offsets the topic holds, by ListOffsets: its ends less its beginnings."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
     metadata = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     partitions = [TopicPartition(topic, number) for number in metadata.partitions]
     return _sum_offsets(admin, partitions, _LATEST) - _sum_offsets(admin, partitions, _EARLIEST)
