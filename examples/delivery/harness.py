@@ -1,0 +1,215 @@
+"""Runs the three programs while they and the broker are killed, and counts.
+
+    python -m examples.delivery.harness                        Odradek
+    python -m examples.delivery.harness --broker kafka --kills 40 --seed 7
+
+Every program copies numbered records. Each life of a program, or of the broker, ends with SIGKILL
+after a few copied batches, from a seed that is printed. Then the program may finish, and what is
+in the target is counted: records that are missing, and copies beyond the first of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from conformance.peer import BrokerProcess
+from conformance.peer.server import STARTERS
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = ("at_most_once", "at_least_once", "exactly_once")
+PARTITIONS = 2
+RECORDS_PER_KILL = 150
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`lost`: records without a copy; `doubled`: copies beyond the first."""
+
+    program: str
+    records: int
+    program_kills: int
+    broker_kills: int
+    lost: int
+    doubled: int
+
+
+class Copier:
+    """A program that is started again whenever it ends, until `finish`."""
+
+    def __init__(self, program: str, bootstrap: str, source: str, target: str) -> None:
+        path = HERE / f"{program}.py"
+        self.command = [sys.executable, str(path), bootstrap, source, target]
+        self.batches = 0
+        self.progress = threading.Condition()
+        self.finishing = False
+        self.process = self._start()
+        self.thread = threading.Thread(target=self._supervise, daemon=True)
+        self.thread.start()
+
+    def wait_for_batches(self, count: int) -> None:
+        """Until it has copied so many more."""
+        with self.progress:
+            goal = self.batches + count
+            if not self.progress.wait_for(lambda: self.batches >= goal, PATIENCE_S):
+                raise TimeoutError("the program does not copy")
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def finish(self) -> None:
+        self.finishing = True
+        self.process.terminate()
+        self.thread.join()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def _supervise(self) -> None:
+        while True:
+            assert self.process.stdout is not None
+            for _ in self.process.stdout:
+                with self.progress:
+                    self.batches += 1
+                    self.progress.notify_all()
+            self.process.stdout.close()
+            self.process.wait()
+            if self.finishing:
+                return
+            self.process = self._start()
+
+
+def run(
+    program: str, broker: BrokerProcess, kills: int, seed: int
+) -> tuple[Outcome, BrokerProcess]:
+    """One program with `kills` of it and half as many of the broker; the broker as it is then."""
+    random = Random(seed)
+    source, target = f"{program}-numbers-{seed}", f"{program}-copies-{seed}"
+    _create(broker.bootstrap, source, target)
+    feeder = Producer(
+        {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0}
+    )
+    copier = Copier(program, broker.bootstrap, source, target)
+    records = 0
+    victims = ["program"] * kills + ["broker"] * (kills // 2)
+    random.shuffle(victims)
+    for victim in victims:
+        for _ in range(RECORDS_PER_KILL):
+            feeder.produce(source, b"%d" % records, partition=records % PARTITIONS)
+            records += 1
+        feeder.poll(0)
+        copier.wait_for_batches(random.randint(1, 4))
+        time.sleep(random.random() * 0.01)
+        if victim == "program":
+            copier.kill()
+        else:
+            broker.kill()
+            broker = broker.restart()
+    assert feeder.flush(PATIENCE_S) == 0, "the source was not written"
+    _await_copied(broker.bootstrap, source, f"{target}-copier")
+    copier.finish()
+    copies = Counter(_read(broker.bootstrap, target))
+    lost = records - len(copies)
+    doubled = copies.total() - len(copies)
+    return Outcome(program, records, kills, kills // 2, lost, doubled), broker
+
+
+def _create(bootstrap: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics])
+    for future in made.values():
+        future.result()
+
+
+def _reader(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            "isolation.level": "read_committed",
+        }
+    )
+
+
+def _await_copied(bootstrap: str, source: str, group: str) -> None:
+    """Until the group has committed the end of the source."""
+    consumer = _reader(bootstrap, group)
+    partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        committed = consumer.committed(partitions, timeout=30)
+        ends = [consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions]
+        if [max(0, p.offset) for p in committed] == ends:
+            consumer.close()
+            return
+        time.sleep(0.1)
+    raise TimeoutError("the program does not come to the end")
+
+
+def _read(bootstrap: str, topic: str) -> list[bytes]:
+    """All that is committed in a topic."""
+    consumer = _reader(bootstrap, "unused")
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    values: list[bytes] = []
+    ended: set[int] = set()
+    deadline = time.monotonic() + PATIENCE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline, "the target cannot be read to its end"
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            values.append(message.value())
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return values
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
+    )
+    parser.add_argument("--broker", choices=sorted(STARTERS), default="odradek")
+    parser.add_argument("--kills", type=int, default=20, help="of the program; half of the broker")
+    parser.add_argument("--seed", type=int, default=Random().randrange(1 << 31))
+    parser.add_argument("--only", choices=PROGRAMS, action="append")
+    options = parser.parse_args()
+    print(f"seed {options.seed}")
+    print("| program | records | program killed | broker killed | lost | doubled |")
+    print("|---|---|---|---|---|---|", flush=True)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delivery-")))
+        broker = STARTERS[options.broker](work / "broker")
+        try:
+            for program in options.only or PROGRAMS:
+                o, broker = run(program, broker, options.kills, options.seed)
+                print(
+                    f"| {o.program} | {o.records:,} | {o.program_kills} | {o.broker_kills} "
+                    f"| {o.lost} | {o.doubled} |",
+                    flush=True,
+                )
+        finally:
+            broker.stop()
+
+
+if __name__ == "__main__":
+    main()
