@@ -36,6 +36,8 @@ second.
 """
 KILL_AFTER_S_MAX = 0.5
 FLUSH_S = 60
+CLEANING_WITHIN_S = 120
+"""Left alone, a broker cleans within this; on a busy machine the lives before may be too short."""
 SETTINGS = (
     "log.cleaner.backoff.ms=5",
     "log.cleaner.min.cleanable.ratio=0.01",
@@ -137,6 +139,20 @@ def found(directory: Path) -> dict[bytes, int]:
     return last
 
 
+def cleanings(log: str) -> int:
+    return len(re.findall(r"compacted \S+ up to", log))
+
+
+def write_until_cleaned(books: Books, killer: CompactingKiller) -> None:
+    """Writes on until some broker finished a cleaning: kills alone may hit every one of them."""
+    deadline = time.monotonic() + CLEANING_WITHIN_S
+    while not cleanings(Path(killer.log.name).read_text("utf-8")):
+        assert time.monotonic() < deadline, "no cleaning was finished"
+        for _ in range(20):
+            books.write()
+            time.sleep(0.005)
+
+
 def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
     """Kills that many brokers; what was done. AssertionError when the books do not balance."""
     killer = CompactingKiller(directory, seed)
@@ -156,6 +172,8 @@ def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
         killer.start()
         books.flush()
     books.flush()
+    write_until_cleaned(books, killer)
+    books.flush()
     workers = killer.worker_pids()
     killer.kill()
     deadline = time.monotonic() + 10
@@ -169,7 +187,7 @@ def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
     return {
         "writes": books.count,
         "kills": kills,
-        "cleanings": len(re.findall(r"compacted \S+ up to", log)),
+        "cleanings": cleanings(log),
         "killed in the middle of one": unfinished,
         "swaps finished at start": len(re.findall(r"finishing the swap of \S+\.log\.swap", log)),
     }
