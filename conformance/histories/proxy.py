@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 HOST = "127.0.0.1"
@@ -74,6 +74,7 @@ class Proxy:
     """Runs on a loop in a thread of its own; the methods may be called from any thread."""
 
     def __init__(self, port: int, target_port: int) -> None:
+        """`port` 0: any free one."""
         self.port = port
         self.target_port = target_port
         self.links: set[Link] = set()
@@ -81,6 +82,7 @@ class Proxy:
         self.tasks: set[asyncio.Task[None]] = set()
         self.overtaking: set[Link] = set()
         self.overtaken = 0
+        self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # what ends a fault
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -120,6 +122,7 @@ class Proxy:
 
     async def _listen(self) -> None:
         self.server = await asyncio.start_server(self._accept, HOST, self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
         self.server.close()
@@ -140,7 +143,7 @@ class Proxy:
         chosen = list(self.links)
         for link in chosen:
             link.muted = True
-        await asyncio.sleep(for_s)
+        await self.sleep(for_s)
         for link in chosen:
             link.reset()
         return len(chosen)
@@ -150,7 +153,7 @@ class Proxy:
         chosen = list(self.links)
         for link in chosen:
             link.holds = kinds
-        await asyncio.sleep(for_s)
+        await self.sleep(for_s)
         for link in chosen:
             if not link.held:
                 link.holds = frozenset()
@@ -187,7 +190,11 @@ class Proxy:
             if link.held and client_of(link.held[0]) == client_of(frame):
                 self.overtaking.discard(link)
                 self.overtaken += 1
-                self.loop.call_later(OVERTAKEN_S, link.release)
+                self._task(self._release(link))
+
+    async def _release(self, link: Link) -> None:
+        await self.sleep(OVERTAKEN_S)
+        link.release()
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = self.loop.create_task(work)

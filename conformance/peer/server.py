@@ -8,6 +8,7 @@ answered request (ApiVersions v0 over a plain socket), formatting of the storage
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -26,6 +27,7 @@ from conformance.peer.artifacts import ROOT, java_command
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
+PORTS = range(20_000, 32_000)  # Linux gives outgoing connections those from 32768 on
 # From bin/kafka-run-class.sh and bin/kafka-server-start.sh of Apache Kafka 4.3.
 KAFKA_HEAP = "-Xmx1G -Xms1G"
 KAFKA_JVM = (
@@ -170,12 +172,34 @@ STARTERS = {"kafka": start_kafka, "odradek": start_odradek}
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all held at once, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Ports that nobody listens on, and that are given to nobody else on this machine for long.
+
+    They lie below those that outgoing connections get, so that they are still free when a broker
+    is started, and started again. A file counts them, for all processes of this user.
+    """
+    path = Path(tempfile.gettempdir()) / f"odradek-ports-{os.getuid()}"
+    ports: list[int] = []
+    with path.open("a+", encoding="ascii") as counter:
+        fcntl.flock(counter, fcntl.LOCK_EX)
+        counter.seek(0)
+        place = int(counter.read() or os.getpid())
+        while len(ports) < count:
+            place += 1
+            port = PORTS[place % len(PORTS)]
+            if _is_free(port):
+                ports.append(port)
+        counter.truncate(0)
+        counter.write(str(place % len(PORTS)))
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
 
 
 def _format_storage(config: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from conformance.histories.proxy import END_TXN, HOST, PRODUCE, Proxy
-from conformance.peer.server import free_ports
+from conformance.histories.proxy import END_TXN, HOST, OVERTAKEN_S, PRODUCE, Link, Proxy
 
 METADATA = 3
+DEADLINE_S = 120.0
+FOR_S = 7.0  # of each fault: not a time but a name, it is the test that ends it, see `Clock`
 
 
 def _frame(kind: int, number: int, client: bytes = b"c") -> bytes:
@@ -33,7 +36,7 @@ class Broker:
 
     def wait_for(self, count: int) -> list[int]:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.arrived) >= count, 30)
+            assert self.changed.wait_for(lambda: len(self.arrived) >= count, DEADLINE_S)
             return list(self.arrived)
 
     def close(self) -> None:
@@ -73,10 +76,35 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def proxy(broker: Broker) -> Iterator[Proxy]:
-    (port,) = free_ports(1)
-    made = Proxy(port, broker.port)
+    made = Proxy(0, broker.port)
     yield made
     made.close()
+
+
+class Clock:
+    """The proxy's: a time has passed when the test says so, however slow the machine is."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.loop = proxy.loop
+        self.passed: dict[float, asyncio.Event] = {}
+        proxy.sleep = self._sleep
+
+    def let_pass(self, for_s: float) -> None:
+        self.loop.call_soon_threadsafe(lambda: self._event(for_s).set())
+
+    async def _sleep(self, for_s: float) -> None:
+        await self._event(for_s).wait()
+
+    def _event(self, for_s: float) -> asyncio.Event:
+        return self.passed.setdefault(for_s, asyncio.Event())
+
+
+@pytest.fixture
+def clock(proxy: Proxy) -> Iterator[Clock]:
+    made = Clock(proxy)
+    yield made
+    made.let_pass(FOR_S)  # a test that failed may have left its fault behind
+    made.let_pass(OVERTAKEN_S)
 
 
 @pytest.fixture
@@ -84,9 +112,11 @@ def connect(proxy: Proxy) -> Iterator[object]:
     with ExitStack() as stack:
 
         def make() -> socket.socket:
-            made = stack.enter_context(socket.create_connection((HOST, proxy.port), timeout=30))
+            address = (HOST, proxy.port)
+            made = stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S))
             made.sendall(_frame(METADATA, 0))
-            assert len(made.recv(1 << 16)) == len(_frame(METADATA, 0))
+            size = len(_frame(METADATA, 0))
+            assert len(made.recv(size, socket.MSG_WAITALL)) == size
             return made
 
         yield make
@@ -106,14 +136,16 @@ def _is_over(peer: socket.socket) -> bool:
         return True
 
 
-def _until(proxy: Proxy, state: str) -> None:
-    """The fault has begun: the links are in this state."""
-    waited = threading.Event()
-    for _ in range(3000):
-        if any(getattr(link, state) for link in proxy.links):
-            return
-        waited.wait(0.001)
-    raise AssertionError("the fault does not begin")
+def _until(proxy: Proxy, seen: Callable[[Link], object], count: int = 1) -> None:
+    """So many links are in a state."""
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(bool(seen(link)) for link in list(proxy.links)) < count:
+        assert time.monotonic() < deadline, "the fault does not begin"
+        threading.Event().wait(0.001)
+
+
+def _holds(link: Link) -> object:
+    return link.holds
 
 
 def test_a_cut_ends_the_connection(connect, proxy: Proxy) -> None:  # type: ignore[no-untyped-def]
@@ -123,52 +155,64 @@ def test_a_cut_ends_the_connection(connect, proxy: Proxy) -> None:  # type: igno
 
 
 def test_a_muted_request_arrives_and_its_answer_does_not(
-    connect, proxy: Proxy, broker: Broker
+    connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     peer = connect()
-    fault = _in_background(proxy.mute, 0.3)
-    _until(proxy, "muted")
+    fault = _in_background(proxy.mute, FOR_S)
+    _until(proxy, lambda link: link.muted)
     peer.sendall(_frame(PRODUCE, 1))
     assert broker.wait_for(2) == [0, 1]
+    clock.let_pass(FOR_S)
     assert _is_over(peer)
     fault.join()
 
 
 def test_a_delayed_request_is_overtaken_by_another_connection(
-    connect, proxy: Proxy, broker: Broker
+    connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     slow, quick = connect(), connect()
-    fault = _in_background(proxy.delay, 0.5, frozenset({PRODUCE}))
-    _until(proxy, "holds")
+    fault = _in_background(proxy.delay, FOR_S, frozenset({PRODUCE}))
+    _until(proxy, _holds, 2)
     slow.sendall(_frame(PRODUCE, 1))
+    _until(proxy, lambda link: link.held)
     quick.sendall(_frame(METADATA, 2))
+    assert broker.wait_for(3) == [0, 0, 2]
+    clock.let_pass(FOR_S)
     assert broker.wait_for(4) == [0, 0, 2, 1]
     fault.join()
-    assert slow.recv(1 << 16) == _frame(PRODUCE, 1)
+    answer = _frame(PRODUCE, 1)
+    assert slow.recv(len(answer), socket.MSG_WAITALL) == answer
 
 
 def test_a_late_request_arrives_after_its_connection_has_gone(
-    connect, proxy: Proxy, broker: Broker
+    connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     peer = connect()
-    fault = _in_background(proxy.late, 0.3, 0.0, frozenset({PRODUCE}))
-    _until(proxy, "holds")
+    fault = _in_background(proxy.late, FOR_S, 0.0, frozenset({PRODUCE}))
+    _until(proxy, _holds)
     peer.sendall(_frame(PRODUCE, 1) + _frame(METADATA, 2))
+    _until(proxy, lambda link: len(link.held) == 2)
+    assert broker.wait_for(1) == [0]
+    clock.let_pass(FOR_S)
     assert _is_over(peer)
     fault.join()
     assert broker.wait_for(2) == [0, 1]
 
 
 def test_the_end_of_a_transaction_overtakes_what_its_client_produced(
-    connect, proxy: Proxy, broker: Broker
+    connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     mine, coordinator, other = connect(), connect(), connect()
-    fault = _in_background(proxy.overtake, 1.0)
-    _until(proxy, "holds")
+    fault = _in_background(proxy.overtake, FOR_S)
+    _until(proxy, _holds, 3)
     mine.sendall(_frame(PRODUCE, 1, b"me"))
+    _until(proxy, lambda link: link.held)
     other.sendall(_frame(END_TXN, 2, b"you"))
+    assert broker.wait_for(4) == [0, 0, 0, 2]
     coordinator.sendall(_frame(END_TXN, 3, b"me"))
-    arrived = broker.wait_for(6)
-    assert arrived.index(3) < arrived.index(1)
+    assert broker.wait_for(5) == [0, 0, 0, 2, 3]
+    clock.let_pass(OVERTAKEN_S)
+    assert broker.wait_for(6) == [0, 0, 0, 2, 3, 1]
+    clock.let_pass(FOR_S)
     fault.join()
     assert proxy.overtaken == 1
