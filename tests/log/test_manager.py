@@ -21,6 +21,7 @@ from odradek.log.files import RealFiles
 from odradek.log.log_dir import LogDir
 from odradek.log.manager import (
     FILE_NAME_BYTES_MAX,
+    FLUSHED_AT_LEAST,
     LogDirectoryError,
     LogManager,
     delete_directory_name,
@@ -57,6 +58,35 @@ def test_clean_stop_and_start_finds_everything_again(tmp_path: Path) -> None:
     assert values_of(found)[0] == b"7" * 30
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
     manager.close()
+
+
+def test_stop_without_time_to_flush_is_an_unclean_one_that_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock(NOW_MS)
+
+    class SlowFiles(RealFiles):
+        def fsync(self, _fd: int) -> None:  # type: ignore[override]
+            clock.advance(100)
+
+    manager = open_manager(tmp_path, CONFIG, SlowFiles(), clock)
+    many = range(FLUSHED_AT_LEAST + 40)
+    logs = [manager.create(TopicPartition("many", at), TOPIC_ID, CONFIG) for at in many]
+    for log in logs:
+        append(log, [b"acknowledged"])
+
+    manager.close(flush_within_ms=500)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "no time to flush" in warning.message
+    points = checkpoints.read_offsets(FILES, str(tmp_path / checkpoints.RECOVERY_POINT_FILE))
+    recovered = open_manager(tmp_path, CONFIG)
+    flushed = list(points.values()).count(1)
+    assert FLUSHED_AT_LEAST <= flushed < len(logs), "what was flushed is known to be"
+    assert all(values_of(found) == [b"acknowledged"] for found in recovered.all_logs())
+    assert len(recovered.all_logs()) == len(logs)
+    recovered.close(flush_within_ms=60_000)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_files_are_those_of_kafka(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ UNPACKING_THREADS_MAX = 2
 # What is pending when the broker stops has this long to be answered; SIGTERM ends within two
 # seconds.
 STOP_GRACE_S = 1.0
+# Logs that are not flushed so long after the stop began are left to the next start to recover: it
+# finds every acknowledged record, as after a kill. What is left is for ending.
+STOP_FLUSH_MS = 1_500.0
 # A short history of groups is read before the first client is let in; with a long one clients are
 # answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
 COORDINATORS_WAIT_S = 0.25
@@ -97,6 +100,7 @@ class BrokerServer:
             UNPACKING_THREADS_MAX, thread_name_prefix="odradek-unpack"
         )
         self._undo: list[Callable[[], Awaitable[None]]] = []
+        self._stop_began_ms = 0.0
         self._server: Server | None = None
         self._log_cleaner: LogCleaner | None = None
         self._cleaner_timer: asyncio.TimerHandle | None = None
@@ -169,8 +173,10 @@ class BrokerServer:
         self._undo.append(self._shut_down_executor)
 
         async def close() -> None:
+            within_ms = self._stop_began_ms + STOP_FLUSH_MS - self._clock.monotonic_ms()
             # A store in memory forgets the topics: nobody will ask for their logs again.
-            work = partial(log_manager.close, clean=not isinstance(self._store, MemoryStore))
+            clean = not isinstance(self._store, MemoryStore)
+            work = partial(log_manager.close, clean=clean, flush_within_ms=within_ms)
             await loop.run_in_executor(self._executor, work)
 
         await loop.run_in_executor(
@@ -271,6 +277,7 @@ class BrokerServer:
 
     async def stop(self) -> None:
         """Answers what is pending and ends everything that `start` began, the last thing first."""
+        self._stop_began_ms = self._clock.monotonic_ms()
         while self._undo:
             undo = self._undo.pop()
             try:
