@@ -173,7 +173,7 @@ def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work
         appended = manager.append_internal(KEY, batch())
         assert isinstance(appended, asyncio.Future)
         assert manager.log(KEY).high_watermark == 0
-        info = await asyncio.wait_for(appended, 10)
+        info = await asyncio.wait_for(appended, 120)
         assert (info.last_offset, manager.log(KEY).recovery_point) == (0, 1)
 
     run(work)

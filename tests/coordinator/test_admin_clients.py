@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from odradek.testing import Broker
-from tests.coordinator.test_clients import Member, produce, until
+from tests.coordinator.test_clients import DEADLINE_S, Member, produce, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -43,7 +43,9 @@ def admin(broker: Broker) -> AdminClient:
 
 @pytest.fixture
 def python_admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    client = KafkaAdminClient(
+        bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=int(DEADLINE_S * 1000)
+    )
     yield client
     client.close()
 
@@ -88,6 +90,7 @@ def test_group_is_deleted_once_its_members_have_gone(broker: Broker, admin: Admi
         admin.delete_consumer_groups(["g"])["g"].result()
     assert error.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     member.consumer.close()
+    broker.wait_until_group_empty("g", timeout_s=DEADLINE_S)
     admin.delete_consumer_groups(["g"])["g"].result()
     assert committed(admin, "g") == {}
     assert admin.list_consumer_groups().result().valid == []
