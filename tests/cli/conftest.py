@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,19 @@ from typer.testing import CliRunner, Result
 
 from odradek.cli.app import app
 from odradek.testing import Broker
+
+PATIENCE_S = 120.0
+LIMITS = ("REQUEST_TIMEOUT_S", "COMPLETION_TIMEOUT_S", "READ_TIMEOUT_S")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command waits for its broker while the machine stands still; users wait less."""
+    importlib.import_module("odradek.cli.client")  # from which modules yet to come take the limit
+    for name in [each for each in sys.modules if each.startswith("odradek.cli.")]:
+        for limit in LIMITS:
+            if hasattr(sys.modules[name], limit):
+                monkeypatch.setattr(sys.modules[name], limit, PATIENCE_S)
 
 
 class Cli:

@@ -57,5 +57,6 @@ def test_what_is_there_is_completed(cli: Cli, kafka: Broker, line: str, names: l
     assert [each for each in found if not each.startswith("__")] == names
 
 
-def test_without_a_broker_nothing_is_offered() -> None:
+def test_without_a_broker_nothing_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.cli.client.COMPLETION_TIMEOUT_S", 0.2)
     assert completed("odradek topic describe ") == []

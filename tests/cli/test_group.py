@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from .conftest import Cli
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 HOUR_MS = 3_600_000
+# A machine that stands still does not end a session.
+PATIENT = {"session.timeout.ms": 600_000, "max.poll.interval.ms": 900_000}
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def pages(kafka: Broker) -> str:
             producer.produce("pages", b"v", partition=partition, timestamp=now_ms - age_ms)
     assert producer.flush(TIMEOUT_S) == 0
     servers = kafka.bootstrap_servers
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "readers"})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "readers", **PATIENT})
     consumer.commit(offsets=[Position("pages", p, 2) for p in range(2)], asynchronous=False)
     consumer.close()
     return "pages"
@@ -47,6 +49,7 @@ def member(kafka: Broker) -> Iterator[None]:
             "group.id": "readers",
             "client.id": "app",
             "enable.auto.commit": False,
+            **PATIENT,
         }
     )
     consumer.subscribe(["pages"])

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from odradek.cli.app import app
 from odradek.testing import Broker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 def dump(*arguments: object) -> Result:

@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
     from .conftest import Cli
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
+LONG = {"transaction.timeout.ms": 900_000}  # also on a machine that stands still for a while
 
 
 @pytest.fixture
 def producer(kafka: Broker) -> Any:
     """A producer with an open transaction: one record in pages-0."""
     kafka.create_topic("pages")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover"})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover", **LONG}
+    )
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     producer.produce("pages", b"1")
@@ -116,7 +119,7 @@ def test_hanging_transaction_is_found_and_aborted_and_readers_go_on(
     }
     assert "pages" in cli.ok("txn", "find-hanging", "--topic", "pages", "--partition", "1")
     assert cli.json("txn", "find-hanging", "--topic", "pages", "--partition", "0") == []
-    assert cli.json("txn", "find-hanging", "--max-transaction-timeout", "61") == []
+    assert cli.json("txn", "find-hanging", "--max-transaction-timeout", "90") == []
     where = ["--topic", "pages", "--partition", "1", "--start-offset", "0"]
     assert cli.json("txn", "abort", *where)["producer_id"] == 77
     assert cli.json("txn", "find-hanging") == []
@@ -153,7 +156,9 @@ def test_late_transaction_of_which_the_broker_warns_is_found_and_aborted(
 
 def test_transaction_that_its_coordinator_will_end_does_not_hang(cli: Cli, kafka: Broker) -> None:
     kafka.create_topic("pages", 2)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover"})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover", **LONG}
+    )
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     hour_ago_ms = time.time_ns() // 1_000_000 - HOUR_MS

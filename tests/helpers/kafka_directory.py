@@ -49,12 +49,12 @@ def served(directory: Path) -> Iterator[tuple[BrokerServer, WireClient]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(server.start(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(120)
         try:
             with WireClient(server.bootstrap_servers) as client:
                 yield server, client
         finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(120)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -10,7 +10,7 @@ from odradek.protocol.codec import decode, encode
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
 from odradek.protocol.registry import response_class
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 class ConnectionClosed(Exception):

@@ -95,8 +95,10 @@ def late_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate, machine) -> None:
     mutate(monkeypatch)
+    # Ends with the first failure. So many because what is generated depends on the modules that
+    # other tests have loaded: hypothesis draws their constants.
     bounded = settings(
-        max_examples=300,
+        max_examples=10_000,
         stateful_step_count=30,
         deadline=None,
         phases=[Phase.generate],

@@ -24,7 +24,7 @@ class GatedFiles(FaultyFiles):
 
     def fsync(self, fd: int) -> None:
         self.reached.set()
-        assert self.gate.wait(30)
+        assert self.gate.wait(120)
         super().fsync(fd)
 
 
@@ -58,7 +58,7 @@ def test_appends_go_on_during_an_fsync_and_waiting_flushes_share_the_next(
     files.gate.clear()
     files.reached.clear()
     first, errors = in_thread(log.flush)
-    assert files.reached.wait(30)
+    assert files.reached.wait(120)
     waiting = []
     for value in (b"3", b"4", b"5"):
         append(log, [value])
@@ -66,7 +66,7 @@ def test_appends_go_on_during_an_fsync_and_waiting_flushes_share_the_next(
     fsyncs = files.fsyncs
     files.gate.set()
     for thread in [first, *waiting]:
-        thread.join(30)
+        thread.join(120)
     assert (log.recovery_point, errors) == (5, [])
     assert files.fsyncs <= fsyncs + 1 + len(waiting)
     assert values_of(log) == [b"1", b"2", b"3", b"4", b"5"]
@@ -81,10 +81,10 @@ def test_a_flush_does_not_promise_what_was_appended_while_it_ran(
     append(log, [b"1"])
     files.gate.clear()
     thread, _ = in_thread(log.flush)
-    assert files.reached.wait(30)
+    assert files.reached.wait(120)
     append(log, [b"2"])
     files.gate.set()
-    thread.join(30)
+    thread.join(120)
     assert log.recovery_point == 1
     manager.close()
 
@@ -97,11 +97,11 @@ def test_retention_under_a_flush_neither_waits_nor_fails(tmp_path: Path, files: 
         log.roll(NOW_MS)
     files.gate.clear()
     thread, errors = in_thread(log.flush)
-    assert files.reached.wait(30)
+    assert files.reached.wait(120)
     log.delete_records(3)
     assert manager.retain(NOW_MS) == 3
     files.gate.set()
-    thread.join(30)
+    thread.join(120)
     assert errors == []
     assert not log.log_dir.offline
     manager.maintain(NOW_MS)
@@ -122,10 +122,10 @@ def test_deleting_a_log_under_a_flush_neither_waits_nor_takes_the_directory_down
     append(log, [b"4"])
     files.gate.clear()
     thread, errors = in_thread(log.flush)
-    assert files.reached.wait(30)
+    assert files.reached.wait(120)
     manager.delete(TP)
     files.gate.set()
-    thread.join(30)
+    thread.join(120)
     assert all(
         isinstance(error, KafkaError) and error.code is ErrorCode.KAFKA_STORAGE_ERROR
         for error in errors
@@ -151,7 +151,7 @@ def test_index_entries_are_complete_while_others_look_things_up(tmp_path: Path) 
         append(log, [b"x"], timestamp_ms=NOW_MS - 10_000 + at)
     stop.set()
     for thread, errors in threads:
-        thread.join(30)
+        thread.join(120)
         assert errors == []
     index, time_index = log.active.indexes()
     assert len(index) == len(time_index) == 2_999

@@ -4,6 +4,7 @@ frame."""
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Callable
 from itertools import islice
 from random import Random, SystemRandom
 
@@ -24,6 +25,20 @@ from tests.protocol.golden import golden_messages
 
 HUGE = b"\x7f\xff\xff\xff"
 HUGE_VARINT = b"\xff\xff\xff\xff\x07"
+
+
+def peak_bytes(function: Callable[[], object]) -> int:
+    """What `function` has allocated at most; the least of some runs, for other threads of this
+    process allocate too."""
+    peaks = []
+    for _ in range(5):
+        tracemalloc.start()
+        try:
+            function()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    return min(peaks)
 
 
 @pytest.mark.parametrize("cls", golden_classes(), ids=lambda cls: cls.__name__)
@@ -63,13 +78,12 @@ def test_a_length_beyond_the_frame_is_malformed_and_allocates_nothing(
 ) -> None:
     decode_one = decoder(cls, version)
     view = memoryview(data + bytes(50))
-    tracemalloc.start()
-    try:
+
+    def refuse() -> None:
         with pytest.raises(MalformedMessage):
             decode_one(view, 0)
-        assert tracemalloc.get_traced_memory()[1] < 100_000
-    finally:
-        tracemalloc.stop()
+
+    assert peak_bytes(refuse) < 100_000
 
 
 def test_the_largest_count_that_fits_costs_some_times_the_frame() -> None:
@@ -78,12 +92,9 @@ def test_the_largest_count_that_fits_costs_some_times_the_frame() -> None:
     size = (count + 1) & 0x7F | 0x80, (count + 1) >> 7
     data = b"\0\0\1\0\0\0\0" + bytes(size) + b"\1\1\0" * count + b"\0"
     decode_one = decoder(ProduceRequest, 9)
-    tracemalloc.start()
     message, end = decode_one(memoryview(data), 0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
     assert (len(message.topic_data), end) == (count, len(data))
-    assert peak < 60 * len(data)
+    assert peak_bytes(lambda: decode_one(memoryview(data), 0)) < 60 * len(data)
 
 
 def test_a_varint_of_more_than_five_bytes_is_malformed() -> None:

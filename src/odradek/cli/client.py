@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 REQUEST_TIMEOUT_S = 15.0
+COMPLETION_TIMEOUT_S = 2.0
 
 BootstrapServer = Annotated[
     str,
@@ -99,7 +100,7 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
 
     server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
     try:
-        metadata = AdminClient(client_config(server)).list_topics(timeout=2)
+        metadata = AdminClient(client_config(server)).list_topics(timeout=COMPLETION_TIMEOUT_S)
     except KafkaException:
         return []
     return sorted(name for name in metadata.topics if name.startswith(incomplete))
@@ -116,7 +117,8 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
     admin = AdminClient(client_config(server))  # without a name it would end before its answer came
     try:
-        groups = admin.list_consumer_groups(request_timeout=2).result(timeout=2).valid
+        future = admin.list_consumer_groups(request_timeout=COMPLETION_TIMEOUT_S)
+        groups = future.result(timeout=COMPLETION_TIMEOUT_S).valid
     except (KafkaException, TimeoutError):
         return []
     return sorted(each.group_id for each in groups if each.group_id.startswith(incomplete))

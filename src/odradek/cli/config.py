@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from odradek.cli.client import (
+    COMPLETION_TIMEOUT_S,
     DEFAULT_BOOTSTRAP_SERVER,
     REQUEST_TIMEOUT_S,
     BootstrapServer,
@@ -65,7 +66,9 @@ def _complete_broker(context: typer.Context, incomplete: str) -> list[str]:
 
     server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
     try:
-        brokers = AdminClient(client_config(server)).list_topics(timeout=2).brokers
+        brokers = (
+            AdminClient(client_config(server)).list_topics(timeout=COMPLETION_TIMEOUT_S).brokers
+        )
     except KafkaException:
         return []
     return [str(each) for each in sorted(brokers) if str(each).startswith(incomplete)]

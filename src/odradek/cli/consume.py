@@ -23,7 +23,7 @@ from odradek.cli.output import CommandError, text_or_base64
 POLL_S = 0.5
 BATCH_RECORDS = 500
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-# A group with nothing to read has, after this long without a record, reached the end.
+# A member that has read its partitions to their ends, and is given no others for so long, is done.
 GROUP_IDLE_S = 3.0
 
 
@@ -100,6 +100,7 @@ class _Reader:
         self._follow = follow
         self._left = max_records or sys.maxsize
         self._open_partitions = ends
+        self._ended: set[tuple[str, int]] = set()
         self._idle_s = 0.0
 
     def run(self) -> None:
@@ -115,17 +116,25 @@ class _Reader:
         if self._follow:
             return False
         if self._open_partitions is None:
-            return self._idle_s >= GROUP_IDLE_S and bool(self._consumer.assignment())
+            return self._idle_s >= GROUP_IDLE_S and self._group_at_end()
         return not self._open_partitions
+
+    def _group_at_end(self) -> bool:
+        """Whether there are partitions, and the end of each was seen: a slow join is no end."""
+        assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
+        return bool(assigned) and assigned <= self._ended
 
     def _take(self, message: Any, out: Any) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         error = message.error()
+        place = message.topic(), message.partition()
         if error is None:
+            self._ended.discard(place)
             out.write(self._printer(message))
             self._left -= 1
         elif error.code() == KafkaError._PARTITION_EOF:
+            self._ended.add(place)
             if self._open_partitions is not None:
                 self._open_partitions.discard(message.partition())
         elif not error.retriable():

@@ -22,9 +22,9 @@ from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
-CALL_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+CALL_TIMEOUT_S = 120.0
 
 Result = TypeVar("Result")
 

@@ -23,7 +23,7 @@ else:
 # Turns of the loop without work in a thread after which what was begun is taken to have ended:
 # longer than any chain of callbacks and tasks behind one timer.
 QUIET_TURNS = 50
-QUIET_MAX_S = 10.0
+QUIET_MAX_S = 30.0
 # A loop rounds timers to its own milliseconds; one that is early looks at the clock and waits on.
 EARLY_S = 0.005
 
