@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from odradek.cluster.image import MetadataImage, TopicImage
+from odradek.cluster.image import MetadataImage
 from odradek.coordinator.group.records import offset_commit_record
 from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode
@@ -14,7 +14,6 @@ from odradek.ids import TopicName
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.offset_commit_response import (
@@ -25,7 +24,6 @@ from odradek.protocol.messages.offset_commit_response import (
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 from odradek.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.txn_offset_commit_response import (
@@ -38,7 +36,6 @@ NO_RETENTION = -1
 
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
 Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
-Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 Answer = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
 
 
@@ -89,16 +86,7 @@ class Commit(Generic[R]):
     UNKNOWN_TOPIC_OR_PARTITION whatever it is, as in Kafka. `kinds` are the response's classes.
     """
 
-    __slots__ = (
-        "_answer_kind",
-        "_code",
-        "_expire_ms",
-        "_group_id",
-        "_stored",
-        "_terms",
-        "records",
-        "response",
-    )
+    __slots__ = ("records", "response")
 
     def __init__(
         self,
@@ -109,60 +97,38 @@ class Commit(Generic[R]):
         expire_ms: int,
         kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., Answer]],
     ) -> None:
-        self._group_id = group_id
-        self._code = code
-        self._terms = terms
-        self._expire_ms = expire_ms
-        self._stored: list[Answer] = []
+        image, now_ms, metadata_max = terms
+        known = image.topics_by_name
+        response_kind, topic_kind, answer_kind = kinds
         self.records: list[CoordinatorRecord] = []
-        known = terms.image.topics_by_name
-        response, response_topic, answer_kind = kinds
-        self._answer_kind: Callable[..., Answer] = answer_kind
-        self.response: R = response(
-            topics=[
-                response_topic(
-                    name=topic.name,
-                    partitions=self._partitions(topic, known.get(TopicName(topic.name))),
-                )
-                for topic in topics
-            ]
-        )
+        answered = []
+        for topic in topics:
+            name = topic.name
+            found = known.get(TopicName(name))
+            count = 0 if found is None else len(found.partitions)
+            answers = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                verdict = code
+                if not 0 <= index < count:
+                    verdict = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif code is ErrorCode.NONE and len(metadata) > metadata_max:
+                    verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                elif code is ErrorCode.NONE:
+                    key = OffsetCommitKey(group_id, name, index)
+                    offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+                    value = OffsetCommitValue(offset, epoch, metadata, now_ms, expire_ms)
+                    self.records.append(offset_commit_record(key, value))
+                answers.append(answer_kind(index, verdict))
+            answered.append(topic_kind(name=name, partitions=answers))
+        self.response: R = response_kind(topics=answered)
 
     def failed(self, code: ErrorCode) -> R:
         """The response when the records could not be committed because of `code` (NONE: they
         were)."""
-        for partition in self._stored:
-            partition.error_code = code
+        for topic in self.response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:  # it has a record
+                    partition.error_code = code
         return self.response
-
-    def _partitions(self, topic: Topic, image: TopicImage | None) -> list[Answer]:
-        count = 0 if image is None else len(image.partitions)
-        answers = []
-        for partition in topic.partitions:
-            index = partition.partition_index
-            if not 0 <= index < count:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif self._code is not ErrorCode.NONE:
-                code = self._code
-            elif len(partition.committed_metadata or "") > self._terms.metadata_max:
-                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                code = ErrorCode.NONE
-            answer = self._answer_kind(partition_index=index, error_code=code)
-            answers.append(answer)
-            if code is ErrorCode.NONE:
-                self._stored.append(answer)
-                self.records.append(self._record(topic.name, partition))
-        return answers
-
-    def _record(self, topic: str, partition: Partition) -> CoordinatorRecord:
-        return offset_commit_record(
-            OffsetCommitKey(group=self._group_id, topic=topic, partition=partition.partition_index),
-            OffsetCommitValue(
-                offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch,
-                metadata=partition.committed_metadata or "",
-                commit_timestamp=self._terms.now_ms,
-                expire_timestamp=self._expire_ms,
-            ),
-        )

@@ -30,6 +30,7 @@ from odradek.coordinator.group.consumer.requests import ConsumerGroups
 from odradek.coordinator.group.effects import Answer, Client, Effects, GroupLimits, Instant, Ticket
 from odradek.coordinator.group.errors import response_code
 from odradek.coordinator.group.offset_requests import GroupOffsets, after
+from odradek.coordinator.group.records import encode
 from odradek.coordinator.group.shard import Group, GroupShard
 from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
@@ -88,6 +89,9 @@ class GroupCoordinator:
         self.image = image
         self.new_id = new_id
         self._active = False
+        # How many partitions the offsets topic has or will have, and the image that says so.
+        self._counted: MetadataImage | None = None
+        self._count = 0
         self._timers: dict[str, _Timer] = {}
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS,
@@ -98,6 +102,7 @@ class GroupCoordinator:
             clock=clock,
             executor=executor,
             compression=Compression(config.get_int("offsets.topic.compression.codec")),
+            encode=encode,
         )
         self.consumers = ConsumerGroups(self, config)
         self.offsets = GroupOffsets(
@@ -138,8 +143,12 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of ``__consumer_offsets`` that holds this group."""
-        count = self._existing_partitions() or self._config.get_int("offsets.topic.num.partitions")
-        return partition_for(group_id, count)
+        image = self.image()
+        if image is not self._counted:
+            count = image.partition_count(CONSUMER_OFFSETS)
+            self._count = count or self._config.get_int("offsets.topic.num.partitions")
+            self._counted = image
+        return partition_for(group_id, self._count)
 
     def require_active(self) -> None:
         """Raises COORDINATOR_NOT_AVAILABLE before the start and after the stop."""
@@ -148,7 +157,8 @@ class GroupCoordinator:
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The loaded shard of a group. Raises KafkaError with what a client is to be told."""
-        self.require_active()
+        if not self._active:
+            self.require_active()
         return self.runtime.shard(self.partition_of(group_id))
 
     def loaded_shards(self) -> list[GroupShard]:

@@ -67,7 +67,7 @@ class GroupOffsets:
         self, request: OffsetCommitRequest, version: int
     ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
         """OffsetCommit: answered when the offsets are committed to the log."""
-        shard = None
+        shard = group = None
         try:
             shard = self._coordinator.shard_of(request.group_id)
             group = shard.groups.get(request.group_id)
@@ -77,7 +77,7 @@ class GroupOffsets:
         commit = plain_commit(request, code, self._terms())
         if shard is None or code is not ErrorCode.NONE or not commit.records:
             return commit.response
-        self._coordinator.keep_session(shard.groups.get(request.group_id), request.member_id)
+        self._coordinator.keep_session(group, request.member_id)
         return self._store(shard, commit, None)
 
     def commit_transactional(

@@ -4,12 +4,17 @@ Two kinds are written now: OffsetCommitKey/Value (key type 1) and GroupMetadataK
 2). OffsetCommitValue is written in version 3, or in version 1 when the client named a retention
 time, as that alone has an expire timestamp; GroupMetadataValue in version 3. A null value is a
 tombstone.
+
+`encode` gives their bytes: by hand for a committed offset, which nearly every record is.
 """
 
 from __future__ import annotations
 
+import struct
+from functools import lru_cache
+
 from odradek.coordinator.group.state import ClassicGroup
-from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.coordinator.runtime import CoordinatorRecord, encode_record
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
 from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
@@ -18,6 +23,14 @@ from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 GROUP_METADATA_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION = 3
 OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
+# A group commits the same topics again and again; a name may have 32 KiB.
+KEY_PREFIXES_REMEMBERED_MAX = 1_000
+
+_KEY_TYPE = struct.Struct(">hh")
+_SIZE = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE = struct.Struct(">hqih")
+_TIMESTAMP = struct.Struct(">q")
 
 
 def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
@@ -65,3 +78,36 @@ def offset_commit_record(key: OffsetCommitKey, value: OffsetCommitValue) -> Coor
     if value.expire_timestamp != -1:
         version = OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY
     return CoordinatorRecord(key, value, version)
+
+
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as `record_codec` encodes them; raises `UnencodableMessage`."""
+    key, value, version = record
+    if key.__class__ is OffsetCommitKey and version == OFFSET_COMMIT_VALUE_VERSION:
+        try:
+            return _encode_commit(key, value)
+        except (struct.error, UnicodeEncodeError):
+            pass  # which field it is, the codec will say
+    return encode_record(record)
+
+
+def _encode_commit(
+    key: OffsetCommitKey, value: OffsetCommitValue | None
+) -> tuple[bytes, bytes | None]:
+    encoded = _commit_key_prefix(key.group, key.topic) + _PARTITION.pack(key.partition)
+    if value is None:
+        return encoded, None
+    metadata = value.metadata.encode()
+    return encoded, (
+        _VALUE.pack(OFFSET_COMMIT_VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
+        + metadata
+        + _TIMESTAMP.pack(value.commit_timestamp)
+    )
+
+
+@lru_cache(KEY_PREFIXES_REMEMBERED_MAX)
+def _commit_key_prefix(group: str, topic: str) -> bytes:
+    """The bytes of an OffsetCommitKey before the partition."""
+    group_id, name = group.encode(), topic.encode()
+    front = _KEY_TYPE.pack(OffsetCommitKey.API_KEY, len(group_id))
+    return front + group_id + _SIZE.pack(len(name)) + name
