@@ -17,7 +17,7 @@ from conformance.adapters.java import produce_load, tool
 from conformance.harness import Case, Context, main
 
 CONFIGS = "kafka.admin.ConfigCommand"
-AWAY_S = 30.0
+AWAY_S = 120.0
 
 
 def _refused(context: Context, name: str, *arguments: str) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from conformance.adapters.base import Client, Rec, create_topic
 from conformance.harness import Case, Context
 
-GROUP_DEADLINE_S = 60.0
+GROUP_DEADLINE_S = 240.0
+LEAVE_S = 120.0
 BASE_MS = 1_700_000_000_000
 
 
@@ -169,7 +170,7 @@ class _Member:
     def leave(self) -> None:
         self.stop.set()
         assert self.thread is not None
-        self.thread.join(30)
+        self.thread.join(LEAVE_S)
         assert not self.thread.is_alive(), "the member does not leave"
         if self.error is not None:
             raise self.error

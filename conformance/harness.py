@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-CASE_TIMEOUT_S = 180.0
+CASE_TIMEOUT_S = 900.0
 
 
 class Skip(Exception):

@@ -29,7 +29,7 @@ NUMBERED = {
     "num.partitions": "4",
     "group.min.session.timeout.ms": "1000",
 }
-SUITE_TIMEOUT_S = 2700.0
+SUITE_TIMEOUT_S = 5400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def _case_names(suite: str, subset: str | None) -> list[str]:
     command = [sys.executable, "-m", f"conformance.{suite}", "--bootstrap-server", "-", "--list"]
     command += ["--subset", subset] if subset else []
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True
     )
     return done.stdout.splitlines()
 

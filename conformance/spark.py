@@ -21,7 +21,7 @@ from conformance.adapters.confluent import ConfluentClient
 from conformance.harness import Case, Context, Skip, main
 
 BASE_MS = 1_700_000_000_000
-DEADLINE_S = 120.0
+DEADLINE_S = 400.0
 # Of the pipeline's settings, those that concern the connector.
 CONNECTOR_SETTINGS = ("spark.jars.packages", "spark.jars.excludes")
 
@@ -217,7 +217,7 @@ def _growing(context: Context) -> None:
     topic, sent = _filled_topic(context, 300)
     assert _values(_run_once(context, topic, topic)) == _sent_values(sent)
     admin = AdminClient({"bootstrap.servers": context.bootstrap, "log_level": 3})
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(DEADLINE_S)
     sent += _fill(context, topic, 300, 500, partitions=5)
     assert _values(_run_once(context, topic, topic)) == _sent_values(sent)
 
@@ -234,7 +234,7 @@ def _pattern(context: Context) -> None:
 
 
 CASES = (
-    Case("batch source: every column, headers included", _batch_source, ci=True, timeout_s=400),
+    Case("batch source: every column, headers included", _batch_source, ci=True, timeout_s=900),
     Case("batch source: ranges by offset and by time", _batch_ranges),
     Case("batch source: topics by pattern", _pattern),
     Case("batch sink: keys, headers, tombstones", _batch_sink, ci=True),

@@ -30,7 +30,8 @@ from odradek.protocol.messages.produce_request import ProduceRequest
 RECORDS = 5_000
 COMMAND = "TransactionsCommand"
 VERIFICATION = "transaction.partition.verification.enable"
-AWAY_S = 30.0
+AWAY_S = 120.0
+ALL_COME_MS = 120_000
 
 
 def _rows(told: str) -> list[dict[str, str]]:
@@ -110,7 +111,7 @@ def _stream(context: Context) -> None:
     create_topic(context.bootstrap, topic, partitions=3)
     in_transactions = ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
     produce_load(context, topic, RECORDS, 100, *in_transactions, per_second=2500)
-    read = _read(context, topic, RECORDS)
+    read = _read(context, topic, RECORDS, ALL_COME_MS)
     assert len(read) == RECORDS, len(read)
     [row] = _rows(tool(context, COMMAND, "describe", "--transactional-id", transactional_id))
     assert row["TransactionState"] == "CompleteCommit", row
@@ -118,8 +119,9 @@ def _stream(context: Context) -> None:
     assert int(row["ProducerEpoch"]) > 1, row
 
 
-def _read(context: Context, topic: str, most: int) -> list[str]:
-    """What a consumer of committed records reads until there is nothing for some seconds."""
+def _read(context: Context, topic: str, most: int, timeout_ms: int = 8_000) -> list[str]:
+    """What a consumer of committed records reads until there is nothing for some seconds; where all
+    of `most` must come, these may be many."""
     command = [
         "--topic",
         topic,
@@ -129,7 +131,7 @@ def _read(context: Context, topic: str, most: int) -> list[str]:
         "--max-messages",
         str(most),
         "--timeout-ms",
-        "8000",
+        str(timeout_ms),
     ]
     return tool(context, "consumer.ConsoleConsumer", *command).splitlines()
 
@@ -157,7 +159,7 @@ def _listed(context: Context) -> None:
         _found(_rows(tool(context, COMMAND, "list")), name)["TransactionState"] != "CompleteCommit"
     ):
         assert time.monotonic() < deadline
-    assert len(_read(context, topic, 1)) == 1
+    assert len(_read(context, topic, 1, ALL_COME_MS)) == 1
 
 
 def _found(rows: list[dict[str, str]], name: str) -> dict[str, str]:

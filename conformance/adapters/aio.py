@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
 
 
 class AiokafkaClient:
@@ -105,7 +105,7 @@ class AiokafkaClient:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 heartbeat_interval_ms=500,
-                session_timeout_ms=10_000,
+                session_timeout_ms=SESSION_MS,
                 fetch_max_wait_ms=100,
                 metadata_max_age_ms=2000,
             )

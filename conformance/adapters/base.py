@@ -10,7 +10,8 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient, NewTopic
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
+SESSION_MS = 60_000  # longer than a machine stands still: a rebalance by chance repeats records
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +81,4 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str)
         {"bootstrap.servers": bootstrap, "log_level": 3}
     )  # Must outlive its futures.
     for future in admin.create_topics([new]).values():
-        future.result(30)
+        future.result(DEADLINE_S)

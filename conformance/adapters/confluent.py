@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
 
 
 class ConfluentClient:
@@ -89,7 +89,7 @@ class ConfluentClient:
         consumer = _consumer(bootstrap, f"unused-{topic}")
         try:
             asked = [TopicPartition(topic, 0, timestamp_ms)]
-            (answer,) = consumer.offsets_for_times(asked, timeout=30)
+            (answer,) = consumer.offsets_for_times(asked, timeout=DEADLINE_S)
             return answer.offset if answer.offset >= 0 else None
         finally:
             consumer.close()
@@ -123,7 +123,7 @@ def _consumer(bootstrap: str, group: str) -> Consumer:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 500,
             "fetch.wait.max.ms": 100,
         }

@@ -121,7 +121,7 @@ class JavaClient:
             "--max-messages",
             str(count),
             "--timeout-ms",
-            "30000",
+            "120000",
             "--formatter-property",
             "print.key=true",
             "--formatter-property",

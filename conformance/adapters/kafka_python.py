@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
 
 
 class KafkaPythonClient:
@@ -104,7 +104,7 @@ class KafkaPythonClient:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=500,
-            session_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS,
             fetch_max_wait_ms=100,
             metadata_max_age_ms=2000,
         )

@@ -11,6 +11,7 @@ from conformance.adapters.base import DEADLINE_S, Rec
 from conformance.harness import Skip
 
 SEPARATOR = "|"
+METADATA_S = 120  # kcat itself would give up after five seconds
 
 
 def kcat(
@@ -21,7 +22,7 @@ def kcat(
     if program is None:
         raise Skip("kcat is not installed: it is the package `kcat` (or `kafkacat`) of the system")
     done = subprocess.run(
-        [program, "-b", bootstrap, *arguments],
+        [program, "-b", bootstrap, "-m", str(METADATA_S), *arguments],
         input=stdin,
         text=True,
         capture_output=True,

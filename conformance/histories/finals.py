@@ -12,8 +12,8 @@ from conformance.histories.clients import HistoryFile
 from conformance.histories.history import FINAL_PROCESS, OK, READ_COMMITTED, READ_UNCOMMITTED
 from conformance.histories.settings import Settings, attempt
 
-STABLE_S = 40.0
-READ_S = 90.0
+STABLE_S = 180.0
+READ_S = 300.0
 
 
 def finish(settings: Settings, transactional_ids: list[str], history: HistoryFile) -> None:
@@ -64,7 +64,7 @@ def _offsets(
     admin: AdminClient, partitions: dict[int, TopicPartition], isolation: IsolationLevel
 ) -> dict[int, int]:
     asked = {each: OffsetSpec.latest() for each in partitions.values()}
-    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=20)
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=STABLE_S)
     found = {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
     return {key: found[each.topic, each.partition] for key, each in partitions.items()}
 
