@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as Position
 
 from odradek.testing import Broker, WaitTimeoutError
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 def consumer_of(broker: Broker, group: str, topic: str, **options: object) -> Any:
@@ -44,13 +44,13 @@ def test_group_is_stable_when_all_members_have_joined(kafka: Broker) -> None:
             for consumer in consumers:
                 consumer.poll(0)
 
-        kafka.wait_until_group_stable("readers", members=3, poll=poll)
+        kafka.wait_until_group_stable("readers", members=3, poll=poll, timeout_s=TIMEOUT_S)
         with pytest.raises(WaitTimeoutError, match=r"with 4 members; seen last: .* 3 members"):
             kafka.wait_until_group_stable("readers", members=4, timeout_s=0.01)
     finally:
         for consumer in consumers:
             consumer.close()
-    kafka.wait_until_group_empty("readers")
+    kafka.wait_until_group_empty("readers", timeout_s=TIMEOUT_S)
 
 
 def test_error_names_what_was_waited_for_and_what_was_seen(kafka: Broker) -> None:
@@ -69,8 +69,8 @@ def test_error_names_what_was_waited_for_and_what_was_seen(kafka: Broker) -> Non
 def test_topic_of_another_client_is_waited_for(kafka: Broker) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce("pages", b"1")
-    kafka.wait_for_topic("pages")
-    kafka.wait_for_high_watermark("pages", 1)
+    kafka.wait_for_topic("pages", timeout_s=TIMEOUT_S)
+    kafka.wait_for_high_watermark("pages", 1, timeout_s=TIMEOUT_S)
     assert producer.flush(TIMEOUT_S) == 0
 
 
@@ -83,7 +83,7 @@ def test_committed_offset_is_waited_for(kafka: Broker) -> None:
         with pytest.raises(WaitTimeoutError, match="no committed offset"):
             kafka.wait_for_committed_offset("readers", "pages", 3, timeout_s=0)
         consumer.commit(offsets=[Position("pages", 0, 3)], asynchronous=True)
-        kafka.wait_for_committed_offset("readers", "pages", 3)
+        kafka.wait_for_committed_offset("readers", "pages", 3, timeout_s=TIMEOUT_S)
     finally:
         consumer.close()
 
@@ -95,11 +95,11 @@ def test_open_transactions_are_counted(kafka: Broker) -> None:
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     producer.produce("pages", b"1")
-    kafka.wait_for_open_transactions(1)
+    kafka.wait_for_open_transactions(1, timeout_s=TIMEOUT_S)
     with pytest.raises(WaitTimeoutError, match=r"seen last: 1 open transaction .*mover"):
         kafka.wait_for_open_transactions(0, timeout_s=0)
     producer.commit_transaction(TIMEOUT_S)
-    kafka.wait_for_open_transactions(0)
+    kafka.wait_for_open_transactions(0, timeout_s=TIMEOUT_S)
 
 
 def test_any_condition_of_the_test_can_be_waited_for(kafka: Broker) -> None:

@@ -22,7 +22,7 @@ from odradek.testing.error_responses import error_response
 from tests.helpers.requests import batch, produce
 from tests.helpers.wire import ConnectionClosed, WireClient
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 class Sender:
@@ -115,7 +115,9 @@ def test_consumer_overcomes_passing_errors(kafka: Broker, api: str, error: str) 
     try:
         consumer.subscribe(["pages"])
         received = kafka.wait_until(
-            lambda: [each for each in consumer.consume(1, 0.1) if each.error() is None], "a record"
+            lambda: [each for each in consumer.consume(1, 0.1) if each.error() is None],
+            "a record",
+            timeout_s=TIMEOUT_S,
         )
         assert received[0].value() == b"1"
     finally:
@@ -138,8 +140,8 @@ def test_delayed_answer_comes_when_the_time_is_moved(kafka: Broker) -> None:
     sender = Sender(kafka)
     with kafka.delay("Produce", 3600, times=1) as fault:
         outcome = sender.begin("pages")
-        fault.wait()
-        kafka.wait_for_high_watermark("pages", 1)
+        fault.wait(timeout_s=TIMEOUT_S)
+        kafka.wait_for_high_watermark("pages", 1, timeout_s=TIMEOUT_S)
         assert sender.producer.flush(0) == 1
         kafka.advance(3600)
         assert sender.producer.flush(TIMEOUT_S) == 0
@@ -152,7 +154,7 @@ def test_delayed_fetch_is_answered_late_with_its_records(kafka: Broker) -> None:
         client.call(produce("pages", records=batch(b"1")), 9)
         with kafka.delay("Fetch", 600) as fault:
             client.send(fetch_of("pages"), 11)
-            fault.wait()
+            fault.wait(timeout_s=TIMEOUT_S)
             kafka.advance(600)
             [topic] = client.receive().responses
             assert len(topic.partitions[0].records) > 0
@@ -185,7 +187,7 @@ def test_blackhole_swallows_one_client_until_it_is_cleared(kafka: Broker) -> Non
     assert lost.send("pages") is None
     with kafka.blackhole(None, client_id="lost") as fault:
         outcome = lost.begin("pages", b"2")
-        fault.wait()
+        fault.wait(timeout_s=TIMEOUT_S)
         assert Sender(kafka).send("pages", b"3") is None
         assert lost.producer.flush(0) == 1
     assert lost.producer.flush(TIMEOUT_S) == 0
@@ -198,7 +200,7 @@ def test_swallowed_requests_are_executed_if_wanted(kafka: Broker) -> None:
     with WireClient(kafka.bootstrap_servers) as client:
         fault = kafka.blackhole("Produce", executed=True, times=1)
         client.send(produce("pages", records=batch(b"1")), 9)
-        kafka.wait_for_high_watermark("pages", 1)
+        kafka.wait_for_high_watermark("pages", 1, timeout_s=TIMEOUT_S)
         client.socket.settimeout(0.01)
         with pytest.raises((TimeoutError, socket.timeout)):
             client.socket.recv(1)
@@ -266,8 +268,8 @@ def test_broker_closes_while_requests_are_held() -> None:
         held, late = broker.blackhole("Produce"), broker.delay("Fetch", 3600)
         client.send(fetch_of("pages"), 11)
         client.send(produce("pages", records=batch(b"1")), 9)
-        late.wait()
-        held.wait()
+        late.wait(timeout_s=TIMEOUT_S)
+        held.wait(timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ USERS_TESTS = textwrap.dedent(
     @pytest.mark.parametrize("number", range(12))
     def test_topic_of_one_test_is_not_seen_by_another(kafka, number, record_property):
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        assert admin.list_topics(timeout=20).topics == {}
+        assert admin.list_topics(timeout=120).topics == {}
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
         producer.produce("pages", b"%d" % number)
-        assert producer.flush(20) == 0
-        assert list(admin.list_topics(timeout=20).topics) == ["pages"]
+        assert producer.flush(120) == 0
+        assert list(admin.list_topics(timeout=120).topics) == ["pages"]
         print("broker", kafka.bootstrap_servers)
     """
 )

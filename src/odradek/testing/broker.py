@@ -130,6 +130,7 @@ class Broker(Barriers, FaultSetters):
         async def advance(server: BrokerServer) -> None:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, MovableLoop)
+            await loop.quiet()  # what was begun before may be about to set its timer
             self._clock.advance(seconds * 1000.0)
             loop.move(seconds)
             await loop.quiet()
