@@ -11,6 +11,15 @@ from odradek.testing import Broker
 from tests.helpers.wire import WireClient
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is told to stop does not wait long for the disk and for clients. Here it does:
+    what it does on the way must not depend on how fast the machine is.
+    """
+    monkeypatch.setattr("odradek.broker.broker.STOP_GRACE_S", 40.0)
+    monkeypatch.setattr("odradek.broker.broker.STOP_FLUSH_MS", 40_000.0)
+
+
 @pytest.fixture
 def config() -> dict[str, Any]:
     """Broker configs of the test; a test parametrizes or overrides it."""

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 def one(futures: dict[Any, Future[Any]]) -> Any:
@@ -32,7 +32,9 @@ def one(futures: dict[Any, Future[Any]]) -> Any:
 
 @pytest.fixture
 def admin(broker: Broker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    return AdminClient(
+        {"bootstrap.servers": broker.bootstrap_servers, "socket.timeout.ms": TIMEOUT_S * 1000}
+    )
 
 
 def test_librdkafka_creates_widens_describes_and_deletes(admin: AdminClient) -> None:
@@ -96,7 +98,11 @@ def test_kafka_python_administers_topics(broker: Broker) -> None:
     from kafka.admin import NewPartitions as Wider
     from kafka.admin import NewTopic as Topic
 
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    client = KafkaAdminClient(
+        bootstrap_servers=broker.bootstrap_servers,
+        request_timeout_ms=TIMEOUT_S * 1000,
+        bootstrap_timeout_ms=TIMEOUT_S * 1000,
+    )
     try:
         client.create_topics([Topic("t", 2, 1, topic_configs={"retention.ms": "77"})])
         client.create_partitions({"t": Wider(4)})
@@ -124,7 +130,9 @@ def test_aiokafka_administers_topics(broker: Broker) -> None:
     from aiokafka.admin.config_resource import ConfigResourceType
 
     async def administer() -> None:
-        client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        client = AIOKafkaAdminClient(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=TIMEOUT_S * 1000
+        )
         await client.start()
         try:
             await client.create_topics([Topic("t", 2, 1, topic_configs={"retention.ms": "77"})])

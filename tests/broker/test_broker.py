@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -26,7 +23,8 @@ from odradek.ids import Uuid, uuid_to_string
 from odradek.log.checkpoints import PARTITION_METADATA_FILE
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from tests.helpers.wire import TIMEOUT_S, WireClient
+from tests.hostile.process import BrokerProcess
 
 
 def config_of(directory: Path, **properties: Any) -> BrokerConfig:
@@ -113,14 +111,14 @@ def test_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path: Pa
 
 
 def test_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(OSError, match="in use") as caught:
             Broker(data_dir=tmp_path, port=taken.getsockname()[1]).start()
         assert "\n" not in str(caught.value)
-    assert threading.active_count() == threads
+    assert not set(threading.enumerate()) - threads
     with Broker(data_dir=tmp_path):
         pass
 
@@ -196,38 +194,11 @@ def test_upkeep_that_fails_is_logged_and_goes_on(
 
         upkeep = PeriodicTasks(server.services)
         upkeep._every(1, broken)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), TIMEOUT_S)
         await upkeep.stop()
 
     with_server(config_of(tmp_path), work, store=MemoryStore())
     assert "ZeroDivisionError" in caplog.text
-
-
-class Process:
-    """A broker in a process of its own, to be killed."""
-
-    def __init__(self, directory: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        command = [sys.executable, "-m", "odradek", "serve", "--listen", self.address]
-        self.process = subprocess.Popen([*command, "--data", str(directory)])
-        self.client = self.connect()
-
-    def connect(self) -> WireClient:
-        for _ in range(400):
-            try:
-                return WireClient(self.address)
-            except ConnectionRefusedError:
-                assert self.process.poll() is None
-                time.sleep(0.025)
-        raise AssertionError("it does not answer")
-
-    def end(self, number: int) -> int:
-        """Sends the signal and waits; the exit code."""
-        self.process.send_signal(number)
-        self.client.socket.close()
-        return self.process.wait(20)
 
 
 def make_topic(client: WireClient) -> None:
@@ -235,7 +206,8 @@ def make_topic(client: WireClient) -> None:
     from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
     request = MetadataRequest([MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    for _ in range(100):
+    end = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < end:
         client.call(request, 9)
         if not client.call(produce(), 9).responses[0].partition_responses[0].error_code:
             return
@@ -243,30 +215,26 @@ def make_topic(client: WireClient) -> None:
 
 
 def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
-    broker = Process(tmp_path)
-    try:
-        make_topic(broker.client)
+    with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
+        make_topic(client)
         for _ in range(50):
-            last = broker.client.call(produce(), 9).responses[0].partition_responses[0].base_offset
-    finally:
-        broker.end(signal.SIGKILL)
-    broker = Process(tmp_path)
-    try:
-        assert read_all(broker.client)[0] == last + 1
-        got = broker.client.call(produce(), 9).responses[0].partition_responses[0]
+            last = client.call(produce(), 9).responses[0].partition_responses[0].base_offset
+        process.kill()
+    with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
+        assert read_all(client)[0] == last + 1
+        got = client.call(produce(), 9).responses[0].partition_responses[0]
         assert got.base_offset == last + 1
-    finally:
-        broker.end(signal.SIGKILL)
+        process.kill()
 
 
 def test_sigterm_answers_what_waits_and_ends_cleanly(tmp_path: Path) -> None:
-    broker = Process(tmp_path)
-    make_topic(broker.client)
-    broker.client.send(fetch(offset=1, max_wait_ms=60_000), 11)
-    # The broker has executed the fetch when it has answered a request sent behind it elsewhere.
-    with WireClient(broker.address) as other:
-        read_all(other)
-    broker.process.send_signal(signal.SIGTERM)
-    assert broker.client.receive().responses[0].partitions[0].error_code == 0
-    assert broker.end(signal.SIGTERM) == 0
+    with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
+        make_topic(client)
+        client.send(fetch(offset=1, max_wait_ms=600_000), 11)
+        # The broker has executed the fetch when it has answered one sent behind it elsewhere.
+        with WireClient(process.bootstrap_servers) as other:
+            read_all(other)
+        process.terminate()
+        assert client.receive().responses[0].partitions[0].error_code == 0
+        assert process.close() == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()

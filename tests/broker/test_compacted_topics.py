@@ -96,6 +96,6 @@ def runtime_reloads(broker: Broker) -> None:
         runtime = server.services.groups.runtime
         runtime.unload(0, ErrorCode.NOT_COORDINATOR)
         runtime.load(0)
-        await runtime.loads_done(10)
+        await runtime.loads_done(120)
 
     broker.call(reload)

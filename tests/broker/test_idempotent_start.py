@@ -53,7 +53,7 @@ def produced(broker: Broker) -> Lines:
         logger=logger,
     )
     producer.produce("t", b"value", on_delivery=lambda error, _: errors.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     assert errors == [None]
     return lines
 

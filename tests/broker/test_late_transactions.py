@@ -18,7 +18,7 @@ from tests.helpers.transactions import end_transaction, produce_plain, produce_t
 
 MAX_TIMEOUT_MS = 600_000
 LATE_S = MAX_TIMEOUT_MS / 1000 + 300.0
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 @pytest.fixture

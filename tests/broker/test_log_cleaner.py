@@ -29,6 +29,8 @@ from odradek.records.record import Record, build_batch, encode_record
 from tests.log.cleaner.running import append_pairs, pairs_of
 
 TP = TopicPartition("t", 0)
+TIMEOUT_S = 120
+HOUR_MS = 3_600_000
 COMPACT = {"cleanup.policy": "compact"}
 
 
@@ -79,7 +81,7 @@ async def fill_with_another(server: BrokerServer, log: UnifiedLog) -> UnifiedLog
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.001)
 
@@ -303,13 +305,17 @@ def test_a_checkpoint_without_space_is_put_off(tmp_path: Path, caplog, monkeypat
     assert caplog.text.count("checkpoint is put off") == 1
 
 
-def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(
+    tmp_path: Path, monkeypatch
+) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         fill(server, log)
-        cleaning = asyncio.create_task(server.log_cleaner.clean())
-        await until(lambda: server.services.log_manager.cleaning)
-        await server.reset()
-        assert await asyncio.wait_for(cleaning, 30) == 0
+        with monkeypatch.context() as patched:  # a worker that never gets its job never ends it
+            patched.setattr(cleaner_process.CleanerProcess, "start", lambda self, job: None)
+            cleaning = asyncio.create_task(server.log_cleaner.clean())
+            await until(workers)
+            await server.reset()
+            assert await asyncio.wait_for(cleaning, TIMEOUT_S) == 0
         await server.create_topic("t", 1, COMPACT)
         log = server.services.log_manager.get(TP)  # type: ignore[assignment]
         fill(server, log, batches=2, keys=2)
@@ -324,7 +330,7 @@ def test_the_broker_stops_in_the_middle_of_a_throttled_cleaning(tmp_path: Path) 
         fill(server, log)
         cleaning = asyncio.create_task(server.log_cleaner.clean())
         await until(workers)
-        await asyncio.wait_for(server.stop(), 20)
+        await asyncio.wait_for(server.stop(), TIMEOUT_S)
         assert await cleaning == 0
         assert not children()
 
@@ -347,7 +353,7 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
     process = cleaner_process.CleanerProcess()
     assert process._process.stdin is not None
     process._process.stdin.close()
-    assert process._process.wait(20) == 0
+    assert process._process.wait(TIMEOUT_S) == 0
     process.close()
 
 
@@ -368,12 +374,12 @@ def test_a_region_of_an_old_segment_is_read_on(tmp_path: Path) -> None:
 
 def test_compact_and_delete_also_drops_what_is_too_old(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
-        old_ms = server.services.clock.time_ms() - 10_000
+        old_ms = server.services.clock.time_ms() - 2 * HOUR_MS
         append_pairs(log, [(b"old", b"1")], timestamp_ms=old_ms)
         log.roll(old_ms)
-        append_pairs(log, [(b"new", b"1")], timestamp_ms=old_ms + 9_000)
+        append_pairs(log, [(b"new", b"1")], timestamp_ms=old_ms + 2 * HOUR_MS)
         await server.log_cleaner.clean()
         assert log.log_start_offset == 1
 
-    topic = {"cleanup.policy": "compact,delete", "retention.ms": "5000"}
+    topic = {"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)}
     with_server(tmp_path, work, topic)

@@ -13,6 +13,7 @@ confluent_kafka = pytest.importorskip("confluent_kafka")
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [b"a", b"", b"b" * 5000, "ünïcode".encode(), b"c"]
+TIMEOUT_S = 120
 HEADERS = [("h", b"1"), ("h", b""), ("n", None)]
 
 
@@ -31,7 +32,7 @@ def confluent_produce(broker: Broker, **options: Any) -> list[int]:
         producer.produce(
             "t", value, str(number).encode(), partition=0, headers=HEADERS, on_delivery=delivered
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     return offsets
 
 
@@ -41,7 +42,7 @@ def confluent_consume(broker: Broker, count: int, offset: int = 0) -> list[Any]:
     )
     try:
         consumer.assign([confluent_kafka.TopicPartition("t", 0, offset)])
-        messages = consumer.consume(count, 20)
+        messages = consumer.consume(count, TIMEOUT_S)
         assert [message.error() for message in messages] == [None] * count
         return messages  # type: ignore[no-any-return]
     finally:
@@ -72,13 +73,20 @@ def test_kafka_python_round_trip(broker: Broker, codec: str) -> None:
     producer = kafka.KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         compression_type=None if codec == "none" else codec,
+        request_timeout_ms=TIMEOUT_S * 1000,
+        bootstrap_timeout_ms=TIMEOUT_S * 1000,
+        max_block_ms=TIMEOUT_S * 1000,
+        delivery_timeout_ms=2 * TIMEOUT_S * 1000,
     )
     for value in [*VALUES, None]:
         producer.send("t", value, b"k", headers=[("h", b"1")])
-    producer.flush(20)
+    producer.flush(TIMEOUT_S)
     producer.close()
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=20_000
+        bootstrap_servers=broker.bootstrap_servers,
+        consumer_timeout_ms=TIMEOUT_S * 1000,
+        request_timeout_ms=TIMEOUT_S * 1000,
+        bootstrap_timeout_ms=TIMEOUT_S * 1000,
     )
     consumer.assign([kafka.TopicPartition("t", 0)])
     consumer.seek_to_beginning()
@@ -98,18 +106,19 @@ def test_aiokafka_round_trip(broker: Broker, codec: str) -> None:
             bootstrap_servers=broker.bootstrap_servers,
             compression_type=None if codec == "none" else codec,
             enable_idempotence=True,
+            request_timeout_ms=TIMEOUT_S * 1000,
         ) as producer:
             for value in [*VALUES, None]:
                 await producer.send_and_wait("t", value, b"k")
         async with aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=broker.bootstrap_servers
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=TIMEOUT_S * 1000
         ) as consumer:
             partition = aiokafka.TopicPartition("t", 0)
             consumer.assign([partition])
             await consumer.seek_to_beginning(partition)
             return [(await consumer.getone()).value for _ in range(6)]
 
-    assert asyncio.run(asyncio.wait_for(main(), 20)) == [*VALUES, None]
+    assert asyncio.run(asyncio.wait_for(main(), TIMEOUT_S)) == [*VALUES, None]
 
 
 def test_large_message_within_the_limits(broker: Broker) -> None:
@@ -118,7 +127,7 @@ def test_large_message_within_the_limits(broker: Broker) -> None:
         {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 4_000_000}
     )
     producer.produce("t", bytes(3_000_000), partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     (message,) = confluent_consume(broker, 1)
     assert len(message.value()) == 3_000_000
 
@@ -128,14 +137,14 @@ def test_seek_by_time(broker: Broker) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     for hour in range(1, 6):
         producer.produce("t", b"x", partition=0, timestamp=1_700_000_000_000 + hour * 3_600_000)
-    assert producer.flush(20) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}
     )
     try:
         wanted = confluent_kafka.TopicPartition("t", 0, 1_700_000_000_000 + 3 * 3_600_000 - 5)
-        (found,) = consumer.offsets_for_times([wanted], 20)
+        (found,) = consumer.offsets_for_times([wanted], TIMEOUT_S)
         assert found.offset == 2
-        assert consumer.get_watermark_offsets(wanted, 20) == (0, 5)
+        assert consumer.get_watermark_offsets(wanted, TIMEOUT_S) == (0, 5)
     finally:
         consumer.close()

@@ -15,6 +15,7 @@ from odradek.testing import Broker
 confluent_kafka = pytest.importorskip("confluent_kafka")
 TopicPartition = confluent_kafka.TopicPartition
 KafkaError = confluent_kafka.KafkaError
+TIMEOUT_S = 120
 
 
 @pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
@@ -49,7 +50,7 @@ def producers(broker: Broker) -> Iterator[Any]:
                 **options,
             }
         )
-        producer.init_transactions(20)
+        producer.init_transactions(TIMEOUT_S)
         made.append(producer)
         return producer
 
@@ -64,7 +65,7 @@ def send(producer: Any, topic: str, *values: str) -> None:
     """One transaction's records, alternately to both partitions, and waits for them."""
     for number, value in enumerate(values):
         producer.produce(topic, value.encode(), partition=number % 2)
-    producer.flush(20)
+    producer.flush(TIMEOUT_S)
 
 
 def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[list[str]]:
@@ -83,7 +84,7 @@ def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in (0, 1)])
         while len(ended) < 2:
-            [message] = consumer.consume(1, 20)
+            [message] = consumer.consume(1, TIMEOUT_S)
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF
                 ended.add(message.partition())
@@ -102,9 +103,9 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
         producer.begin_transaction()
         send(producer, topic, f"a{number}", f"b{number}", f"c{number}")
         if committed:
-            producer.commit_transaction(20)
+            producer.commit_transaction(TIMEOUT_S)
         else:
-            producer.abort_transaction(20)
+            producer.abort_transaction(TIMEOUT_S)
     expected = [
         [f"{letter}{number}" for number in (0, 2, 4) for letter in "ac"],
         ["b0", "b2", "b4"],
@@ -122,21 +123,21 @@ def test_open_transaction_is_not_read_and_holds_back_what_follows(
     send(producer, topic, "a", "b")
     plain = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     plain.produce(topic, b"plain", partition=0)
-    assert plain.flush(20) == 0
+    assert plain.flush(TIMEOUT_S) == 0
     assert read(broker, topic) == [[], []]
-    producer.commit_transaction(20)
+    producer.commit_transaction(TIMEOUT_S)
     assert read(broker, topic) == [["a", "plain"], ["b"]]
 
 
 def test_empty_transactions_may_be_ended(broker: Broker, topic: str, producers: Any) -> None:
     producer = producers()
     producer.begin_transaction()
-    producer.commit_transaction(20)
+    producer.commit_transaction(TIMEOUT_S)
     producer.begin_transaction()
-    producer.abort_transaction(20)
+    producer.abort_transaction(TIMEOUT_S)
     producer.begin_transaction()
     send(producer, topic, "a")
-    producer.commit_transaction(20)
+    producer.commit_transaction(TIMEOUT_S)
     assert read(broker, topic) == [["a"], []]
 
 
@@ -148,12 +149,12 @@ def test_second_producer_fences_the_first_and_aborts_its_transaction(
     send(first, topic, "lost", "lost")
     second = producers()
     with pytest.raises(confluent_kafka.KafkaException) as raised:
-        first.commit_transaction(20)
+        first.commit_transaction(TIMEOUT_S)
     assert raised.value.args[0].fatal()
     assert raised.value.args[0].code() == KafkaError._FENCED
     second.begin_transaction()
     send(second, topic, "kept")
-    second.commit_transaction(20)
+    second.commit_transaction(TIMEOUT_S)
     assert read(broker, topic) == [["kept"], []]
 
 
@@ -167,23 +168,23 @@ def described(broker: Broker) -> str:
 def test_transaction_that_is_open_for_too_long_is_aborted(
     broker: Broker, topic: str, producers: Any
 ) -> None:
-    producer = producers(**{"transaction.timeout.ms": 60_000})
+    producer = producers(**{"transaction.timeout.ms": 600_000})
     producer.begin_transaction()
     send(producer, topic, "late", "late")
 
-    broker.advance(30)
+    broker.advance(300)
     assert described(broker) == "Ongoing"
-    broker.advance(31)
+    broker.advance(301)
     broker.call(lambda server: server.services.transactions.completions.done())
     assert described(broker) == "CompleteAbort"
     assert read(broker, topic) == [[], []]
     with pytest.raises(confluent_kafka.KafkaException) as raised:
-        producer.commit_transaction(20)
+        producer.commit_transaction(TIMEOUT_S)
     assert raised.value.args[0].code() == KafkaError._FENCED
     again = producers()
     again.begin_transaction()
     send(again, topic, "on time")
-    again.commit_transaction(20)
+    again.commit_transaction(TIMEOUT_S)
     assert read(broker, topic) == [["on time"], []]
 
 
@@ -194,7 +195,7 @@ def test_offsets_are_committed_with_the_transaction(
     producer = producers()
     producer.begin_transaction()
     send(producer, topic, "1", "2", "3")
-    producer.commit_transaction(20)
+    producer.commit_transaction(TIMEOUT_S)
     broker.create_topic("out", 2)
     options = {
         "bootstrap.servers": broker.bootstrap_servers,
@@ -213,12 +214,12 @@ def test_offsets_are_committed_with_the_transaction(
         for message in messages:
             producer.produce("out", message.value() * 2, partition=0)
         offsets = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 20)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
         if committed:
-            producer.commit_transaction(20)
+            producer.commit_transaction(TIMEOUT_S)
         else:
-            producer.abort_transaction(20)
-        stored = {each.partition: each.offset for each in consumer.committed(offsets, 20)}
+            producer.abort_transaction(TIMEOUT_S)
+        stored = {each.partition: each.offset for each in consumer.committed(offsets, TIMEOUT_S)}
         # Three records, and the marker behind the two of partition 0 is part of the position.
         assert (min(stored.values()) > 0) is committed, stored
         consumer.close()
@@ -232,7 +233,7 @@ def test_restart_between_prepare_and_complete_commits(tmp_path: Any) -> None:
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
         )
-        producer.init_transactions(20)
+        producer.init_transactions(TIMEOUT_S)
         producer.begin_transaction()
         send(producer, "t", "a", "b")
 
@@ -241,7 +242,7 @@ def test_restart_between_prepare_and_complete_commits(tmp_path: Any) -> None:
             completions.begin = lambda *_: None  # type: ignore[method-assign]
 
         broker.call(hold)
-        producer.commit_transaction(20)
+        producer.commit_transaction(TIMEOUT_S)
         assert read(broker, "t") == [[], []]
         producer.purge()
     with Broker(data_dir=tmp_path) as broker:

@@ -23,7 +23,7 @@ def produce(
     partition: int = 0,
     acks: int = 1,
     topic_id: Uuid = ZERO_UUID,
-    timeout_ms: int = 10_000,
+    timeout_ms: int = 120_000,
 ) -> produce_request.ProduceRequest:
     data = produce_request.PartitionProduceData(partition, batch() if records is None else records)
     topic_data = produce_request.TopicProduceData(topic, topic_id, [data])

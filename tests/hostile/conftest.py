@@ -72,6 +72,7 @@ class Canary:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
+        self._turned = threading.Condition()
         self.rounds = 0
 
     def round_trip(self) -> None:
@@ -81,14 +82,25 @@ class Canary:
         got = self._client.call(fetch(KEPT, answer.base_offset), 12)
         assert got.responses[0].partitions[0].high_watermark > answer.base_offset
         assert self._client.call(ApiVersionsRequest("canary", "1"), 3).error_code == 0
-        self.rounds += 1
+        with self._turned:
+            self.rounds += 1
+            self._turned.notify_all()
+
+    def wait_for_rounds(self, count: int) -> None:
+        """Returns when so many more have ended."""
+        with self._turned:
+            last = self.rounds + count
+            self._turned.wait_for(lambda: self.rounds >= last or self._error)
+            assert self._error is None, "the canary died"
 
     def _run(self) -> None:
         try:
             while not self._ended.wait(0.01):
                 self.round_trip()
         except BaseException as error:  # noqa: BLE001 - raised where the test ends
-            self._error = error
+            with self._turned:
+                self._error = error
+                self._turned.notify_all()
 
     def __enter__(self) -> Canary:
         self.round_trip()

@@ -24,7 +24,7 @@ from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
 from tests.hostile.attacks import Attacker, answers_until_closed, reason
 from tests.hostile.conftest import create_topic
-from tests.hostile.process import BrokerProcess
+from tests.hostile.process import TIMEOUT_S, BrokerProcess
 from tests.log.faulty_files import FaultyFiles
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -122,7 +122,7 @@ class HeldFiles(FaultyFiles):
     def fsync(self, fd: int) -> None:
         self.fsyncs += 1
         self.asked.set()
-        assert self.may_sync.wait(20)
+        assert self.may_sync.wait(TIMEOUT_S)
         if self.fail_fsync is not None:
             error, self.fail_fsync = self.fail_fsync, None
             raise error
@@ -147,7 +147,7 @@ def test_no_acknowledgement_before_fsync_and_none_after_a_failed_one(
             files.may_sync.clear()
             files.asked.clear()
             client.send(produce("durable", batch(b"second")), 9)
-            assert files.asked.wait(20)
+            assert files.asked.wait(TIMEOUT_S)
             assert values(reader, "durable") == [b"first"], "shown before it was durable"
             assert sent(reader, b"x", "other") == (0, 0), "others are served meanwhile"
             files.fail_fsync = OSError(errno.EIO, "the disk is gone")

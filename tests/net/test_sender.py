@@ -19,6 +19,7 @@ from odradek.net.limits import PUMP_BYTES_MAX, SMALL_REGION_BYTES
 from odradek.net.sender import Sender
 from tests.helpers.mock_transport import MockTransport
 from tests.net.support import (
+    DEADLINE_S,
     CountedRegion,
     OpenFile,
     Peer,
@@ -264,7 +265,7 @@ def test_a_region_stays_open_while_a_thread_reads_it_although_the_peer_is_gone(
 
     def held(fd: int, position: int, count: int) -> None:
         started.set()
-        gate.wait(10)
+        assert gate.wait(DEADLINE_S)
         os.pread(fd, 1, position)
 
     monkeypatch.setattr(sender_module, "_touch", held)

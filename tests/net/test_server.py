@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import socket
+import time
 from typing import Any
 
 import pytest
 
 from odradek.clock import ManualClock
 from odradek.net.limits import NetLimits
-from odradek.net.listener import BindError, Endpoint
+from odradek.net.listener import RETRY_S, BindError, Endpoint
 from odradek.net.server import Server
 from tests.net.support import (
+    DEADLINE_S,
     Peer,
     frame,
     on_both_loops,
@@ -188,8 +191,10 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
         async with serving(echo) as server:
             peers = [socket.socket() for _ in range(3)]
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            gc.collect()  # what is closed later would make room for a descriptor
             lowest_free = os.dup(0)
             os.close(lowest_free)
+            begun = time.monotonic()
             resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
             try:
                 endpoint = server.endpoints[0]
@@ -198,7 +203,9 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
                     sock.setblocking(False)
                 await until(lambda: "no connection can be accepted" in caplog.text)
                 await turns(50)
-                assert caplog.text.count("no connection can be accepted") == 1, "it spins"
+                tried = caplog.text.count("no connection can be accepted")
+                # Once, and once more after each rest: the machine may have stood still meanwhile.
+                assert tried <= 1 + (time.monotonic() - begun) / RETRY_S, "it spins"
                 assert not server.connections
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -213,9 +220,13 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
 def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: Any) -> None:
     async def main() -> None:
         due = asyncio.get_running_loop().create_future()
+        waits: list[bytes] = []
 
         def dispatch(_: Any, view: memoryview) -> Any:
-            return due if view == b"wait" else [bytes(view)]
+            if view != b"wait":
+                return [bytes(view)]
+            waits.append(bytes(view))
+            return due
 
         clock = ManualClock()
         limits = NetLimits(connections_max_idle_ms=60_000)
@@ -225,6 +236,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: An
             assert await answered(idle)
             await slow.send(b"\0\0\0\x10ab")  # slowloris: a frame that never ends
             await until(lambda: len(server.connections) == 4)
+            await until(lambda: waits and any(each._receive.kept for each in server.connections))
             for _ in range(3):
                 assert await answered(busy)
                 server.tick()
@@ -301,7 +313,7 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
         await peer.send(frame(b"question"))
         await arrived.wait()
         await until(lambda: len(server.connections) == 2)
-        stopping = asyncio.ensure_future(server.stop(20))
+        stopping = asyncio.ensure_future(server.stop(DEADLINE_S))
         assert await idle.ended()
         assert not stopping.done()
         due.set_result([b"answer"])
@@ -324,7 +336,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
         base = open_descriptors()
         never = asyncio.get_running_loop().create_future()
         gone: list[str] = []
-        arrived = asyncio.Event()
+        arrived: list[bytes] = []
 
         async def forever() -> None:
             try:
@@ -333,7 +345,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
                 gone.append("cancelled")
 
         def dispatch(connection: Any, view: memoryview) -> Any:
-            arrived.set()
+            arrived.append(bytes(view))
             connection.on_close.append(lambda: gone.append("closed"))
             return forever() if view == b"coroutine" else never
 
@@ -342,7 +354,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
         peers = [await Peer.connect(server) for _ in range(2)]
         await peers[0].send(frame(b"future"))
         await peers[1].send(frame(b"coroutine"))
-        await arrived.wait()
+        await until(lambda: len(arrived) == 2)
         await turns(20)
         await server.stop(0.01)
         assert not server.connections

@@ -39,9 +39,9 @@ def find(client: WireClient, group_id: str = "g", version: int = 4) -> Any:
 
 
 def join_request(member_id: str = "", version: int = 9, **options: Any) -> JoinGroupRequest:
-    options = {"session_timeout_ms": 10_000, "protocol_type": "consumer", **options}
+    options = {"session_timeout_ms": 300_000, "protocol_type": "consumer", **options}
     if version >= 1:
-        options.setdefault("rebalance_timeout_ms", 60_000)
+        options.setdefault("rebalance_timeout_ms", 300_000)
     options.setdefault("protocols", [JoinGroupRequestProtocol(name="range", metadata=b"topics")])
     options.setdefault("group_id", "g")
     return JoinGroupRequest(member_id=member_id, **options)

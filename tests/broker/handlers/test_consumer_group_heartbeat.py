@@ -29,7 +29,7 @@ def beat(
 ) -> Any:
     if epoch == 0:
         more = {
-            "rebalance_timeout_ms": 60_000,
+            "rebalance_timeout_ms": 300_000,
             "subscribed_topic_names": ["t"],
             "topic_partitions": [],
             **more,

@@ -95,7 +95,11 @@ def test_a_restart_raises_the_epoch_and_keeps_offsets_and_directory(tmp_path: Pa
 
 
 def test_an_administrators_client_describes_the_quorum(broker: Broker) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    admin = KafkaAdminClient(
+        bootstrap_servers=broker.bootstrap_servers,
+        request_timeout_ms=120_000,
+        bootstrap_timeout_ms=120_000,
+    )
     try:
         told = admin.describe_metadata_quorum()
     finally:

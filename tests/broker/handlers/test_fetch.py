@@ -21,9 +21,9 @@ from odradek.records.batch import parse_header
 from odradek.testing import Broker
 from tests.broker.handlers.test_produce import topic_id
 from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from tests.helpers.wire import TIMEOUT_S, WireClient
 
-WAIT = {"max_wait_ms": 20_000, "min_bytes": 1}
+WAIT = {"max_wait_ms": 600_000, "min_bytes": 1}
 
 
 def answer(response: Any) -> PartitionData:
@@ -184,7 +184,7 @@ class TestWaiting:
     def test_min_bytes_is_waited_for(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         fill(client, 1, size=1000)
-        client.send(fetch(max_wait_ms=20_000, min_bytes=5000), 11)
+        client.send(fetch(max_wait_ms=600_000, min_bytes=5000), 11)
         with WireClient(broker.bootstrap_servers) as producer:
             fill(producer, 5, size=1000)
         assert len(answer(client.receive()).records) >= 5000
@@ -223,18 +223,12 @@ class TestWaiting:
         assert self.until(broker, lambda m: not m.partitions["t", 0].fetch_waiters)
 
     def until(self, broker: Broker, condition: Any) -> bool:
-        """Whether `condition(replica_manager)` comes true on the broker's loop in time."""
+        """Waits until `condition(replica_manager)` is true on the broker's loop."""
 
-        async def watch(server: Any) -> bool:
-            import asyncio
+        async def look(server: Any) -> bool:
+            return bool(condition(server.services.replica_manager))
 
-            for _ in range(1000):
-                if condition(server.services.replica_manager):
-                    return True
-                await asyncio.sleep(0.01)
-            return False
-
-        return broker.call(watch)
+        return broker.wait_until(lambda: broker.call(look), timeout_s=TIMEOUT_S)
 
     def test_topic_deleted_under_a_long_poll_is_told(
         self, broker: Broker, client: WireClient
@@ -250,7 +244,7 @@ class TestWaiting:
     ) -> None:
         broker.create_topic("t")
         fill(client, 3)
-        client.send(fetch(offset=1, max_wait_ms=20_000, min_bytes=10_000), 11)
+        client.send(fetch(offset=1, max_wait_ms=600_000, min_bytes=10_000), 11)
         assert self.until(broker, lambda manager: len(manager.fetches.waiting) == 1)
 
         async def delete(server: Any) -> None:
@@ -268,7 +262,7 @@ class TestWaiting:
         stopper = threading.Thread(target=broker.close)
         stopper.start()
         assert answer(client.receive()).error_code == 0
-        stopper.join(10)
+        stopper.join(TIMEOUT_S)
         assert not stopper.is_alive()
 
 

@@ -12,7 +12,7 @@ from odradek.records.record import iter_batches
 from odradek.testing import Broker
 from tests.helpers.requests import fetch
 from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
-from tests.helpers.wire import WireClient
+from tests.helpers.wire import TIMEOUT_S, WireClient
 
 READ_COMMITTED = 1
 
@@ -97,7 +97,7 @@ def test_open_transaction_does_not_wake_a_reader_and_its_end_does(
     answers: list[Any] = []
 
     def wait() -> None:
-        answers.append(read(client, max_wait_ms=20_000))
+        answers.append(read(client, max_wait_ms=600_000))
 
     reader = threading.Thread(target=wait)
     reader.start()
@@ -106,7 +106,7 @@ def test_open_transaction_does_not_wake_a_reader_and_its_end_does(
     produce_plain(broker, b"c")
     assert broker.call(count_waiting) == 1
     end_transaction(broker, 1, committed=False)
-    reader.join(10)
+    reader.join(TIMEOUT_S)
     assert [(end_of(answer), aborted(answer)) for answer in answers] == [(4, [(1, 0)])]
 
 
@@ -115,18 +115,17 @@ def test_plain_append_wakes_a_reader_of_committed_records(
 ) -> None:
     broker.create_topic("t")
     answers: list[Any] = []
-    reader = threading.Thread(target=lambda: answers.append(read(client, max_wait_ms=20_000)))
+    reader = threading.Thread(target=lambda: answers.append(read(client, max_wait_ms=600_000)))
     reader.start()
     until_waiting(broker)
     produce_plain(broker, b"c")
-    reader.join(10)
+    reader.join(TIMEOUT_S)
     assert [end_of(answer) for answer in answers] == [1]
 
 
 def until_waiting(broker: Broker) -> None:
     """Returns when a fetch waits."""
-    while not broker.call(count_waiting):
-        pass
+    broker.wait_until(lambda: broker.call(count_waiting), timeout_s=TIMEOUT_S)
 
 
 async def count_waiting(server: Any) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from typing import Any
 
 import pytest
 
+from odradek.cluster.partition import Partition
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
 from odradek.log.log import LogAppendInfo, UnifiedLog
@@ -22,7 +22,7 @@ from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, iter_records
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from tests.helpers.wire import TIMEOUT_S, ConnectionClosed, WireClient
 
 
 def answer(response: Any) -> PartitionProduceResponse:
@@ -278,14 +278,14 @@ def test_frame_belongs_to_its_request_while_that_is_off_the_loop(
 
     def recompress(*arguments: Any) -> Any:
         held.set()
-        assert gate.wait(20)
+        assert gate.wait(TIMEOUT_S)
         return original(*arguments)
 
     monkeypatch.setattr(module, "recompress", recompress)
     broker.create_topic("t", config={"compression.type": "gzip"})
     broker.create_topic("other")
     client.send(produce(records=batch(b"first" * 100)), 9)
-    assert held.wait(10)
+    assert held.wait(TIMEOUT_S)
     for _ in range(5):
         client.send(produce(records=batch(b"later" * 100)), 9)
         with WireClient(broker.bootstrap_servers) as busy:
@@ -311,13 +311,14 @@ class TestFlush:
         gate, started, counted = threading.Event(), threading.Event(), []
         log = self.hold_flushes(broker, gate, started, counted)
         client.send(produce(acks=acks), 9)
-        assert started.wait(10)
+        assert started.wait(TIMEOUT_S)
         for _ in range(20):
             client.send(produce(acks=acks), 9)
         with WireClient(broker.bootstrap_servers) as reader:
             response = reader.call(fetch(), 11)
             assert response.responses[0].partitions[0].high_watermark == 0
             assert not response.responses[0].partitions[0].records
+        broker.wait_until(lambda: log.log_end_offset == 21, timeout_s=TIMEOUT_S)
         gate.set()
         offsets = [answer(client.receive()).base_offset for _ in range(21)]
         assert offsets == list(range(21))
@@ -334,7 +335,7 @@ class TestFlush:
 
             def fsync(fd: int) -> None:
                 started.set()
-                assert gate.wait(10)
+                assert gate.wait(TIMEOUT_S)
                 original(fd)
 
             flush = log.flush
@@ -374,12 +375,12 @@ class TestFlush:
         gate, started = threading.Event(), threading.Event()
         self.hold_flushes(broker, gate, started, [])
         client.send(produce(acks=-1), 9)
-        assert started.wait(10)
+        assert started.wait(TIMEOUT_S)
         stopper = threading.Thread(target=broker.close)
         stopper.start()
         gate.set()
         assert answer(client.receive()).error_code == ErrorCode.NONE
-        stopper.join(20)
+        stopper.join(TIMEOUT_S)
         assert not stopper.is_alive()
 
     def test_waiting_produce_times_out(self, broker: Broker, client: WireClient) -> None:
@@ -405,18 +406,23 @@ class _Files:
         return getattr(self._files, name)
 
 
-def test_topic_deleted_while_a_produce_waits_is_unknown(client: WireClient, broker: Broker) -> None:
+def test_topic_deleted_while_a_produce_waits_is_unknown(
+    client: WireClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker.create_topic("t", config={"flush.messages": 1})
     gate, started = threading.Event(), threading.Event()
     TestFlush().hold_flushes(broker, gate, started, [])
     client.send(produce(acks=-1), 9)
-    assert started.wait(10)
+    assert started.wait(TIMEOUT_S)
 
-    async def delete(server: Any) -> None:
-        asyncio.get_running_loop().call_later(0.05, gate.set)
-        await server.reset()
+    stop = Partition.stop
 
-    broker.call(delete)
+    def stop_and_open(self: Partition, error: ErrorCode) -> None:
+        stop(self, error)
+        gate.set()
+
+    monkeypatch.setattr(Partition, "stop", stop_and_open)
+    broker.call(lambda server: server.reset())
     assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

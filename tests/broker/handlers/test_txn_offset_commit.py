@@ -25,7 +25,7 @@ from tests.broker.handlers.group_calls import commit, find
 from tests.helpers.wire import WireClient
 
 E = ErrorCode
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 class Transaction:
@@ -34,7 +34,7 @@ class Transaction:
     def __init__(self, client: WireClient) -> None:
         self.client = client
         client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
-        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000)
+        request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=600_000)
         while True:
             answer = client.call(request, 4)
             if answer.error_code not in (

@@ -18,9 +18,9 @@ from odradek.protocol.messages.end_txn_request import EndTxnRequest
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
-from tests.helpers.wire import WireClient
+from tests.helpers.wire import TIMEOUT_S, WireClient
 
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 600_000
 Who = tuple[int, int]
 
 
@@ -131,6 +131,6 @@ def wait_for(client: WireClient, state: str, name: str = "x") -> None:
 
 
 def eventually(true: Callable[[], bool], tell: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline, tell()
