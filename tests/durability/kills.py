@@ -37,8 +37,8 @@ MESSAGES_PER_LIFE_MAX = 400
 VALUE_BYTES_MAX = 1_000_000
 OUTSTANDING_MAX = 600
 KILL_AFTER_S_MAX = 0.05
-FLUSH_S = 60
-START_S = 20
+FLUSH_S = 240
+START_S = 120
 
 Acknowledged = dict[int, tuple[int, int]]
 
@@ -50,6 +50,15 @@ def value_of(number: int, seed: int) -> bytes:
     return b"%d:" % number + bytes([number % 251]) * size
 
 
+def reserve_port() -> socket.socket:
+    """A socket on a port of the loopback that nobody is given by chance while it is open, not even
+    between two brokers: only who asks for this port, with SO_REUSEADDR, may listen there."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
+
+
 class Killer:
     """One broker after the other on the same directory and port."""
 
@@ -57,9 +66,8 @@ class Killer:
         self.directory = directory
         self.random = Random(seed)
         self.log = (directory.parent / f"{directory.name}.log").open("ab")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.reserved = reserve_port()
+        self.port = self.reserved.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -83,6 +91,10 @@ class Killer:
                 assert self.process.poll() is None, "the broker ended by itself"
                 time.sleep(0.01)
         raise AssertionError("the broker does not start")
+
+    def close(self) -> None:
+        self.log.close()
+        self.reserved.close()
 
     def extra_settings(self) -> tuple[str, ...]:
         """What else the brokers are started with."""
@@ -119,7 +131,7 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.max.bytes": 1_048_000,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 600_000,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
@@ -184,7 +196,7 @@ def fetched(address: str, partition: int, end: int) -> list[tuple[int, int]]:
     try:
         consumer.assign([confluent_kafka.TopicPartition("t", partition, 0)])
         while len(found) < end:
-            messages = consumer.consume(min(500, end - len(found)), 30)
+            messages = consumer.consume(min(500, end - len(found)), FLUSH_S)
             assert messages, f"partition {partition}: {len(found)} of {end} records came"
             for message in messages:
                 assert message.error() is None, message.error()
@@ -224,7 +236,7 @@ def run(directory: Path, kills: int, seed: int) -> tuple[int, int]:
         messages = balance(directory, killer.address, writer)
     finally:
         killer.kill()
-        killer.log.close()
+        killer.close()
         writer.producer.purge()
     return messages, killer.torn_tails()
 
