@@ -13,6 +13,15 @@ from odradek.records import region as region_module
 from odradek.records.region import PROBE_STEP_BYTES, FileRegion
 
 
+def is_open(fd: int, held: os.stat_result) -> bool:
+    """Whether `fd` still is that file: another thread may have been given the number anew."""
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
+
+
 def open_file(path: Path) -> OpenFile:
     files = RealFiles()
     return OpenFile(files, files.open(str(path), UPDATE))
@@ -32,7 +41,7 @@ def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"still here")
     file = open_file(path)
-    fd = file.fd
+    fd, held = file.fd, os.fstat(file.fd)
     one, two = FileRegion(file, 0, 5), FileRegion(file, 6, 4)
     del file
     path.unlink()
@@ -42,8 +51,7 @@ def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="closed"):
         one.fileno()
     two.close()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(fd)
+    assert not is_open(fd, held)
 
 
 def test_closed_on_another_thread_during_a_read_the_file_stays_open(
@@ -64,9 +72,12 @@ def test_closed_on_another_thread_during_a_read_the_file_stays_open(
 
 def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
-    region = FileRegion(open_file(path), 5, 2 * PROBE_STEP_BYTES + 7)
-    assert region.resident() == len(region)
+    for _ in range(100):  # short of memory, the system may have let it go by then
+        path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
+        region = FileRegion(open_file(path), 5, 2 * PROBE_STEP_BYTES + 7)
+        if region.resident() == len(region):
+            return
+    raise AssertionError("what was written is never resident")
 
 
 def test_a_cold_page_ends_what_is_resident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
