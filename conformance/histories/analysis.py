@@ -36,10 +36,14 @@ def idle(history: History) -> list[str]:
 
     A history of failures alone has no anomaly and shows nothing.
     """
+    tried = {_kind(op) for op in history.ops if op.process < FINAL_PROCESS}
+    return sorted(tried & {"txn", "txn-v2", "send", "poll"} - achieved(history))
+
+
+def achieved(history: History) -> set[str]:
+    """The kinds of operations of which one ended well and did something."""
     ops = [op for op in history.ops if op.process < FINAL_PROCESS]
-    tried = {_kind(op) for op in ops}
-    done = {_kind(op) for op in ops if op.status == OK and (op.sends or op.reads)}
-    return sorted(tried & {"txn", "txn-v2", "send", "poll"} - done)
+    return {_kind(op) for op in ops if op.status == OK and (op.sends or op.reads)}
 
 
 def _kind(op: Op) -> str:

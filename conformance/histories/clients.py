@@ -42,6 +42,12 @@ class HistoryFile:
     def event(self, kind: str, **fields: Any) -> None:
         self.write(json.dumps({"type": kind, "time": time.monotonic_ns(), **fields}))
 
+    def lines(self) -> list[str]:
+        """What is there until now."""
+        with self.lock:
+            self.out.flush()
+            return self.path.read_text("utf-8").splitlines()
+
     def close(self) -> None:
         self.out.close()
 
