@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-CASE_TIMEOUT_S = 900.0
+CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
 
 
 class Skip(Exception):
