@@ -17,12 +17,12 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from conformance.peer import BrokerProcess
 from conformance.peer.server import STARTERS
@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = ("at_most_once", "at_least_once", "exactly_once")
 PARTITIONS = 2
 RECORDS_PER_KILL = 150
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Copier:
         self.batches = 0
         self.progress = threading.Condition()
         self.finishing = False
+        self.changing = threading.Lock()  # of `process`: who is told to finish is the last one
         self.process = self._start()
         self.thread = threading.Thread(target=self._supervise, daemon=True)
         self.thread.start()
@@ -70,8 +71,9 @@ class Copier:
         self.process.kill()
 
     def finish(self) -> None:
-        self.finishing = True
-        self.process.terminate()
+        with self.changing:
+            self.finishing = True
+            self.process.terminate()
         self.thread.join()
 
     def _start(self) -> subprocess.Popen[str]:
@@ -88,9 +90,10 @@ class Copier:
                     self.progress.notify_all()
             self.process.stdout.close()
             self.process.wait()
-            if self.finishing:
-                return
-            self.process = self._start()
+            with self.changing:
+                if self.finishing:
+                    return
+                self.process = self._start()
 
 
 def run(
@@ -154,11 +157,12 @@ def _await_copied(bootstrap: str, source: str, group: str) -> None:
     partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        committed = consumer.committed(partitions, timeout=30)
-        ends = [consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions]
-        if [max(0, p.offset) for p in committed] == ends:
-            consumer.close()
-            return
+        with suppress(KafkaException):  # of a broker that has just been started again
+            committed = consumer.committed(partitions, timeout=30)
+            ends = [consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions]
+            if [max(0, p.offset) for p in committed] == ends:
+                consumer.close()
+                return
         time.sleep(0.1)
     raise TimeoutError("the program does not come to the end")
 
