@@ -16,14 +16,22 @@ STABLE_S = 180.0
 READ_S = 300.0
 
 
-def finish(settings: Settings, transactional_ids: list[str], history: HistoryFile) -> None:
-    """`settings`: any client's. Writes the `stuck` events, both readings, and `final`."""
+def finish(
+    settings: Settings,
+    transactional_ids: list[str],
+    history: HistoryFile,
+    stable_s: float = STABLE_S,
+) -> None:
+    """`settings`: any client's. Writes the `stuck` events, both readings, and `final`.
+
+    What is open `stable_s` after all transactions were ended is stuck.
+    """
     for transactional_id in transactional_ids:
         _end_transaction(settings, transactional_id)
     admin = AdminClient(settings.common)
     keys = range(settings.keys)
     partitions = {key: TopicPartition(*settings.place(key)) for key in keys}
-    stable, ends = _await_stable(admin, partitions)
+    stable, ends = _await_stable(admin, partitions, stable_s)
     for key in keys:
         if stable[key] < ends[key]:
             both = {"last_stable_offset": stable[key], "high_watermark": ends[key]}
@@ -48,10 +56,10 @@ def _end_transaction(settings: Settings, transactional_id: str) -> None:
 
 
 def _await_stable(
-    admin: AdminClient, partitions: dict[int, TopicPartition]
+    admin: AdminClient, partitions: dict[int, TopicPartition], stable_s: float
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Last stable offsets and ends; waits for markers to be written."""
-    deadline = time.monotonic() + STABLE_S
+    deadline = time.monotonic() + stable_s
     while True:
         stable = _offsets(admin, partitions, IsolationLevel.READ_COMMITTED)
         ends = _offsets(admin, partitions, IsolationLevel.READ_UNCOMMITTED)

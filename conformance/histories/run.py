@@ -28,7 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.histories.analysis import Report, achieved, analyse, idle, render
 from conformance.histories.clients import Fleet, HistoryFile, command_of
-from conformance.histories.finals import finish
+from conformance.histories.finals import STABLE_S, finish
 from conformance.histories.history import parse
 from conformance.histories.nemesis import (
     CLIENT_FAULTS,
@@ -66,6 +66,7 @@ class Plan:
     group_protocol: str = "classic"
     assignor: str = "range"
     abort_share: float = 0.2
+    stable_s: float = STABLE_S
 
 
 def run(plan: Plan, directory: Path, history_path: Path) -> Report:
@@ -94,7 +95,7 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
         ids = sorted(
             {c.settings.transactional_id for c in fleet.clients if c.settings.transactional_id}
         )
-        finish(base, ids, history)
+        finish(base, ids, history, plan.stable_s)
     with history_path.open(encoding="utf-8") as lines:
         return analyse(parse(lines))
 
