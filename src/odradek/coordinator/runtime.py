@@ -336,16 +336,15 @@ class CoordinatorRuntime(Generic[S]):
                 transactional=True,
             )
             appended = self._append(self._places[partition], batch, producer.guard)
-        offset = int.from_bytes(batch[:8], "big")
+        at_once = appended.__class__ is LogAppendInfo
+        offset = appended.first_offset if at_once else int.from_bytes(batch[:8], "big")
         for key, value, _ in records:
             if producer is None:
                 shard.replay(offset, key, value)
             else:
                 _replay(shard, offset, producer.producer_id, key, value)
             offset += 1
-        if appended.__class__ is LogAppendInfo:
-            return None
-        return self._when_committed(partition, shard, appended)
+        return None if at_once else self._when_committed(partition, shard, appended)
 
     def end_transaction(
         self, partition: int, producer_id: int, committed: bool, append: Callable[[], Any]

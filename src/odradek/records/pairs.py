@@ -59,7 +59,10 @@ def build_pairs_batch(
     count = len(pairs)
     if not count:
         raise ValueError("a batch has at least one record")
-    body = b"".join([_record(number, *pair) for number, pair in enumerate(pairs)])
+    if count == 1:
+        body = _record(0, *pairs[0])
+    else:
+        body = b"".join([_record(number, *pair) for number, pair in enumerate(pairs)])
     if compression is not Compression.NONE:
         body = codec.compress(compression, body)
     attributes: int = compression

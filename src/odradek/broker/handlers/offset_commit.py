@@ -22,4 +22,5 @@ def handle(
     services: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
     """The answer, or a future of it while the disk is waited for."""
-    return services.groups.offsets.commit(request, context.api_version)
+    groups = services.coordinators.made_groups or services.groups
+    return groups.offsets.commit(request, context.api_version)

@@ -92,6 +92,7 @@ class GroupCoordinator:
         # How many partitions the offsets topic has or will have, and the image that says so.
         self._counted: MetadataImage | None = None
         self._count = 0
+        self._metadata_max = config.get_int("offset.metadata.max.bytes")
         self._timers: dict[str, _Timer] = {}
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS,
@@ -272,7 +273,7 @@ class GroupCoordinator:
         return Terms(
             self.image(),
             self._clock.time_ms(),
-            self._config.get_int("offset.metadata.max.bytes"),
+            self._metadata_max,
         )
 
     def _retention_ms(self) -> int:

@@ -77,7 +77,8 @@ class GroupOffsets:
         commit = plain_commit(request, code, self._terms())
         if shard is None or code is not ErrorCode.NONE or not commit.records:
             return commit.response
-        self._coordinator.keep_session(group, request.member_id)
+        if request.member_id:
+            self._coordinator.keep_session(group, request.member_id)
         return self._store(shard, commit, None)
 
     def commit_transactional(

@@ -83,26 +83,17 @@ def offset_commit_record(key: OffsetCommitKey, value: OffsetCommitValue) -> Coor
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as `record_codec` encodes them; raises `UnencodableMessage`."""
     key, value, version = record
-    if key.__class__ is OffsetCommitKey and version == OFFSET_COMMIT_VALUE_VERSION:
-        try:
-            return _encode_commit(key, value)
-        except (struct.error, UnicodeEncodeError):
-            pass  # which field it is, the codec will say
-    return encode_record(record)
-
-
-def _encode_commit(
-    key: OffsetCommitKey, value: OffsetCommitValue | None
-) -> tuple[bytes, bytes | None]:
-    encoded = _commit_key_prefix(key.group, key.topic) + _PARTITION.pack(key.partition)
-    if value is None:
-        return encoded, None
-    metadata = value.metadata.encode()
-    return encoded, (
-        _VALUE.pack(OFFSET_COMMIT_VALUE_VERSION, value.offset, value.leader_epoch, len(metadata))
-        + metadata
-        + _TIMESTAMP.pack(value.commit_timestamp)
-    )
+    if key.__class__ is not OffsetCommitKey or version != OFFSET_COMMIT_VALUE_VERSION:
+        return encode_record(record)
+    try:
+        encoded = _commit_key_prefix(key.group, key.topic) + _PARTITION.pack(key.partition)
+        if value is None:
+            return encoded, None
+        metadata = value.metadata.encode()
+        front = _VALUE.pack(version, value.offset, value.leader_epoch, len(metadata))
+        return encoded, front + metadata + _TIMESTAMP.pack(value.commit_timestamp)
+    except (struct.error, UnicodeEncodeError):
+        return encode_record(record)  # says which field it is
 
 
 @lru_cache(KEY_PREFIXES_REMEMBERED_MAX)

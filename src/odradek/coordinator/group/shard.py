@@ -57,7 +57,10 @@ class GroupShard:
     def replay(self, offset: int, key: Any, value: Any) -> None:
         """Takes one record in. Kinds that this version does not know are named once and skipped."""
         if isinstance(key, OffsetCommitKey):
-            self.replay_offset(key, value, offset)
+            # `replay_offset`, without the call.
+            if value is not None and key.group not in self.groups:
+                self.groups[key.group] = ClassicGroup(group_id=key.group)
+            self.offsets.replay(key, value, offset)
         elif isinstance(key, GroupMetadataKey):
             self.replay_group(key, value)
         elif isinstance(key, consumer_records.KEYS):
