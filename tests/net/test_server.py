@@ -113,7 +113,18 @@ def test_a_name_is_bound_to_all_its_addresses_on_one_port() -> None:
         ("no.such.host.invalid", "the host is unknown"),
     ],
 )
-def test_what_cannot_be_bound_is_one_clear_line(host: str, reason: str) -> None:
+def test_what_cannot_be_bound_is_one_clear_line(
+    host: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = socket.getaddrinfo
+
+    def without_asking_the_network(name: Any, *more: Any, **options: Any) -> Any:
+        if name == host and host.endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return resolve(name, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", without_asking_the_network)
+
     async def main() -> None:
         base = open_descriptors()
         with socket.create_server(("127.0.0.1", 0)) as taken:
