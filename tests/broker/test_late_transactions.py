@@ -92,8 +92,8 @@ def test_transaction_that_its_coordinator_aborts_in_time_is_never_told(
     producer.produce("t", b"1", partition=0)
     assert producer.flush(TIMEOUT_S) == 0
     broker.advance(10 * LATE_S)
-    broker.wait_for_open_transactions(0)
-    broker.wait_for_high_watermark("t", 2)
+    broker.wait_for_open_transactions(0, timeout_s=TIMEOUT_S)
+    broker.wait_for_high_watermark("t", 2, timeout_s=TIMEOUT_S)
     broker.advance(1)
     assert late_count(broker) == 0
     assert told(caplog) == []

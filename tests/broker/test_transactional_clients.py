@@ -209,7 +209,9 @@ def test_offsets_are_committed_with_the_transaction(
         consumer.subscribe([topic])
         messages = []
         while len(messages) < 3:
-            messages += consumer.consume(3, 1)
+            found = consumer.consume(3 - len(messages), TIMEOUT_S)
+            assert found
+            messages += [each for each in found if each.error() is None]
         producer.begin_transaction()
         for message in messages:
             producer.produce("out", message.value() * 2, partition=0)

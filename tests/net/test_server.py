@@ -319,7 +319,8 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
             return due
 
         server = Server(dispatch, clock=ManualClock())
-        await server.start([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+        # Nobody else listens there, even when the port is given to another program.
+        await server.start([Endpoint("PLAINTEXT", "127.98.76.54", 0)])
         peer, idle = await Peer.connect(server), await Peer.connect(server)
         await peer.send(frame(b"question"))
         await arrived.wait()
