@@ -3,9 +3,12 @@ ODRADEK_TEST_BOOTSTRAP_SERVERS (these tests hold on Apache Kafka just as well)."
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +46,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session = open_session(options)
     yield session
-    session.stop()
+    with sockets_of_py4j_end_here():
+        session.stop()
+
+
+@contextmanager
+def sockets_of_py4j_end_here() -> Iterator[None]:
+    """The threads in which Spark calls us leave sockets to the garbage collector: it comes now, and
+    not in some later test that would be blamed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_socket_outlives_its_module() -> Iterator[None]:
+    """What comes next, with warnings as errors again, may be a test of something else."""
+    yield
+    with sockets_of_py4j_end_here():
+        pass
 
 
 @pytest.fixture

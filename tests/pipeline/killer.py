@@ -29,6 +29,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import psutil
+
 from odradek.pipeline.jobs.batch_writer import Step
 from odradek.pipeline.session import SessionOptions, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
@@ -199,6 +201,9 @@ class Killer:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 return
+            if not _has_living(process.pid):
+                return
+            time.sleep(0.01)
         raise NotAsPlanned("the process group outlived SIGKILL")
 
     def _record(self, aim: str) -> Kill:
@@ -208,6 +213,15 @@ class Killer:
 
     def _log_tail(self) -> str:
         return (Path(self._plan.directory) / "python.log").read_text()[-2000:]
+
+
+def _has_living(group: int) -> bool:
+    """Whether there is more of a process group than zombies, which wait for the system's init."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, object]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from odradek.pipeline.tables import TableDir
 
-REQUEST_TIMEOUT_S = 30
+REQUEST_TIMEOUT_S = 120
 SCHEMA = "n BIGINT NOT NULL, pad STRING"
 """Of the values that `produce` sends, for the JSON parser."""
 

@@ -143,7 +143,7 @@ def test_bad_records_never_stop_the_job(
     producer = Producer({"bootstrap.servers": bootstrap_servers})
     for value in (b"\xff\xfe", b"[" * 10_000, b"", None):
         producer.produce(topic, value=value)
-    assert producer.flush(30) == 0
+    assert producer.flush(ledger.REQUEST_TIMEOUT_S) == 0
     summary = IngestJob(spark, options).run()
     assert (summary.accepted, summary.rejected) == (0, 4)
     rows = options.tables.quarantine(spark).read().orderBy("offset").collect()

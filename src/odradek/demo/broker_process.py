@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-START_TIMEOUT_S = 30
+START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 10
 
 
@@ -24,7 +24,11 @@ class BrokerFailed(Exception):
 @contextlib.contextmanager
 def running_broker(data_dir: Path, log_file: Path) -> Iterator[str]:
     """Runs a broker on a free port of the loopback; its bootstrap address once it answers."""
-    address = f"127.0.0.1:{_free_port()}"
+    with _reserved_port() as port:
+        yield from _run(f"127.0.0.1:{port}", data_dir, log_file)
+
+
+def _run(address: str, data_dir: Path, log_file: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "odradek", "serve", "--listen", address]
     with log_file.open("ab") as log:
         process = subprocess.Popen(
@@ -42,12 +46,17 @@ def running_broker(data_dir: Path, log_file: Path) -> Iterator[str]:
             process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+@contextlib.contextmanager
+def _reserved_port() -> Iterator[int]:
+    """A free port of the loopback that nobody is given by chance until the broker listens there: a
+    bound socket keeps it, and on Linux lets another with SO_REUSEADDR, as the broker's, listen.
+    """
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
         assert isinstance(port, int)
-        return port
+        yield port
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
