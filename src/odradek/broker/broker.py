@@ -227,7 +227,7 @@ class BrokerServer:
         log_manager.on_dir_failure(dir_failed)
         controller.subscribe(self._apply_broker_configs)
         controller.subscribe(self._apply_quotas)
-        controller.subscribe(replica_manager.apply)
+        controller.subscribe(replica_manager.applying)
         controller.subscribe(coordinators.on_metadata)
         return controller
 

@@ -19,7 +19,9 @@ from odradek.cluster.config_changes import (
     ResourceType,
     check_own_broker_name,
 )
+from odradek.cluster.topics import check_change_count
 from odradek.errors import ErrorCode, KafkaError
+from odradek.turns import Turns
 
 Answer = tuple[int, str | None]
 _NO_ERROR: Answer = (ErrorCode.NONE, None)
@@ -51,7 +53,10 @@ async def alter(
     counts = Counter((it.resource_type, it.name) for it in alterations)
     answers = [_NO_ERROR] * len(alterations)
     changes: dict[int, ConfigChange] = {}
+    turns = Turns()
     for index, alteration in enumerate(alterations):
+        await turns.take()
+        turns.charge(len(alteration.ops))
         try:
             if counts[alteration.resource_type, alteration.name] > 1:
                 raise _invalid("Each resource must appear at most once.")
@@ -76,6 +81,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def _check_ops(ops: Sequence[tuple[str, int, str | None]]) -> None:
+    check_change_count(len(ops))
     if len({name for name, _, _ in ops}) < len(ops):
         raise _invalid("Error due to duplicate config keys")
     unknown = [op for _, op, _ in ops if op not in OpType.__members__.values()]

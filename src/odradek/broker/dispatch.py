@@ -5,6 +5,10 @@ seen, the compiled decoder, the handler and the compiled encoder in one entry, a
 first use. What cannot be answered closes the connection, as in Kafka: an unknown API, a version
 that is not served (ApiVersions alone has an answer for that), a body that does not decode, a
 handler's bug.
+
+A request of more than `ELEMENTS_AT_ONCE` elements, and the answer of a handler that took turns, are
+decoded and encoded in turns (`odradek.turns`), so that other connections do not wait for them. For
+such a request ``handle_long`` of the handler is called, where it has one.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +24,20 @@ from odradek.broker.apis import API_BY_KEY
 from odradek.broker.context import RequestContext
 from odradek.broker.throttling import throttled_produce
 from odradek.net.connection import CloseConnection
+from odradek.net.sender import BYTES, close_regions
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import decoder, encoder
-from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.codec import (
+    TurnDecoder,
+    TurnEncoder,
+    decoder,
+    encoder,
+    turn_decoder,
+    turn_encoder,
+)
+from odradek.protocol.errors import MalformedMessage, TooManyElements
 from odradek.protocol.headers import parse_request_header, response_header
 from odradek.protocol.registry import request_class, response_class
+from odradek.turns import ELEMENTS_AT_ONCE, in_turns, long_work
 
 if TYPE_CHECKING:
     from odradek.broker.context import Services
@@ -46,8 +59,10 @@ _UNSUPPORTED_API_VERSIONS = bytes.fromhex("002300000001001200000004")
 class _Entry:
     """All that serving one version of one API takes."""
 
-    decode: Callable[[memoryview, int], tuple[Any, int]]
+    decode: Callable[..., tuple[Any, int]]
     handle: Callable[[Services, RequestContext, Any], Any]
+    handle_long: Callable[[Services, RequestContext, Any], Any]
+    request_class: type
     response_class: type
     encode: Callable[[Any, Callable[[Any], None]], None]
 
@@ -76,7 +91,11 @@ class Dispatcher:
                         _UNSUPPORTED_API_VERSIONS,
                     ]
                 entry = self._load(api_key, version)
-            request = entry.decode(frame, pos)[0]
+            request = entry.decode(frame, pos, ELEMENTS_AT_ONCE)[0]
+        except TooManyElements:
+            assert entry is not None
+            context = RequestContext(api_key, version, correlation_id, client_id, connection)
+            return self._execute_long(entry, context, frame, pos)
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
@@ -96,6 +115,31 @@ class Dispatcher:
         except Exception as error:
             raise _bug(context, error) from error
 
+    async def _execute_long(
+        self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
+    ) -> Answer | asyncio.Future[Answer]:
+        """As `dispatch`, in turns; the connection's next request waits for the end."""
+        decode: TurnDecoder[Any] = turn_decoder(entry.request_class, context.api_version)
+        with long_work():
+            try:
+                request = (await in_turns(decode(frame, pos)))[0]
+            except MalformedMessage as error:
+                raise CloseConnection(f"malformed request: {error}") from error
+            try:
+                response = entry.handle_long(self._services, context, request)
+                del request
+                if self._produce_quota.enabled and context.api_key == ApiKey.PRODUCE:
+                    response = throttled_produce(self._services, context, len(frame), response)
+            except CloseConnection:
+                raise
+            except Exception as error:
+                raise _bug(context, error) from error
+            if asyncio.isfuture(response):
+                return _encoded_long_future(entry, context, response)
+            if asyncio.iscoroutine(response):
+                return await _encoded_coroutine(entry, context, response)
+            return await _encoded_in_turns(entry, context, response)
+
     def _load(self, api_key: int, version: int) -> _Entry:
         """Imports and compiles what serves (`api_key`, `version`), once."""
         api = API_BY_KEY.get(api_key)
@@ -107,6 +151,8 @@ class Dispatcher:
         entry = _Entry(
             decode=decoder(request_class(api_key), version),
             handle=handler.handle,
+            handle_long=getattr(handler, "handle_long", handler.handle),
+            request_class=request_class(api_key),
             response_class=response_class(api_key),
             encode=encoder(response_class(api_key), version),
         )
@@ -129,6 +175,33 @@ def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
     chunks: Chunks = [response_header(context.api_key, context.api_version, context.correlation_id)]
     entry.encode(response, chunks.append)
     return chunks
+
+
+async def _encoded_in_turns(entry: _Entry, context: RequestContext, response: Any) -> Answer:
+    """As `_encoded`; what has been encoded is joined in each turn, and not all of it at the end."""
+    if response is None:
+        return None
+    header = response_header(context.api_key, context.api_version, context.correlation_id)
+    chunks: Chunks = [header]
+    encode: TurnEncoder[Any] = turn_encoder(entry.response_class, context.api_version)
+    try:
+        await in_turns(_joining(encode(response, chunks.append), chunks))
+    except asyncio.CancelledError:
+        close_regions(chunks)
+        raise
+    except Exception as error:
+        raise _bug(context, error) from error
+    return chunks
+
+
+def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
+    """Makes one of the chunks that came in a turn, unless there are regions among them."""
+    first = 0
+    for _ in encoding:
+        if all(chunk.__class__ in BYTES for chunk in chunks[first:]):
+            chunks[first:] = [b"".join(chunks[first:])]
+        first = len(chunks)
+        yield
 
 
 def _encoded_future(
@@ -170,18 +243,54 @@ def _encoded_future(
     return answer
 
 
+def _encoded_long_future(
+    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
+) -> asyncio.Future[Answer]:
+    """As `_encoded_future`, in turns."""
+    on_close = context.connection.on_close
+
+    async def encode() -> Answer:
+        try:
+            result = await response
+        except CloseConnection:
+            raise
+        except asyncio.CancelledError:
+            if answer.cancelling():
+                raise
+            raise CloseConnection("the broker is stopping") from None
+        except Exception as error:
+            raise _bug(context, error) from error
+        with long_work():
+            return await _encoded_in_turns(entry, context, result)
+
+    def ended(_: asyncio.Task[Answer]) -> None:
+        if abandon in on_close:
+            on_close.remove(abandon)
+
+    def abandon() -> None:
+        answer.cancel()
+
+    answer = response.get_loop().create_task(encode())
+    answer.add_done_callback(ended)
+    on_close.append(abandon)
+    return answer
+
+
 async def _encoded_coroutine(
     entry: _Entry, context: RequestContext, response: Coroutine[Any, Any, Any]
 ) -> Answer | asyncio.Future[Answer]:
-    try:
-        result = await response
+    with long_work():
+        try:
+            result = await response
+            while asyncio.iscoroutine(result):
+                result = await result
+        except CloseConnection:
+            raise
+        except Exception as error:
+            raise _bug(context, error) from error
         if asyncio.isfuture(result):
-            return _encoded_future(entry, context, result)
-        return _encoded(entry, context, result)
-    except CloseConnection:
-        raise
-    except Exception as error:
-        raise _bug(context, error) from error
+            return _encoded_long_future(entry, context, result)
+        return await _encoded_in_turns(entry, context, result)
 
 
 def _bug(context: RequestContext, error: Exception) -> CloseConnection:

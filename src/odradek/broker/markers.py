@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.errors import ErrorCode, KafkaError
+from odradek.turns import Turns
 
 if TYPE_CHECKING:
     from odradek.broker.context import Services
@@ -44,13 +45,15 @@ class TransactionMarker(NamedTuple):
 async def write_markers(services: Services, markers: Sequence[Sequence[Any]]) -> Results:
     """Appends every marker and waits until each is committed, or cannot be.
 
-    `markers` are as `TransactionMarker`. All are appended before this coroutine waits at all.
+    `markers` are as `TransactionMarker`. All are appended before this coroutine waits for any.
     """
+    turns = Turns()
     results: Results = {}
     waiting: list[tuple[dict[TopicPartition, ErrorCode], TopicPartition, Any]] = []
     for marker in (TransactionMarker(*each) for each in markers):
         codes = results.setdefault(marker.producer_id, {})
         for topic_partition in marker.partitions:
+            await turns.take()
             try:
                 appended = _append(services, marker, topic_partition)
             except KafkaError as error:

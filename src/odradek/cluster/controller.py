@@ -13,7 +13,7 @@ import asyncio
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,7 +29,7 @@ from odradek.cluster.image import (
     TopicImage,
 )
 from odradek.cluster.quota_nodes import CLIENTS, USERS, load_quotas, quota_operations
-from odradek.cluster.quotas import Entity, QuotaAlteration, plan_alterations
+from odradek.cluster.quotas import Entity, QuotaAlteration, planning_alterations
 from odradek.cluster.store.interface import (
     BadVersionError,
     Check,
@@ -48,18 +48,19 @@ from odradek.cluster.topics import (
     NewTopic,
     check_change_count,
     plan_partitions,
-    plan_topics,
+    planning_topics,
 )
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
+from odradek.turns import Turns, in_turns
 
 if TYPE_CHECKING:
     from odradek.cluster.kraft.takeover import Takeover
 
 logger = logging.getLogger(__name__)
 
-Subscriber = Callable[[MetadataImage, MetadataImage], None]
+Subscriber = Callable[[MetadataImage, MetadataImage], Generator[None, None, None] | None]
 Result = TypeVar("Result")
 FindTakeover = Callable[[], Awaitable["Takeover | None"]]
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -103,7 +104,8 @@ class Controller:
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
-        what the store has included. Dynamic broker configs are in force before it is called.
+        what the store has included. Dynamic broker configs are in force before it is called. Where
+        there is much to do it is a generator, which is run in turns (`odradek.turns`).
         """
         self._subscribers.append(subscriber)
 
@@ -145,7 +147,7 @@ class Controller:
         except BaseException:
             await self._store.close()
             raise
-        self._publish(image)
+        await self._publish(image)
 
     async def _begin(self, find_takeover: FindTakeover | None) -> None:
         """Makes the parents. The cluster's id comes with all of a takeover: where it is, the store
@@ -346,21 +348,30 @@ class Controller:
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    def _publish(self, image: MetadataImage) -> None:
+    async def _publish(self, image: MetadataImage) -> None:
+        """From here on everybody sees the image. The next change waits until all subscribers have
+        seen it, however many turns they take.
+        """
         old, self.image = self.image, image
         if old.broker_configs != image.broker_configs:
             own = image.broker_configs.get(str(image.controller_id), {})
             self._config.set_dynamic(own, image.broker_configs.get("", {}))
         for subscriber in self._subscribers:
-            subscriber(old, image)
+            work = subscriber(old, image)
+            if work is not None:
+                await in_turns(work)
 
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
-        results = plan_topics(self.image, self._config, topics, self._new_uuid)
+        planning = planning_topics(self.image, self._config, topics, self._new_uuid)
+        results = await in_turns(planning)
         created = [result for result in results if isinstance(result, CreatedTopic)]
         operations: list[Operation] = []
+        turns = Turns()
         for it in created:
+            await turns.take()
+            turns.charge(len(it.image.partitions))
             operations += znodes.create_topic_operations(it.image, it.configs, self._epoch)
         image = self.image.with_topics(
             {it.image.name: it.image for it in created},
@@ -375,7 +386,9 @@ class Controller:
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
         names: set[TopicName] = set()
+        turns = Turns()
         for topic_id in ids:
+            await turns.take()
             topic = self.image.topics_by_id.get(topic_id)
             if topic is None or topic.name in names:
                 results.append(
@@ -385,6 +398,7 @@ class Controller:
                 )
                 continue
             names.add(topic.name)
+            turns.charge(len(topic.partitions))
             has_configs = bool(self.image.topic_configs.get(topic.name))
             operations += znodes.delete_topic_operations(topic, has_configs)
             results.append(None)
@@ -397,7 +411,9 @@ class Controller:
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
         changed: dict[TopicName, TopicImage] = {}
+        turns = Turns()
         for request in requests:
+            await turns.take()
             try:
                 topic = plan_partitions(self.image, request)
             except KafkaError as error:
@@ -407,6 +423,7 @@ class Controller:
             operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
             operations += znodes.partition_operations(topic.name, added, self._epoch)
             changed[topic.name] = topic
+            turns.charge(len(topic.partitions))
             results.append(None)
         image = self.image.with_topics(changed, {})
         failure = await self._commit(image, operations, validate_only)
@@ -419,7 +436,10 @@ class Controller:
         operations: list[Operation] = []
         topics: dict[TopicName, dict[str, str]] = {}
         others: dict[ResourceType, dict[str, dict[str, str]]] = defaultdict(dict)
+        turns = Turns()
         for change in changes:
+            await turns.take()
+            turns.charge(len(change.ops))
             try:
                 check_change_count(len(changes))
                 configs = plan_config_change(self.image, self._config, change)
@@ -444,7 +464,8 @@ class Controller:
     async def _alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], validate_only: bool
     ) -> dict[Entity, KafkaError | None]:
-        quotas, results = plan_alterations(self.image.client_quotas, alterations)
+        planning = planning_alterations(self.image.client_quotas, alterations)
+        quotas, results = await in_turns(planning)
         operations = quota_operations(self.image.client_quotas, quotas)
         image = self.image.with_quotas(quotas)
         failure = await self._commit(image, operations, validate_only)
@@ -494,7 +515,7 @@ class Controller:
         except StoreFailure as error:
             logger.error("the metadata store failed: %s", error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
-        self._publish(image)
+        await self._publish(image)
         return None
 
 

@@ -10,11 +10,12 @@ are refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.turns import ELEMENTS_A_TURN, at_once
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
@@ -60,9 +61,21 @@ def plan_alterations(
     """The quotas after those alterations that are not refused, and what refuses the others. The
     second one of an entity is refused, and the first one stays.
     """
+    return at_once(planning_alterations(quotas, alterations))
+
+
+def planning_alterations(
+    quotas: Quotas, alterations: Sequence[QuotaAlteration]
+) -> Generator[None, None, tuple[Quotas, dict[Entity, KafkaError | None]]]:
+    """As `plan_alterations`, with a yield wherever a turn is over."""
     changed: dict[Entity, Mapping[str, float]] = dict(quotas)
     results: dict[Entity, KafkaError | None] = {}
+    left = ELEMENTS_A_TURN
     for entity, ops in alterations:
+        left -= 1 + len(ops)
+        if left <= 0:
+            left = ELEMENTS_A_TURN
+            yield
         try:
             if entity in results:
                 raise _invalid(f"Ignoring duplicate entity {_shown(entity)}")

@@ -20,9 +20,10 @@ from odradek.ids import TopicPartition, Uuid
 from odradek.log.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import Marker, build_marker
+from odradek.turns import ELEMENTS_A_TURN, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from concurrent.futures import Executor
 
     from odradek.clock import Clock
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from odradek.log.producer_state import LateTransaction
 
 LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
+
+LOGS_DELETED_A_TURN = 20
+"""Logs of a topic deleted before others have their turn: each one's directory is renamed."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,26 +70,45 @@ class ReplicaManager:
 
     def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
         """Makes the partitions here those of `new_image`."""
+        at_once(self.applying(old_image, new_image))
+
+    def applying(
+        self, old_image: MetadataImage | None, new_image: MetadataImage
+    ) -> Generator[None, None, None]:
+        """As `apply`, with a yield wherever a turn is over. Meanwhile a new partition may not be
+        there yet, or one that is gone may still be: clients try again, as they do in a cluster.
+        """
         old_topics = old_image.topics_by_name if old_image is not None else {}
         new_topics = new_image.topics_by_name
+        removed = 0
         for name, old_topic in old_topics.items():
             new_topic = new_topics.get(name)
             if new_topic is None or new_topic.topic_id != old_topic.topic_id:
-                self._remove_topic(old_topic)
-        for name, topic in new_topics.items():
+                yield from self._remove_topic(old_topic)
+                removed += 1
+                if not removed % LOGS_DELETED_A_TURN:
+                    yield
+        for seen, (name, topic) in enumerate(new_topics.items()):
+            if not (seen + 1) % ELEMENTS_A_TURN:
+                yield
             configs = new_image.topic_configs.get(name, {})
             if topic is not old_topics.get(name):
-                self._apply_topic(topic, configs)
+                yield from self._apply_topic(topic, configs)
             elif old_image is None or configs != old_image.topic_configs.get(name, {}):
-                self._apply_configs(topic, configs)
+                yield from self._apply_configs(topic, configs)
         if old_image is not None and old_image.broker_configs != new_image.broker_configs:
             for name, topic in new_topics.items():
-                self._apply_configs(topic, new_image.topic_configs.get(name, {}))
+                yield
+                yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
 
-    def _apply_topic(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
+    def _apply_topic(
+        self, topic: TopicImage, configs: Mapping[str, str]
+    ) -> Generator[None, None, None]:
         log_config = self._log_config(configs)
         self.topic_names[topic.topic_id] = topic.name
         for image in topic.partitions:
+            if not (image.partition + 1) % ELEMENTS_A_TURN:
+                yield
             if self._node_id not in image.replicas:
                 continue
             key = TopicPartition(topic.name, image.partition)
@@ -124,21 +147,31 @@ class ReplicaManager:
             partition.leader = image.leader
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _apply_configs(self, topic: TopicImage, configs: Mapping[str, str]) -> None:
+    def _apply_configs(
+        self, topic: TopicImage, configs: Mapping[str, str]
+    ) -> Generator[None, None, None]:
         log_config = self._log_config(configs)
         for image in topic.partitions:
+            if not (image.partition + 1) % ELEMENTS_A_TURN:
+                yield
             partition = self.partitions.get((topic.name, image.partition))
             if partition is not None:
                 _update_config(partition, log_config)
 
-    def _remove_topic(self, topic: TopicImage) -> None:
+    def _remove_topic(self, topic: TopicImage) -> Generator[None, None, None]:
+        """Nobody reads or writes any partition of it from now on; the logs go some at a time."""
         self.topic_names.pop(topic.topic_id, None)
+        keys = []
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                self._log_manager.delete(key)
+                keys.append(key)
+        for start in range(0, len(keys), LOGS_DELETED_A_TURN):
+            if start:
+                yield
+            self._log_manager.delete(*keys[start : start + LOGS_DELETED_A_TURN])
 
     def partition(self, topic: str, partition: int) -> Partition:
         """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""

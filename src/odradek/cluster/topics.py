@@ -6,7 +6,7 @@ The rules and their sentences are those of Kafka's ``Topic`` and ``ReplicationCo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from odradek.cluster.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
@@ -15,6 +15,7 @@ from odradek.config.definition import ConfigValue
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.turns import ELEMENTS_A_TURN, at_once
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
 TRANSACTION_STATE = TopicName("__transaction_state")
@@ -90,7 +91,18 @@ def plan_topics(
     new_uuid: Callable[[], Uuid],
 ) -> list[CreatedTopic | KafkaError]:
     """What each request for a topic comes to, one after the other: a topic, or what refuses it."""
+    return at_once(planning_topics(image, config, topics, new_uuid))
+
+
+def planning_topics(
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_uuid: Callable[[], Uuid],
+) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
+    """As `plan_topics`, with a yield wherever a turn is over."""
     plan = _Plan(image, config)
+    left = ELEMENTS_A_TURN
     results: list[CreatedTopic | KafkaError] = []
     for topic in topics:
         try:
@@ -98,6 +110,10 @@ def plan_topics(
             results.append(plan.add(topic, new_uuid()))
         except KafkaError as error:
             results.append(error)
+        left -= 1 + len(topic.assignments) + len(topic.configs)
+        if left <= 0:
+            left = ELEMENTS_A_TURN
+            yield
     return results
 
 

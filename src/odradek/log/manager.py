@@ -318,35 +318,44 @@ class LogManager:
                 counts[log.log_dir] += 1
         return min(online, key=counts.__getitem__)
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Takes the log away at once and removes its files after `file.delete.delay.ms`.
+    def delete(self, *topic_partitions: TopicPartition) -> None:
+        """Takes logs away at once and removes their files after `file.delete.delay.ms`.
 
-        Readers that hold regions go on. Harmless when there is no such log.
+        Readers that hold regions go on. Harmless when there is no such log. The checkpoints are
+        written once for all of them.
         """
-        log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return
+        logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
+        for log in logs:
+            self._take_away(log)
+        for log_dir in dict.fromkeys(log.log_dir for log in logs):
+            gone = {log.topic_partition for log in logs if log.log_dir is log_dir}
+            try:
+                self._forget_checkpoints(log_dir, gone)
+            except OSError as error:
+                raise log_dir.fail(error, f"deleting {len(gone)} logs") from error
+
+    def _take_away(self, log: UnifiedLog) -> None:
         log.close(clean=False)
+        topic_partition = log.topic_partition
         log_dir = log.log_dir
         doomed = f"{log_dir.path}/{delete_directory_name(topic_partition)}"
         try:
             if log.on_disk:
                 self.files.replace(log.directory, doomed)
-            self._forget_checkpoints(log_dir, topic_partition)
         except OSError as error:
             raise log_dir.fail(error, f"deleting {log.directory}") from error
         due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
         if log.on_disk:
             log_dir.remove_later([doomed], due_ms)
 
-    def _forget_checkpoints(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+    def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
         """A partition made again under this name must not begin with the old one's offsets."""
         with self._checkpoint_lock:
             for name in _CHECKPOINTS:
                 path = f"{log_dir.path}/{name}"
                 written = self._written.get(path, {})
-                if topic_partition in written:
-                    left = {tp: offset for tp, offset in written.items() if tp != topic_partition}
+                if not gone.isdisjoint(written):
+                    left = {tp: offset for tp, offset in written.items() if tp not in gone}
                     checkpoints.write_offsets(self.files, path, left, sync=False)
                     self._written[path] = left
 

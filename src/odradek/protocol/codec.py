@@ -12,7 +12,7 @@ from __future__ import annotations
 import linecache
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import CodeType
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from odradek.protocol import wire
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
 from odradek.protocol.spec import MessageSpec, load
 from odradek.protocol.wire import Append, Chunk
+from odradek.turns import ELEMENTS_A_TURN
 
 
 class Message(Protocol):
@@ -36,6 +37,8 @@ class Message(Protocol):
 M = TypeVar("M", bound=Message)
 Decoder = Callable[[memoryview, int], tuple[M, int]]
 Encoder = Callable[[M, Append], None]
+TurnDecoder = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
+TurnEncoder = Callable[[M, Append], Generator[None, None, None]]
 
 _RUNTIME: dict[str, Any] = {
     name: value for name, value in vars(wire).items() if not name.startswith("_")
@@ -45,26 +48,22 @@ _RUNTIME: dict[str, Any] = {
     "StructError": struct.error,
     "pack": struct.pack,
     "unpack_from": struct.unpack_from,
+    "ELEMENTS_A_TURN": ELEMENTS_A_TURN,
     "BYTE": tuple(bytes((value,)) for value in range(128)),
     "ZERO_UUID": bytes(16),
 }
 
 
-_decoders: dict[tuple[type[Message], int], Any] = {}
-_encoders: dict[tuple[type[Message], int], Any] = {}
+_functions: dict[tuple[type[Message], int, str, bool], Any] = {}
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
     """The function ``(view, pos) -> (message, pos)`` for this version.
 
-    It raises `MalformedMessage`; this one raises `UnknownVersion`.
+    It raises `MalformedMessage`; this one raises `UnknownVersion`. That of a request takes as third
+    argument how many elements it may have, and raises `TooManyElements` for more.
     """
-    found: Decoder[M] | None = _decoders.get((cls, version))
-    if found is None:
-        source, formats = compiler.decode_source(_spec(cls, version), version)
-        structs = {name: struct.Struct(form).unpack_from for name, form in formats.items()}
-        found = _decoders[cls, version] = _link(cls, version, "decode", source, structs)
-    return found
+    return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -73,11 +72,28 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     It raises `UnencodableMessage`, when part of the message may have been appended already; this
     one raises `UnknownVersion`.
     """
-    found: Encoder[M] | None = _encoders.get((cls, version))
+    return _function(cls, version, "encode", False)  # type: ignore[no-any-return]
+
+
+def turn_decoder(cls: type[M], version: int) -> TurnDecoder[M]:
+    """As `decoder`, but a generator, which yields after every `ELEMENTS_A_TURN` elements."""
+    return _function(cls, version, "decode", True)  # type: ignore[no-any-return]
+
+
+def turn_encoder(cls: type[M], version: int) -> TurnEncoder[M]:
+    """As `encoder`, but a generator, which yields after every `ELEMENTS_A_TURN` elements."""
+    return _function(cls, version, "encode", True)  # type: ignore[no-any-return]
+
+
+def _function(cls: type[Message], version: int, which: str, in_turns: bool) -> Any:
+    found = _functions.get((cls, version, which, in_turns))
     if found is None:
-        source, formats = compiler.encode_source(_spec(cls, version), version)
-        structs = {name: struct.Struct(form).pack for name, form in formats.items()}
-        found = _encoders[cls, version] = _link(cls, version, "encode", source, structs)
+        compiled = compiler.decode_source if which == "decode" else compiler.encode_source
+        source, formats = compiled(_spec(cls, version), version, in_turns)
+        method = "unpack_from" if which == "decode" else "pack"
+        structs = {name: getattr(struct.Struct(form), method) for name, form in formats.items()}
+        found = _link(cls, version, f"{which}{' in turns' * in_turns}", source, structs)
+        _functions[cls, version, which, in_turns] = found
     return found
 
 
@@ -113,4 +129,4 @@ def _link(
     namespace = {**_RUNTIME, **vars(sys.modules[cls.__module__]), **structs}
     code: CodeType = compile(source, filename, "exec")
     exec(code, namespace)  # noqa: S102 - source made by compile.py from our own definitions
-    return namespace[function]
+    return namespace[function.partition(" ")[0]]

@@ -1,10 +1,14 @@
 """Compiles a message's definition, for one version, into two straight-line Python functions.
 
 ``decode(view, pos) -> (message, pos)`` and ``encode(message, append) -> None``, with everything
-inlined: no call a field, no test of a version. Fixed-width fields that follow each other are read
+inlined: no call a field, no test of a version; that of a request takes its limit of elements as
+third argument. Fixed-width fields that follow each other are read
 and written by one precompiled `struct.Struct`, together with the length byte, or the empty tag
 section's zero, behind them. A compact length below 128 and an empty tag section never leave the
 straight line.
+
+Both are compiled in turns, too: then they are generators that yield after every so many elements
+(`odradek.turns`), and what they would return is the generator's result.
 
 Names in compiled code: fields of the message have suffix ``_0``, those of a struct in it ``_1``,
 and so on. The source is registered in `linecache`, so tracebacks show it; to read one,
@@ -32,9 +36,10 @@ from odradek.protocol.spec import (
 class _Source:
     """Lines of source, their indentation, and the run of fixed-width fields not yet written out."""
 
-    def __init__(self, spec: MessageSpec, version: int) -> None:
+    def __init__(self, spec: MessageSpec, version: int, in_turns: bool = False) -> None:
         self.spec = spec
         self.version = version
+        self.in_turns = in_turns
         self.flexible = spec.is_flexible(version)
         self.lines: list[str] = []
         self.indent = 0
@@ -54,6 +59,20 @@ class _Source:
     def when(self, condition: str, statement: str) -> None:
         with self.block(f"if {condition}:"):
             self.line(statement)
+
+    def begin_turns(self) -> None:
+        """At the top of the function: it is a generator, even where it has no loop."""
+        if self.in_turns:
+            self.line("turn = ELEMENTS_A_TURN")
+            self.when("turn < 0", "yield")
+
+    def count_turn(self) -> None:
+        """At the top of a loop over elements: others may have their turn."""
+        if self.in_turns:
+            self.line("turn -= 1")
+            with self.block("if turn < 0:"):
+                self.line("turn = ELEMENTS_A_TURN - 1")
+                self.line("yield")
 
     def fixed(self, code: str, value: str) -> None:
         """One more fixed-width field in the run: its struct code, and its target or expression."""
@@ -75,8 +94,8 @@ class _Source:
 
 
 class _Decoder(_Source):
-    def __init__(self, spec: MessageSpec, version: int) -> None:
-        super().__init__(spec, version)
+    def __init__(self, spec: MessageSpec, version: int, in_turns: bool = False) -> None:
+        super().__init__(spec, version, in_turns)
         # What a client sends is bounded in its number of parts too; our own files are not.
         self.counted = spec.kind == "request"
 
@@ -88,10 +107,10 @@ class _Decoder(_Source):
 
     def function(self) -> None:
         message = f"{self.spec.name} v{self.version} ends within a field"
-        with self.block("def decode(view, pos):"):
+        left = ", left=REQUEST_ELEMENTS_MAX" if self.counted else ""
+        with self.block(f"def decode(view, pos{left}):"):
+            self.begin_turns()
             self.line("size = len(view)")
-            if self.counted:
-                self.line("left = REQUEST_ELEMENTS_MAX")
             with self.block("try:"):
                 self.line(f"return {self.struct(self.spec.body, 0)}, pos")
             with self.block("except (StructError, IndexError) as error:"):
@@ -196,6 +215,7 @@ class _Decoder(_Source):
             return
         self.line(f"{target} = []")
         with self.block("for _ in range(n):"):
+            self.count_turn()
             if field.struct is not None:
                 element = self.struct(field.struct, depth + 1)
             else:
@@ -240,6 +260,7 @@ class _Encoder(_Source):
         errors = "(StructError, TypeError, AttributeError, UnicodeEncodeError)"
         title = f"{self.spec.name} v{self.version}: "
         with self.block("def encode(message_0, append):"):
+            self.begin_turns()
             with self.block("try:"):
                 self.struct(self.spec.body, "message_0", 0)
                 self.flush()
@@ -348,6 +369,7 @@ class _Encoder(_Source):
             return
         element = f"{field.attribute}_{depth + 1}"
         with self.block(f"for {element} in {values}{' or ()' if nullable else ''}:"):
+            self.count_turn()
             if field.struct is not None:
                 self.struct(field.struct, element, depth + 1)
             else:
@@ -402,15 +424,19 @@ def _differs(field: FieldSpec, value: str) -> str:
     return f"{value} != {_literal(field)}"
 
 
-def decode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
+def decode_source(
+    spec: MessageSpec, version: int, in_turns: bool = False
+) -> tuple[str, dict[str, str]]:
     """Source of ``decode`` and the struct formats that it wants, by their unpack_from's name."""
-    decoder = _Decoder(spec, version)
+    decoder = _Decoder(spec, version, in_turns)
     decoder.function()
     return decoder.text(), decoder.structs
 
 
-def encode_source(spec: MessageSpec, version: int) -> tuple[str, dict[str, str]]:
+def encode_source(
+    spec: MessageSpec, version: int, in_turns: bool = False
+) -> tuple[str, dict[str, str]]:
     """Source of ``encode`` and the struct formats that it wants, by their pack's name."""
-    encoder = _Encoder(spec, version)
+    encoder = _Encoder(spec, version, in_turns)
     encoder.function()
     return encoder.text(), encoder.structs

@@ -10,6 +10,10 @@ class MalformedMessage(ValueError):
     """
 
 
+class TooManyElements(MalformedMessage):
+    """The message is well-formed so far, and has more elements than its reader wants of one."""
+
+
 class UnencodableMessage(ValueError):
     """The message cannot be written in this version: a field that the version does not have is set
     and must not be dropped, a value is null where it may not be, or out of its type's range."""

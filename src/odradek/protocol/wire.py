@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-from odradek.protocol.errors import MalformedMessage, UnencodableMessage
+from odradek.protocol.errors import MalformedMessage, TooManyElements, UnencodableMessage
 
 STRING_SIZE_MAX = 0x7FFF
 UVARINT_MAX = 0x7FFF_FFFF
@@ -127,8 +127,8 @@ def too_long(name: str, length: int, remaining: int) -> MalformedMessage:
     return MalformedMessage(f"{name} has length {length} with {remaining} bytes remaining")
 
 
-def too_many(name: str) -> MalformedMessage:
-    return MalformedMessage(f"more than {REQUEST_ELEMENTS_MAX} elements in a request, at {name}")
+def too_many(name: str) -> TooManyElements:
+    return TooManyElements(f"more than {REQUEST_ELEMENTS_MAX} elements in a request, at {name}")
 
 
 def string_too_long(name: str, length: int) -> MalformedMessage:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
@@ -26,6 +27,7 @@ from odradek.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -38,11 +40,13 @@ BATCHED_FROM = 4
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Reply[AddPartitionsToTxnResponse]:
     """Every transaction of the request on its own; the answer waits for all of them."""
     version = context.api_version
+    turns = Turns()
     if version < BATCHED_FROM:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -50,28 +54,32 @@ def handle(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        result = _result(services, version, only)
+        result = await _result(services, version, only, turns)
         return _alone(result) if isinstance(result, AddPartitionsToTxnResult) else _wait(result)
-    results = [_result(services, version, each) for each in request.transactions]
+    results = [await _result(services, version, each, turns) for each in request.transactions]
     if any(not isinstance(each, AddPartitionsToTxnResult) for each in results):
         return _gather(results)
     return _batched(results)
 
 
-def _result(
-    services: Services, version: int, transaction: AddPartitionsToTxnTransaction
+async def _result(
+    services: Services, version: int, transaction: AddPartitionsToTxnTransaction, turns: Turns
 ) -> Reply[AddPartitionsToTxnResult]:
-    partitions = [
-        TopicPartition(topic.name, partition)
-        for topic in transaction.topics
-        for partition in topic.partitions
-    ]
+    """Gives way while it looks for the partitions, and after that only the coordinator decides."""
+    partitions = []
+    for topic in transaction.topics:
+        partitions += await turns.map(partial(TopicPartition, topic.name), topic.partitions)
     image = services.image()
-    missing = {each for each in partitions if image.partition(*each) is None}
-    if missing:
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        codes |= dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _told(transaction, codes)
+    found = await turns.map(lambda each: image.partition(*each) is not None, partitions)
+    if not all(found):
+        codes = {
+            each: ErrorCode.OPERATION_NOT_ATTEMPTED
+            if exists
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for each, exists in zip(partitions, found, strict=True)
+        }
+        turns.charge(len(codes))
+        return await _told_in_turns(transaction, codes, turns)
     identity = Identity(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     )
@@ -87,6 +95,24 @@ def _result(
     client_version = EPOCH_BUMP_FROM if version >= BATCHED_FROM else 0
     answer = services.transactions.add_partitions(identity, frozenset(partitions), client_version)
     return reply(answer, respond)
+
+
+async def _told_in_turns(
+    transaction: AddPartitionsToTxnTransaction, codes: Codes, turns: Turns
+) -> AddPartitionsToTxnResult:
+    def result(topic: str, partition: int) -> AddPartitionsToTxnPartitionResult:
+        code = codes[TopicPartition(topic, partition)]
+        return AddPartitionsToTxnPartitionResult(partition, code)
+
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                topic.name, await turns.map(partial(result, topic.name), topic.partitions)
+            )
+            for topic in transaction.topics
+        ],
+    )
 
 
 def _told(transaction: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:

@@ -11,36 +11,42 @@ enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546
 from __future__ import annotations
 
 from odradek.broker.context import RequestContext, Services
-from odradek.cluster.quotas import QuotaAlteration, entity_of
-from odradek.errors import ErrorCode
+from odradek.cluster.quotas import Entity, QuotaAlteration, entity_of
+from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
+from odradek.protocol.messages.alter_client_quotas_request import EntryData as AlteredEntry
 from odradek.protocol.messages.alter_client_quotas_response import (
     AlterClientQuotasResponse,
     EntityData,
     EntryData,
 )
+from odradek.turns import Turns
 
 
 async def handle(
     services: Services, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    alterations = [
-        QuotaAlteration(
+    turns = Turns()
+
+    def altered(entry: AlteredEntry) -> QuotaAlteration:
+        turns.charge(len(entry.entity) + len(entry.ops))
+        return QuotaAlteration(
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
             [(op.key, None if op.remove else op.value) for op in entry.ops],
         )
-        for entry in request.entries
-    ]
+
+    alterations = await turns.map(altered, request.entries)
     results = await services.controller.alter_client_quotas(
         alterations, validate_only=request.validate_only
     )
-    return AlterClientQuotasResponse(
-        entries=[
-            EntryData(
-                ErrorCode.NONE if error is None else error.code,
-                None if error is None else error.message,
-                [EntityData(kind, name) for kind, name in entity],
-            )
-            for entity, error in results.items()
-        ]
-    )
+
+    def answer(result: tuple[Entity, KafkaError | None]) -> EntryData:
+        entity, error = result
+        turns.charge(len(entity))
+        return EntryData(
+            ErrorCode.NONE if error is None else error.code,
+            None if error is None else error.message,
+            [EntityData(kind, name) for kind, name in entity],
+        )
+
+    return AlterClientQuotasResponse(entries=await turns.map(answer, results.items()))

@@ -14,29 +14,38 @@ from __future__ import annotations
 from odradek.broker.config_alterations import Alteration, alter
 from odradek.broker.context import RequestContext, Services
 from odradek.cluster.config_changes import OpType
-from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
+from odradek.protocol.messages.alter_configs_request import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from odradek.protocol.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from odradek.turns import Turns
 
 
 async def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    alterations = [
-        Alteration(
+    turns = Turns()
+
+    def altered(resource: AlterConfigsResource) -> Alteration:
+        turns.charge(len(resource.configs))
+        return Alteration(
             resource.resource_type,
             resource.resource_name,
             [(each.name, OpType.SET, each.value) for each in resource.configs],
             replace=True,
         )
-        for resource in request.resources
-    ]
+
+    alterations = await turns.map(altered, request.resources)
     errors = await alter(services, alterations, request.validate_only)
     return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(code, message, it.resource_type, it.resource_name)
-            for it, (code, message) in zip(request.resources, errors, strict=True)
-        ]
+        responses=await turns.map(
+            lambda it: AlterConfigsResourceResponse(
+                *it[1], it[0].resource_type, it[0].resource_name
+            ),
+            list(zip(request.resources, errors, strict=True)),
+        )
     )

@@ -11,6 +11,8 @@ KIP-860 (`allow_replication_factor_change`).
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import RequestContext, Services
 from odradek.cluster.image import MetadataImage, PartitionImage
 from odradek.cluster.topics import checked_replicas
@@ -24,12 +26,15 @@ from odradek.protocol.messages.alter_partition_reassignments_response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     image = services.image()
+    turns = Turns()
     may_resize = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_resize,
@@ -37,7 +42,7 @@ def handle(
         responses=[
             ReassignableTopicResponse(
                 topic.name,
-                [_answer(image, topic.name, each, may_resize) for each in topic.partitions],
+                await turns.map(partial(_answer, image, topic.name, may_resize), topic.partitions),
             )
             for topic in request.topics
         ],
@@ -45,7 +50,7 @@ def handle(
 
 
 def _answer(
-    image: MetadataImage, topic: str, target: ReassignablePartition, may_resize: bool
+    image: MetadataImage, topic: str, may_resize: bool, target: ReassignablePartition
 ) -> ReassignablePartitionResponse:
     try:
         _check(image, _partition(image, topic, target.partition_index), target, may_resize)

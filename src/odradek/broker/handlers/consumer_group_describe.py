@@ -14,6 +14,7 @@ from odradek.coordinator.group.consumer.members import NOTHING, Assignment, Cons
 from odradek.coordinator.group.errors import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -25,16 +26,28 @@ if TYPE_CHECKING:
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> answer.ConsumerGroupDescribeResponse:
-    """The answer, always at once, in the order of the request."""
-    groups = [_describe(services, group_id) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-    return answer.ConsumerGroupDescribeResponse(groups=groups)
+    """Groups in the order of the request, each as it is in its turn."""
+    turns = Turns()
+
+    def describe(group_id: str) -> answer.DescribedGroup:
+        group = _describe(services, group_id)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        turns.charge(sum(_size(member) for member in group.members))
+        return group
+
+    return answer.ConsumerGroupDescribeResponse(groups=await turns.map(describe, request.group_ids))
+
+
+def _size(member: answer.Member) -> int:
+    """The number of things that the description of a member names."""
+    held = (member.assignment, member.target_assignment)
+    topics = [topic for assignment in held for topic in assignment.topic_partitions]
+    return 1 + len(member.subscribed_topic_names) + len(topics)
 
 
 def _describe(services: Services, group_id: str) -> answer.DescribedGroup:

@@ -8,14 +8,15 @@ from odradek.broker.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.create_acls_request import CreateAclsRequest
 from odradek.protocol.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    return CreateAclsResponse(
-        results=[
-            AclCreationResult(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-            for _ in request.creations
-        ]
-    )
+    return CreateAclsResponse(results=await Turns().map(_refused, request.creations))
+
+
+def _refused(_: object) -> AclCreationResult:
+    return AclCreationResult(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

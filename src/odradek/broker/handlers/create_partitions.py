@@ -21,6 +21,7 @@ from odradek.protocol.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from odradek.turns import Turns
 
 
 async def handle(
@@ -29,13 +30,15 @@ async def handle(
     counts = Counter(topic.name for topic in request.topics)
     accepted = [topic for topic in request.topics if counts[topic.name] == 1]
     errors = await services.controller.create_partitions(
-        [_new_partitions(topic) for topic in accepted], validate_only=request.validate_only
+        await Turns().map(_new_partitions, accepted), validate_only=request.validate_only
     )
     answers = {
         name: CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name in counts
     }
+    turns = Turns()
     for topic, error in zip(accepted, errors, strict=True):
+        await turns.take()
         answers[topic.name] = CreatePartitionsTopicResult(
             topic.name,
             ErrorCode.NONE if error is None else error.code,

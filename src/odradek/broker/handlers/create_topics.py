@@ -22,6 +22,7 @@ from odradek.protocol.messages.create_topics_response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from odradek.turns import Turns
 
 
 async def handle(
@@ -30,12 +31,14 @@ async def handle(
     counts = Counter(topic.name for topic in request.topics)
     accepted = [t for t in request.topics if counts[t.name] == 1 and t.name != CLUSTER_METADATA]
     results = await services.controller.create_topics(
-        [_new_topic(topic) for topic in accepted], validate_only=request.validate_only
+        await Turns().map(_new_topic, accepted), validate_only=request.validate_only
     )
-    answers = {
-        topic.name: _answer(services, topic.name, result)
-        for topic, result in zip(accepted, results, strict=True)
-    }
+    turns = Turns()
+    answers = {}
+    for topic, result in zip(accepted, results, strict=True):
+        await turns.take()
+        answers[topic.name] = answer = _answer(services, topic.name, result)
+        turns.charge(len(answer.configs or ()))
     for name, count in counts.items():
         if count > 1:
             answers[name] = _refused(name, "Duplicate topic name.")

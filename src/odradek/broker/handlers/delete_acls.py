@@ -11,14 +11,15 @@ from odradek.protocol.messages.delete_acls_response import (
     DeleteAclsFilterResult,
     DeleteAclsResponse,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
-        filter_results=[
-            DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-            for _ in request.filters
-        ]
-    )
+    return DeleteAclsResponse(filter_results=await Turns().map(_refused, request.filters))
+
+
+def _refused(_: object) -> DeleteAclsFilterResult:
+    return DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")

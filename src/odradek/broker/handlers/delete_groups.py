@@ -14,18 +14,20 @@ from odradek.protocol.messages.delete_groups_response import (
     DeletableGroupResult,
     DeleteGroupsResponse,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
     from odradek.protocol.messages.delete_groups_request import DeleteGroupsRequest
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]:
     """The answer, or a future of it while the disk is waited for."""
     delete = services.groups.offsets.delete_group
-    answers = [delete(group_id) for group_id in dict.fromkeys(request.groups_names)]
+    answers = await Turns().map(delete, dict.fromkeys(request.groups_names))
     waiting = [answer for answer in answers if asyncio.isfuture(answer)]
     if waiting:
         return asyncio.ensure_future(_gathered(answers))

@@ -11,6 +11,8 @@ No deviations from Kafka. KIP-107.
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import RequestContext, Services
 from odradek.cluster.topics import INTERNAL_TOPICS
 from odradek.errors import ErrorCode, KafkaError
@@ -21,24 +23,28 @@ from odradek.protocol.messages.delete_records_response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from odradek.turns import Turns, begun
 
 NO_LOW_WATERMARK = -1
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
+    turns = Turns()
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
+        await turns.take()
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((each.partition_index, each.offset) for each in topic.partitions)
     topics = [
         DeleteRecordsTopicResult(
             name,
-            [
-                _delete(services, TopicPartition(name, partition), offset)
-                for partition, offset in offsets.items()
-            ],
+            await turns.map(
+                partial(_delete, services, name),
+                offsets.items(),
+            ),
         )
         for name, offsets in wanted.items()
     ]
@@ -46,8 +52,10 @@ def handle(
 
 
 def _delete(
-    services: Services, topic_partition: TopicPartition, offset: int
+    services: Services, topic: str, wanted: tuple[int, int]
 ) -> DeleteRecordsPartitionResult:
+    """Deletes below the offset that is `wanted`: (partition, offset)."""
+    topic_partition, offset = TopicPartition(topic, wanted[0]), wanted[1]
     answer = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
     try:
         _check_deletable(services, topic_partition)

@@ -22,6 +22,7 @@ from odradek.protocol.messages.delete_topics_response import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
+from odradek.turns import Turns
 
 
 async def handle(
@@ -29,8 +30,8 @@ async def handle(
 ) -> DeleteTopicsResponse:
     asked = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     if not services.config.get_bool("delete.topic.enable"):
-        return DeleteTopicsResponse(responses=_disabled(context.api_version, asked))
-    answers = _answers(services.image(), asked)
+        return DeleteTopicsResponse(responses=await _disabled(context.api_version, asked))
+    answers = await _answers(services.image(), asked)
     accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     errors = await services.controller.delete_topics([each.topic_id for each in accepted])
     for answer, error in zip(accepted, errors, strict=True):
@@ -39,17 +40,25 @@ async def handle(
     return DeleteTopicsResponse(responses=answers)
 
 
-def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
+async def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
     code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
     message = "Topic deletion is disabled."
-    return [DeletableTopicResult(t.name, t.topic_id, code, message) for t in asked]
+
+    def disabled(topic: DeleteTopicState) -> DeletableTopicResult:
+        return DeletableTopicResult(topic.name, topic.topic_id, code, message)
+
+    return await Turns().map(disabled, asked)
 
 
-def _answers(image: MetadataImage, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
+async def _answers(
+    image: MetadataImage, asked: Sequence[DeleteTopicState]
+) -> list[DeletableTopicResult]:
     """An answer for each topic, without an error and with its id where it can be deleted."""
     keys = Counter((topic.name, topic.topic_id) for topic in asked)
     answers = []
+    turns = Turns()
     for (name, topic_id), count in keys.items():
+        await turns.take()
         answer = DeletableTopicResult(name, topic_id)
         answers.append(answer)
         try:

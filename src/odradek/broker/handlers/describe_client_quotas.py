@@ -16,14 +16,16 @@ from odradek.protocol.messages.describe_client_quotas_response import (
     EntryData,
     ValueData,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    components = [
-        Component(each.entity_type, each.match_type, each.match) for each in request.components
-    ]
+    components = await Turns().map(
+        lambda each: Component(each.entity_type, each.match_type, each.match), request.components
+    )
     try:
         found = matching(services.image().client_quotas, components, request.strict)
     except KafkaError as error:

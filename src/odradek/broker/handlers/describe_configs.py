@@ -40,17 +40,26 @@ from odradek.protocol.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from odradek.turns import Turns, begun
 
 # A request may name a resource more than once, but not so often that a small request has an answer
 # of any size.
 REPEATED_RESOURCES_MAX = 100
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     description = _Description(services, request)
-    results = [description.result(resource) for resource in request.resources]
+    turns = Turns()
+
+    def result(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        described = description.result(resource)
+        turns.charge(len(described.configs) + len(resource.configuration_keys or ()))
+        return described
+
+    results = await turns.map(result, request.resources)
     return DescribeConfigsResponse(results=results)
 
 

@@ -19,6 +19,7 @@ from odradek.protocol.messages.describe_groups_response import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -27,16 +28,21 @@ if TYPE_CHECKING:
 NOT_FOUND_FROM = 6
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """The answer, always at once, in the order of the request."""
-    described = [_describe(services, group_id, context.api_version) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in described:
-            if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=described)
+    """Groups in the order of the request, each as it is in its turn."""
+    turns = Turns()
+
+    def describe(group_id: str) -> DescribedGroup:
+        group = _describe(services, group_id, context.api_version)
+        if request.include_authorized_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        turns.charge(len(group.members))
+        return group
+
+    return DescribeGroupsResponse(groups=await turns.map(describe, request.groups))
 
 
 def _describe(services: Services, group_id: str, version: int) -> DescribedGroup:

@@ -24,23 +24,32 @@ from odradek.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = None
+    turns = Turns()
     if request.topics is not None:
-        wanted = {(each.topic, number) for each in request.topics for number in each.partitions}
+        wanted = set()
+        for each in request.topics:
+            await turns.take()
+            wanted.update([(each.topic, number) for number in each.partitions])
     manager = services.log_manager
     logs: dict[LogDir, list[UnifiedLog]] = {log_dir: [] for log_dir in manager.log_dirs}
     for log in manager.all_logs():
+        await turns.take()
         if wanted is None or log.topic_partition in wanted:
             logs[log.log_dir].append(log)
-    return DescribeLogDirsResponse(results=[_result(*each) for each in logs.items()])
+    return DescribeLogDirsResponse(
+        results=[_result(each, await _topics(found, turns)) for each, found in logs.items()]
+    )
 
 
-def _result(log_dir: LogDir, logs: Iterable[UnifiedLog]) -> DescribeLogDirsResult:
+def _result(log_dir: LogDir, topics: list[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
     path = str(Path(log_dir.path).absolute())
     if log_dir.offline:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
@@ -51,15 +60,16 @@ def _result(log_dir: LogDir, logs: Iterable[UnifiedLog]) -> DescribeLogDirsResul
     return DescribeLogDirsResult(
         ErrorCode.NONE,
         path,
-        _topics(logs),
+        topics,
         total_bytes=space.f_blocks * space.f_frsize,
         usable_bytes=space.f_bavail * space.f_frsize,
     )
 
 
-def _topics(logs: Iterable[UnifiedLog]) -> list[DescribeLogDirsTopic]:
+async def _topics(logs: Iterable[UnifiedLog], turns: Turns) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     for log in logs:
+        await turns.take()
         name, number = log.topic_partition
         topic = topics.setdefault(name, DescribeLogDirsTopic(name))
         topic.partitions.append(DescribeLogDirsPartition(number, log.size_bytes))

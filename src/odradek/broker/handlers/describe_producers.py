@@ -9,6 +9,8 @@ No deviations from Kafka.
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.broker.context import RequestContext, Services
 from odradek.cluster.topics import check_topic_name
 from odradek.errors import KafkaError
@@ -20,19 +22,25 @@ from odradek.protocol.messages.describe_producers_response import (
     ProducerState,
     TopicResponse,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    turns = Turns()
+
+    def describe(topic: str, partition: int) -> PartitionResponse:
+        answer = _describe(services, TopicPartition(topic, partition))
+        turns.charge(len(answer.active_producers))
+        return answer
+
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 topic.name,
-                [
-                    _describe(services, TopicPartition(topic.name, partition))
-                    for partition in topic.partition_indexes
-                ],
+                await turns.map(partial(describe, topic.name), topic.partition_indexes),
             )
             for topic in request.topics
         ]

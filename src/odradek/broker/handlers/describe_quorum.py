@@ -18,6 +18,7 @@ from odradek.cluster.topics import CLUSTER_METADATA
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest
+from odradek.protocol.messages.describe_quorum_request import PartitionData as AskedPartition
 from odradek.protocol.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,
@@ -26,6 +27,7 @@ from odradek.protocol.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
+from odradek.turns import Turns
 
 NODES_SINCE = 2
 THE_PARTITION = (CLUSTER_METADATA, 0)
@@ -37,7 +39,7 @@ async def handle(
 ) -> DescribeQuorumResponse:
     asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
     if asked != [THE_PARTITION] or len(request.topics) != 1:
-        return _unknown(request)
+        return await _unknown(request)
     try:
         offset = await services.controller.change_count()
     except KafkaError as error:
@@ -65,16 +67,18 @@ def _directory_id(services: Services) -> Uuid:
     return manager.directory_ids.get(manager.log_dirs[0].path, ZERO_UUID)
 
 
-def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    turns = Turns()
+
+    def unknown(asked: AskedPartition) -> PartitionData:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionData(asked.partition_index, code, _UNKNOWN_TEXT)
+
     return DescribeQuorumResponse(
         topics=[
             TopicData(
                 topic.topic_name,
-                [
-                    PartitionData(each.partition_index, code, _UNKNOWN_TEXT)
-                    for each in topic.partitions
-                ],
+                await turns.map(unknown, topic.partitions),
             )
             for topic in request.topics
         ]

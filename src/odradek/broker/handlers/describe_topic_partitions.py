@@ -19,6 +19,7 @@ from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.protocol.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
+    TopicRequest,
 )
 from odradek.protocol.messages.describe_topic_partitions_response import (
     Cursor,
@@ -26,9 +27,11 @@ from odradek.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     image = services.image()
@@ -38,10 +41,12 @@ def handle(
     if cursor is not None:
         first_topic, first_partition = cursor.topic_name, cursor.partition_index
         if first_partition < 0 or (request.topics and first_topic not in names):
-            return _invalid_request(request)
+            return await _invalid_request(request)
     limit = services.config.get_int("max.request.partition.size.limit")
     page = _Page(image, max(1, min(limit, request.response_partition_limit)))
+    turns = Turns()
     for name in sorted(name for name in names if name >= first_topic):
+        await turns.take()
         if not page.add(name, first_partition if name == first_topic else 0):
             break
     return page.response
@@ -113,10 +118,10 @@ def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePart
     )
 
 
-def _invalid_request(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
-            for topic in request.topics
-        ]
-    )
+async def _invalid_request(
+    request: DescribeTopicPartitionsRequest,
+) -> DescribeTopicPartitionsResponse:
+    def refused(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
+        return DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
+
+    return DescribeTopicPartitionsResponse(topics=await Turns().map(refused, request.topics))

@@ -14,6 +14,7 @@ from odradek.protocol.messages.describe_transactions_response import (
     TopicData,
     TransactionState,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     """One entry an id, in the order asked."""
     ids = dict.fromkeys(request.transactional_ids)
-    return DescribeTransactionsResponse(
-        transaction_states=[_described(services, each) for each in ids]
-    )
+    turns = Turns()
+
+    def describe(transactional_id: str) -> TransactionState:
+        state = _described(services, transactional_id)
+        turns.charge(sum(len(topic.partitions) for topic in state.topics))
+        return state
+
+    return DescribeTransactionsResponse(transaction_states=await turns.map(describe, ids))
 
 
 def _described(services: Services, transactional_id: str) -> TransactionState:

@@ -20,15 +20,16 @@ from odradek.protocol.messages.describe_user_scram_credentials_response import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     times = Counter(user.name for user in request.users or ())
-    return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_without(name, times[name]) for name in times]
-    )
+    results = await Turns().map(lambda each: _without(*each), times.items())
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
 def _without(name: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -8,9 +8,10 @@ lead. Asked for all partitions, it names only those that it could not help. KIP-
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 
 from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage
+from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from odradek.protocol.messages.elect_leaders_response import (
@@ -18,6 +19,7 @@ from odradek.protocol.messages.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from odradek.turns import Turns, begun
 
 
 class ElectionType(IntEnum):
@@ -27,35 +29,40 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     kinds = ElectionType.__members__.values()
     if request.election_type not in kinds:
         message = f"Unknown election type {request.election_type}"
-        return _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
+        return await _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
     kind = ElectionType(request.election_type)
     image = services.image()
     if request.topic_partitions is None:
-        return ElectLeadersResponse(replica_election_results=_everywhere(image, kind))
+        return ElectLeadersResponse(replica_election_results=await _everywhere(image, kind))
+    turns = Turns()
+
+    def result(topic: TopicPartitions, number: int) -> PartitionResult:
+        return _result(number, _refusal(image, topic, number, kind))
+
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
-                topic.topic,
-                [
-                    _result(number, _refusal(image, topic, number, kind))
-                    for number in topic.partitions
-                ],
+                topic.topic, await turns.map(partial(result, topic), topic.partitions)
             )
             for topic in request.topic_partitions
         ]
     )
 
 
-def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaElectionResult]:
+async def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaElectionResult]:
     """Every topic, with the partitions that needed an election and did not get one."""
-    return [
-        ReplicaElectionResult(
+    turns = Turns()
+
+    def elected(topic: TopicImage) -> ReplicaElectionResult:
+        turns.charge(len(topic.partitions))
+        return ReplicaElectionResult(
             topic.name,
             [
                 _result(partition.partition, error)
@@ -63,8 +70,8 @@ def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaElectio
                 if (error := _election(partition, kind)).code is not ErrorCode.ELECTION_NOT_NEEDED
             ],
         )
-        for topic in image.topics_by_name.values()
-    ]
+
+    return await turns.map(elected, image.topics_by_name.values())
 
 
 def _refusal(
@@ -93,11 +100,14 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
     return PartitionResult(number, error.code, error.message)
 
 
-def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+async def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    turns = Turns()
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[
-            ReplicaElectionResult(topic.topic, [_result(each, error) for each in topic.partitions])
+            ReplicaElectionResult(
+                topic.topic, await turns.map(lambda each: _result(each, error), topic.partitions)
+            )
             for topic in request.topic_partitions or ()
         ],
     )

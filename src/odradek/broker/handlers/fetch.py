@@ -20,6 +20,8 @@ from a partition that knows no followers: an error, and no state changes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
@@ -36,11 +38,13 @@ from odradek.protocol.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+from odradek.turns import ELEMENTS_A_TURN, Turns
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
     from odradek.broker.fetch_sessions import PartitionKey
     from odradek.cluster.purgatory import DelayedFetch
+    from odradek.protocol.messages.fetch_request import FetchPartition as AskedPartition
     from odradek.protocol.messages.fetch_request import FetchRequest
 
 TOPIC_ID_VERSION = 13
@@ -55,7 +59,7 @@ _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 def handle(
     services: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse]:
+) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, Any]:
     """Reads now; answers now, or when there is enough to answer with."""
     by_id = context.api_version >= TOPIC_ID_VERSION
     fetch = services.fetch_sessions.context(
@@ -68,7 +72,38 @@ def handle(
     if fetch.error:
         return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
     reading = _Reading(services, context, request, fetch)
+    if fetch.partitions[ELEMENTS_A_TURN:]:  # a short request may have a large session
+        return reading.start_in_turns()
     return reading.start()
+
+
+async def handle_long(
+    services: Services, context: RequestContext, request: FetchRequest
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    """As `handle`, in turns: for a request that names many partitions."""
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    turns = Turns()
+    wanted = []
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        wanted += await turns.map(partial(_wanted_partition, key), topic.partitions)
+    fetch = services.fetch_sessions.context(
+        request.session_id, request.session_epoch, by_id, wanted, _forgotten(request, by_id)
+    )
+    if fetch.error:
+        return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
+    return await _Reading(services, context, request, fetch).start_in_turns()
+
+
+def _wanted_partition(topic: str | bytes, each: AskedPartition) -> FetchPartition:
+    return FetchPartition(
+        topic,
+        each.partition,
+        each.fetch_offset,
+        each.partition_max_bytes,
+        each.current_leader_epoch,
+        each.last_fetched_epoch,
+    )
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> list[FetchPartition]:
@@ -106,6 +141,7 @@ class _Reading:
         "_delayed",
         "_fetch",
         "_future",
+        "_in_turns",
         "_leaders",
         "_limited",
         "_max_bytes",
@@ -144,11 +180,12 @@ class _Reading:
         self._partitions: list[Partition] = []
         self._leaders: set[int] = set()
         self._future: asyncio.Future[FetchResponse] | None = None
+        self._in_turns = False
         self._delayed: DelayedFetch | None = None
 
     def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """The answer, or a future of it when the fetch has to wait."""
-        answers = self._read_all()
+        answers = self._read_all(self._fetch.partitions, 0)
         if (
             self._size_bytes >= self._min_bytes
             or self._answer_now
@@ -156,6 +193,25 @@ class _Reading:
             or not self._partitions
         ):
             return self._respond(answers)
+        return self._wait(answers)
+
+    async def start_in_turns(self) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """As `start`, giving way to others; what is said of a partition is of one moment, but not
+        what is said of all of them.
+        """
+        self._in_turns = True
+        answers = await self._read_all_in_turns()
+        if (
+            self._size_bytes >= self._min_bytes
+            or self._answer_now
+            or self._max_wait_ms <= 0
+            or not self._partitions
+        ):
+            return await self._respond_in_turns(answers)
+        return self._wait(answers)
+
+    def _wait(self, answers: list[PartitionData]) -> asyncio.Future[FetchResponse]:
+        """Waits for what would make another read worth while."""
         _close_regions(answers)
         manager = self._services.replica_manager
         self._future = manager.fetches.loop.create_future()
@@ -175,26 +231,68 @@ class _Reading:
         assert future is not None
         if future.done():
             return
+        if self._in_turns:
+            reading = future.get_loop().create_task(self._resume_in_turns(future))
+            future.add_done_callback(lambda _: reading.cancel())
+            return
         try:
-            future.set_result(self._respond(self._read_all()))
+            future.set_result(self._respond(self._read_all(self._fetch.partitions, 0)))
         except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
             future.set_exception(error)
+
+    async def _resume_in_turns(self, future: asyncio.Future[FetchResponse]) -> None:
+        try:
+            response = await self._respond_in_turns(await self._read_all_in_turns())
+        except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(response)
+            else:
+                for topic in response.responses:
+                    _close_regions(topic.partitions)
 
     def _ended(self, future: asyncio.Future[FetchResponse]) -> None:
         """Answered, or the client went away: nobody waits any more."""
         if self._delayed is not None:
             self._delayed.cancel()
 
-    def _read_all(self) -> list[PartitionData]:
-        """Reads every partition within max.bytes; answers in the order of the partitions."""
+    async def _read_all_in_turns(self) -> list[PartitionData]:
+        """As `_read_all`: some partitions at a time, within what the ones before have left."""
+        wanted = self._fetch.partitions
+        answers: list[PartitionData] = []
+        partitions: list[Partition] = []
+        size = 0
+        answer_now = False
+        turns = Turns()
+        try:
+            for start in range(0, len(wanted), ELEMENTS_A_TURN):
+                await turns.take()
+                turns.charge(ELEMENTS_A_TURN)
+                answers += self._read_all(wanted[start : start + ELEMENTS_A_TURN], size)
+                partitions += self._partitions
+                size = self._size_bytes
+                answer_now |= self._answer_now
+        except BaseException:
+            _close_regions(answers)
+            raise
+        self._partitions = partitions
+        self._answer_now = answer_now
+        return answers
+
+    def _read_all(self, asked: list[FetchPartition], size_bytes: int) -> list[PartitionData]:
+        """Reads every partition within max.bytes, of which `size_bytes` are used up; answers in the
+        order of the partitions.
+        """
         manager = self._services.replica_manager
         names = manager.topic_names
-        self._size_bytes = 0
+        self._size_bytes = size_bytes
         self._answer_now = False
         partitions = self._partitions = []
-        remaining = self._max_bytes
+        remaining = self._max_bytes - size_bytes
         answers = []
-        for wanted in self._fetch.partitions:
+        for wanted in asked:
             topic: Any = wanted.topic
             name: Any = names.get(topic) if self._by_id else topic
             partition = manager.partitions.get((name, wanted.partition))
@@ -287,20 +385,12 @@ class _Reading:
         session = fetch.session
         session_id = INVALID_SESSION_ID
         partitions = fetch.partitions
+        if session is not None or self._limited:
+            refusal = self._refusal(answers)
+            if refusal is not None:
+                return refusal
         if session is not None:
             session_id = session.id
-            if session.epoch != fetch.epoch:
-                # Another request of the same session came between: a duplicate, says Kafka too.
-                _close_regions(answers)
-                code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-                return FetchResponse(0, code, session_id, [])
-        if self._limited:
-            size = self._size_bytes
-            throttled = throttled_fetch(self._services, self._context, size, session_id)
-            if throttled is not None:
-                _close_regions(answers)
-                return throttled
-        if session is not None:
             changed = [pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)]
             for wanted, answer in changed:
                 if len(answer.records):  # type: ignore[arg-type]
@@ -314,6 +404,53 @@ class _Reading:
             hints = leader_endpoints(self._services, self._context, self._leaders)
             response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
         return response
+
+    async def _respond_in_turns(self, answers: list[PartitionData]) -> FetchResponse:
+        """As `_respond`, in pieces."""
+        refusal = self._refusal(answers)
+        if refusal is not None:
+            return refusal
+        fetch, session = self._fetch, self._fetch.session
+        topics: list[FetchableTopicResponse] = []
+        turns = Turns()
+        try:
+            for start in range(0, len(answers), ELEMENTS_A_TURN):
+                await turns.take()
+                turns.charge(ELEMENTS_A_TURN)
+                end = start + ELEMENTS_A_TURN
+                piece = list(zip(fetch.partitions[start:end], answers[start:end], strict=True))
+                if session is not None:
+                    piece = [pair for pair in piece if _is_changed(*pair)]
+                    for wanted, answer in piece:
+                        if len(answer.records):  # type: ignore[arg-type]
+                            session.move_to_end(wanted)
+                _add_topics(topics, self._by_topic(piece))
+        except BaseException:
+            _close_regions(answers)
+            raise
+        session_id = INVALID_SESSION_ID if session is None else session.id
+        if fetch.create_session:
+            session_id = self._create_session(list(zip(fetch.partitions, answers, strict=True)))
+        response = FetchResponse(0, 0, session_id, topics)
+        if self._leaders:
+            hints = leader_endpoints(self._services, self._context, self._leaders)
+            response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
+        return response
+
+    def _refusal(self, answers: list[PartitionData]) -> FetchResponse | None:
+        """What is answered instead of the records, which then are given back."""
+        fetch, session = self._fetch, self._fetch.session
+        session_id = INVALID_SESSION_ID if session is None else session.id
+        refusal = None
+        if session is not None and session.epoch != fetch.epoch:
+            # Another request of the same session came between: a duplicate, says Kafka too.
+            code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            refusal = FetchResponse(0, code, session_id, [])
+        elif self._limited:
+            refusal = throttled_fetch(self._services, self._context, self._size_bytes, session_id)
+        if refusal is not None:
+            _close_regions(answers)
+        return refusal
 
     def _create_session(self, answered: list[tuple[FetchPartition, PartitionData]]) -> int:
         for wanted, answer in answered:
@@ -339,6 +476,16 @@ class _Reading:
                 topics.append(entry)
             topics[-1].partitions.append(answer)
         return topics
+
+
+def _add_topics(topics: list[FetchableTopicResponse], more: list[FetchableTopicResponse]) -> None:
+    """Adds what follows, and goes on with the topic in which the last piece ended."""
+    if topics and more:
+        last, first = topics[-1], more[0]
+        if (last.topic, last.topic_id) == (first.topic, first.topic_id):
+            last.partitions += first.partitions
+            del more[0]
+    topics += more
 
 
 def _is_changed(known: FetchPartition, answer: PartitionData) -> bool:

@@ -26,6 +26,7 @@ from odradek.protocol.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -53,7 +54,7 @@ def handle(
     name = TOPICS.get(request.key_type)
     if name is not None and name not in services.image().topics_by_name:
         return _created(services, context, request, name)
-    return _response(services, context, request, None)
+    return _answered(services, context, request)
 
 
 async def _created(
@@ -67,21 +68,33 @@ async def _created(
         failure = None
     if failure is not None:
         logger.error("cannot create %s: %s", name, failure)
-    return _response(services, context, request, failure)
+    return await _response(services, context, request, failure)
 
 
-def _response(
+@begun
+async def _answered(
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    return await _response(services, context, request, None)
+
+
+async def _response(
     services: Services,
     context: RequestContext,
     request: FindCoordinatorRequest,
     failure: KafkaError | None,
 ) -> FindCoordinatorResponse:
     batched = context.api_version >= BATCHED_FROM
-    keys = request.coordinator_keys if batched else [request.key]
-    found = [(key, _find(services, context, request.key_type, key, failure)) for key in keys]
+
+    def find(key: str) -> _Found:
+        return _find(services, context, request.key_type, key, failure)
+
     if batched:
-        return FindCoordinatorResponse(coordinators=[_coordinator(*each) for each in found])
-    single = found[0][1]
+        found = await Turns().map(
+            lambda key: _coordinator(key, find(key)), request.coordinator_keys
+        )
+        return FindCoordinatorResponse(coordinators=found)
+    single = find(request.key)
     return FindCoordinatorResponse(
         error_code=single.code,
         error_message=single.message or single.code.name,

@@ -14,29 +14,36 @@ from __future__ import annotations
 from odradek.broker.config_alterations import Alteration, alter
 from odradek.broker.context import RequestContext, Services
 from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from odradek.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
+from odradek.turns import Turns
 
 
 async def handle(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    alterations = [
-        Alteration(
+    turns = Turns()
+
+    def altered(resource: AlterConfigsResource) -> Alteration:
+        turns.charge(len(resource.configs))
+        return Alteration(
             resource.resource_type,
             resource.resource_name,
             [(each.name, each.config_operation, each.value) for each in resource.configs],
         )
-        for resource in request.resources
-    ]
+
+    alterations = await turns.map(altered, request.resources)
     errors = await alter(services, alterations, request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(code, message, it.resource_type, it.resource_name)
-            for it, (code, message) in zip(request.resources, errors, strict=True)
-        ]
+        responses=await turns.map(
+            lambda it: AlterConfigsResourceResponse(
+                *it[1], it[0].resource_type, it[0].resource_name
+            ),
+            list(zip(request.resources, errors, strict=True)),
+        )
     )

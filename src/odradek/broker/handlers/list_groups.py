@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -22,25 +23,27 @@ CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
-    """The answer, always at once."""
+    """The groups of each shard when its turn came, in the state that they have in theirs."""
     try:
         shards = services.groups.loaded_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     types = {name.strip().lower() for name in request.types_filter}
     states = {name.strip().lower() for name in request.states_filter}
-    return ListGroupsResponse(
-        groups=[
-            _listed(group)
-            for shard in shards
-            for group in shard.groups.values()
-            if not states or group.state.value.lower() in states
-            if not types or _type(group) in types
-        ]
-    )
+    turns = Turns()
+    groups = []
+    for shard in shards:
+        for group in list(shard.groups.values()):
+            await turns.take()
+            if states and group.state.value.lower() not in states:
+                continue
+            if not types or _type(group) in types:
+                groups.append(_listed(group))
+    return ListGroupsResponse(groups=groups)
 
 
 def _type(group: Group) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -56,23 +56,31 @@ READ_COMMITTED = 1
 CONSUMER = -1
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Answers at once unless a lookup has to read records."""
-    counts = Counter(
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
-    )
+    turns = Turns()
+    named: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for each in topic.partitions:
+            await turns.take()
+            key = (topic.name, each.partition_index)
+            (repeated if key in named else named).add(key)
     lookups: list[_Lookup] = []
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
+        await turns.take()
         answers = topics.setdefault(topic.name, {})
         for each in topic.partitions:
+            await turns.take()
             answer = answers[each.partition_index] = ListOffsetsPartitionResponse(
                 each.partition_index
             )
             try:
-                if counts[topic.name, each.partition_index] > 1:
+                if (topic.name, each.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 _check_timestamp(each.timestamp, context.api_version)
                 partition = services.replica_manager.partition(topic.name, each.partition_index)

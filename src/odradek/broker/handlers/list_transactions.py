@@ -19,13 +19,15 @@ from odradek.protocol.messages.list_transactions_response import (
     ListTransactionsResponse,
     TransactionState,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
     from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """All transactional ids that pass every filter."""
@@ -46,13 +48,14 @@ def handle(
             and matches(each.transactional_id)
         )
 
+    def listed(each: TransactionMetadata) -> TransactionState | None:
+        if not included(each):
+            return None
+        return TransactionState(each.transactional_id, each.producer_id, each.state.kafka_name)
+
     return ListTransactionsResponse(
         unknown_state_filters=[e for e in request.state_filters if e not in STATES_BY_NAME],
-        transaction_states=[
-            TransactionState(each.transactional_id, each.producer_id, each.state.kafka_name)
-            for each in found
-            if included(each)
-        ],
+        transaction_states=[each for each in await Turns().map(listed, found) if each],
     )
 
 

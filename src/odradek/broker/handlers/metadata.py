@@ -15,6 +15,7 @@ REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id i
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from odradek.broker.advertised import advertised_address
@@ -32,29 +33,32 @@ from odradek.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from odradek.turns import Turns, begun
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     version = context.api_version
     image = services.image()
     asked = request.topics
+    turns = Turns()
     if asked is None or (version == 0 and not asked):
-        everything = [_topic(found) for found in image.topics_by_name.values()]
+        everything = await turns.map(partial(_topic, turns), image.topics_by_name.values())
         return _response(services, context, request, everything)
     if any(_is_malformed(topic, version) for topic in asked):
         return _invalid_request(asked)
     ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != ZERO_UUID)
     if ids:
         # Kafka looks at names only where no id is given in the whole request.
-        return _response(services, context, request, _by_id(image, ids))
+        return _response(services, context, request, await _by_id(image, ids, turns))
     names = list(dict.fromkeys(t.name for t in asked if t.name is not None))
     missing = [name for name in names if TopicName(name) not in image.topics_by_name]
     enabled = services.config.get_bool("auto.create.topics.enable")
     if missing and enabled and request.allow_auto_topic_creation:
         return _created(services, context, request, names, missing)
-    return _response(services, context, request, _by_name(image, names, {}))
+    return _response(services, context, request, await _by_name(image, names, {}, turns))
 
 
 async def _created(
@@ -72,39 +76,41 @@ async def _created(
         for name, result in zip(missing, results, strict=True)
         if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
     }
-    return _response(services, context, request, _by_name(services.image(), names, errors))
+    return _response(
+        services, context, request, await _by_name(services.image(), names, errors, Turns())
+    )
 
 
-def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> list[MetadataResponseTopic]:
-    answers = []
-    for topic_id in ids:
+async def _by_id(
+    image: MetadataImage, ids: Iterable[Uuid], turns: Turns
+) -> list[MetadataResponseTopic]:
+    def answer(topic_id: Uuid) -> MetadataResponseTopic:
         found = image.topics_by_id.get(topic_id)
         if found is None:
-            unknown = MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-            answers.append(unknown)
-        else:
-            answers.append(_topic(found))
-    return answers
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        return _topic(turns, found)
+
+    return await turns.map(answer, ids)
 
 
-def _by_name(
-    image: MetadataImage, names: Iterable[str], errors: Mapping[str, ErrorCode]
+async def _by_name(
+    image: MetadataImage, names: Iterable[str], errors: Mapping[str, ErrorCode], turns: Turns
 ) -> list[MetadataResponseTopic]:
-    answers = []
-    for name in names:
+    def answer(name: str) -> MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
-            answers.append(_topic(found))
-            continue
+            return _topic(turns, found)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
             unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
         code = errors.get(name, unknown)
-        answers.append(MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS))
-    return answers
+        return MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
+
+    return await turns.map(answer, names)
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _topic(turns: Turns, topic: TopicImage) -> MetadataResponseTopic:
+    turns.charge(len(topic.partitions))
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name,

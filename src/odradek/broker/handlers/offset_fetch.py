@@ -28,6 +28,7 @@ from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -53,36 +54,38 @@ class _Offsets(NamedTuple):
     is_pending: Callable[[str, int], bool]
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
-    """The answer, always at once."""
+    """The answer; what it says of a partition is true in its turn."""
     stable = request.require_stable
+    turns = Turns()
     if context.api_version >= GROUPS_FROM:
         return OffsetFetchResponse(
-            groups=[_group(services, group, stable) for group in request.groups]
+            groups=[await _group(services, group, stable, turns) for group in request.groups]
         )
     try:
         offsets = _offsets(services, request.group_id, stable)
     except KafkaError as error:
-        return _failed(request, context.api_version, response_code(error.code))
+        return await _failed(request, context.api_version, response_code(error.code))
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 name=name,
-                partitions=[
-                    _partition(OffsetFetchResponsePartition, offsets, name, index)
-                    for index in indexes
-                ],
+                partitions=await turns.map(
+                    partial(_partition, OffsetFetchResponsePartition, offsets, name), indexes
+                ),
             )
             for name, indexes in _asked(request.topics, offsets)
         ]
     )
 
 
-def _group(
-    services: Services, group: OffsetFetchRequestGroup, stable: bool
+async def _group(
+    services: Services, group: OffsetFetchRequestGroup, stable: bool, turns: Turns
 ) -> OffsetFetchResponseGroup:
+    await turns.take()
     try:
         offsets = _offsets(services, group.group_id, stable, group.member_id, group.member_epoch)
     except KafkaError as error:
@@ -93,10 +96,9 @@ def _group(
         topics=[
             OffsetFetchResponseTopics(
                 name=name,
-                partitions=[
-                    _partition(OffsetFetchResponsePartitions, offsets, name, index)
-                    for index in indexes
-                ],
+                partitions=await turns.map(
+                    partial(_partition, OffsetFetchResponsePartitions, offsets, name), indexes
+                ),
             )
             for name, indexes in _asked(group.topics, offsets)
         ],
@@ -128,7 +130,7 @@ def _asked(
 ) -> Iterable[tuple[str, Iterable[int]]]:
     """The topics and partitions to answer: those asked for, or all that there are."""
     if topics is None:
-        return list(offsets.committed.items())
+        return [(name, list(indexes)) for name, indexes in offsets.committed.items()]
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
@@ -151,20 +153,24 @@ def _partition(kind: type[P], offsets: _Offsets, topic: str, index: int) -> P:
     )
 
 
-def _failed(request: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFetchResponse:
+async def _failed(
+    request: OffsetFetchRequest, version: int, code: ErrorCode
+) -> OffsetFetchResponse:
     """A group that cannot be read, in the form of the versions before 8."""
     if version >= GROUP_ERROR_FROM:
         return OffsetFetchResponse(error_code=code)
+    turns = Turns()
+
+    def failed(index: int) -> OffsetFetchResponsePartition:
+        return OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=code
+        )
+
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=NO_OFFSET, error_code=code
-                    )
-                    for index in topic.partition_indexes
-                ],
+                partitions=await turns.map(failed, topic.partition_indexes),
             )
             for topic in request.topics or ()
         ]

@@ -6,6 +6,7 @@ record; -1 for both when our log does not know it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.errors import KafkaError
@@ -14,6 +15,7 @@ from odradek.protocol.messages.offset_for_leader_epoch_response import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from odradek.turns import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -23,14 +25,17 @@ if TYPE_CHECKING:
     )
 
 
-def handle(
+@begun
+async def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Each partition from the epochs that its log remembers; nothing is read."""
+    turns = Turns()
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic.topic, [_end_offset(services, topic.topic, each) for each in topic.partitions]
+                topic.topic,
+                await turns.map(partial(_end_offset, services, topic.topic), topic.partitions),
             )
             for topic in request.topics
         ]

@@ -17,7 +17,7 @@ KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from odradek.broker.leader_hints import leader_endpoints
 from odradek.broker.verification import Operation, Transaction, Verdicts, verify
 from odradek.cluster.partition import ACKS_ALL, Partition
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
+from odradek.ids import TopicPartition
 from odradek.log.verification import CLIENT, NO_GUARD, Origin
 from odradek.net.connection import CloseConnection
 from odradek.protocol.messages.produce_request import TopicProduceData
@@ -43,6 +44,7 @@ from odradek.records.batch import (
     TRANSACTIONAL_MASK,
     parse_header,
 )
+from odradek.turns import ELEMENTS_A_TURN, begun_work, in_turns
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
@@ -58,6 +60,10 @@ ABORTABLE_VERSION = 11
 ADD_PARTITION_VERSION = 12
 CURRENT_LEADER_VERSION = 10
 ZSTD = 4
+NEW_LOG_ELEMENTS = 20
+"""Elements of a turn (`odradek.turns`) that the first append to a partition is worth: it makes
+directory and files.
+"""
 FAILURES_NAMED_MAX = 10
 """How many of a request's failures the log names."""
 ADMIN_CLIENT_ID = "__admin_client"
@@ -115,13 +121,53 @@ def handle(services: Services, context: RequestContext, request: ProduceRequest)
     call = _Call(services, context, request, services.clock.time_ms())
     topic_data = request.topic_data
     if topic_data and (topic_data[1:] or topic_data[0].partition_data[1:]):
-        topic_data, transactional = _without_repeated(topic_data)
-        if transactional and request.transactional_id is None:
-            error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            return _refuse_all(call, topic_data, error)
+        return begun_work(_handle_each(call, request))
     if request.transactional_id is not None:
         return _append_transactional(call, topic_data, request.transactional_id)
     return _append_all(call, topic_data)
+
+
+async def handle_long(services: Services, context: RequestContext, request: ProduceRequest) -> Any:
+    """As `handle`, for a request that names very many partitions."""
+    call = _Call(services, context, request, services.clock.time_ms())
+    return await in_turns(_handle_each(call, request))
+
+
+def _handle_each(call: _Call, request: ProduceRequest) -> Generator[None, None, Result]:
+    """Appends to several partitions, with a yield wherever a turn is over. Each is looked up when
+    it is appended to; what happened to the others meanwhile is no business of this one.
+    """
+    topic_data, transactional = yield from _without_repeated(request.topic_data)
+    if request.transactional_id is not None:
+        return _append_transactional(call, topic_data, request.transactional_id)
+    if transactional:
+        error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return (yield from _refuse_all(call, topic_data, error))
+    return (yield from _append_each(call, topic_data))
+
+
+def _append_each(call: _Call, topic_data: list[TopicProduceData]) -> Generator[None, None, Result]:
+    """As `_append_all`, with a yield wherever a turn is over."""
+    manager = call.services.replica_manager
+    by_id = call.context.api_version >= TOPIC_ID_VERSION
+    topics = []
+    left = ELEMENTS_A_TURN
+    for topic in topic_data:
+        answers: list[PartitionProduceResponse] = []
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        left -= 1
+        for data in topic.partition_data:
+            if left <= 0:
+                left = ELEMENTS_A_TURN
+                yield
+            name: Any = manager.topic_names.get(topic.topic_id) if by_id else topic.name
+            partition = manager.partitions.get((name, data.index))
+            left -= 1 if partition is None or partition.log.on_disk else NEW_LOG_ELEMENTS
+            _append_special(call, name, partition, data, answers)
+    response = ProduceResponse(topics)
+    if call.later:
+        return _append_later(call, response)
+    return _answer(call, response)
 
 
 def _append_all(call: _Call, topic_data: list[TopicProduceData]) -> Result:
@@ -156,7 +202,7 @@ def _append_transactional(
     if len(producers) > 1:
         message = "Transactional records contained more than one producer ID"
         error = KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
-        return _refuse_all(call, topic_data, error)
+        return begun_work(_refuse_all(call, topic_data, error))
     call.verdicts = {}
     if producers:
         transaction = Transaction(transactional_id, *producers.pop())
@@ -164,15 +210,16 @@ def _append_transactional(
         if not isinstance(verdicts, dict):
             return _append_when_verified(call, topic_data, verdicts)
         call.verdicts = verdicts
-    return _append_all(call, topic_data)
+    return begun_work(_append_each(call, topic_data))
 
 
 async def _append_when_verified(
-    call: _Call, topic_data: list[TopicProduceData], verdicts: Coroutine[Any, Any, Verdicts]
+    call: _Call,
+    topic_data: list[TopicProduceData],
+    verdicts: Coroutine[Any, Any, Verdicts],
 ) -> Any:
     call.verdicts = await verdicts
-    result = _append_all(call, topic_data)
-    return await result if asyncio.iscoroutine(result) else result
+    return await in_turns(_append_each(call, topic_data))
 
 
 def _transactional_batches(
@@ -227,31 +274,44 @@ def _origin(call: _Call, partition: Partition) -> Origin:
     raise verdict
 
 
-def _refuse_all(call: _Call, topic_data: list[TopicProduceData], error: KafkaError) -> Result:
-    """Nothing is appended: each partition is answered with the error of the request."""
-    topics = [
-        TopicProduceResponse(
-            topic.name,
-            topic.topic_id,
-            [_refused(call, None, data.index, error) for data in topic.partition_data],
-        )
-        for topic in topic_data
-    ]
+def _refuse_all(
+    call: _Call, topic_data: list[TopicProduceData], error: KafkaError
+) -> Generator[None, None, Result]:
+    """Nothing is appended: each partition is answered with the error of the request. Yields
+    wherever a turn is over.
+    """
+    topics = []
+    seen = 0
+    for topic in topic_data:
+        answers: list[PartitionProduceResponse] = []
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        for data in (None, *topic.partition_data):
+            seen += 1
+            if not seen % ELEMENTS_A_TURN:
+                yield
+            if data is not None:
+                answers.append(_refused(call, None, data.index, error))
     return _answer(call, ProduceResponse(topics))
 
 
 def _without_repeated(
     topic_data: list[TopicProduceData],
-) -> tuple[list[TopicProduceData], bool]:
+) -> Generator[None, None, tuple[list[TopicProduceData], bool]]:
     """Of a partition that is named more than once the last records count, and a topic is answered
-    once, as in Kafka, which collects them in a map. And whether any batch is transactional.
+    once, as in Kafka, which collects them in a map. And whether any batch is transactional. Yields
+    wherever a turn is over.
     """
-    transactional = 0
+    transactional = seen = 0
     wanted: dict[tuple[Uuid, str], dict[int, PartitionProduceData]] = {}
     count = 0
     for topic in topic_data:
         partitions = wanted.setdefault((topic.topic_id, topic.name), {})
-        for data in topic.partition_data:
+        for data in (None, *topic.partition_data):
+            seen += 1
+            if not seen % ELEMENTS_A_TURN:
+                yield
+            if data is None:
+                continue
             partitions[data.index] = data
             records: Any = data.records
             try:
@@ -261,10 +321,11 @@ def _without_repeated(
         count += len(topic.partition_data)
     if count == sum(map(len, wanted.values())) and len(wanted) == len(topic_data):
         return topic_data, bool(transactional)
-    once = [
-        TopicProduceData(name, topic_id, list(partitions.values()))
-        for (topic_id, name), partitions in wanted.items()
-    ]
+    once = []
+    for (topic_id, name), partitions in wanted.items():
+        once.append(TopicProduceData(name, topic_id, list(partitions.values())))
+        if not len(once) % ELEMENTS_A_TURN:
+            yield
     return once, bool(transactional)
 
 
@@ -442,11 +503,14 @@ def _fail_answers(
 ) -> None:
     """Puts `errors` in the place of the successes that did not come true."""
     names = call.services.replica_manager.topic_names
+    codes: dict[tuple[str, int], ErrorCode] = {
+        partition.topic_partition: code for partition, code in errors.items()
+    }
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")
         for answer in topic.partition_responses:
-            for partition, code in errors.items():
-                if partition.topic_partition == (name, answer.index) and not answer.error_code:
-                    answer.error_code = int(code)
-                    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-                    call.failures.append(f"{partition.topic_partition}: {code.name}")
+            code = codes.get((name, answer.index))
+            if code is not None and not answer.error_code:
+                answer.error_code = int(code)
+                answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+                call.failures.append(f"{TopicPartition(name, answer.index)}: {code.name}")

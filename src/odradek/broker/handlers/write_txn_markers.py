@@ -20,6 +20,7 @@ from odradek.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from odradek.turns import Turns
 
 
 async def handle(
@@ -40,14 +41,17 @@ async def handle(
         )
         for each in request.markers
     ]
-    return _response(await write_markers(services, markers))
+    return await _response(await write_markers(services, markers))
 
 
-def _response(results: Results) -> WriteTxnMarkersResponse:
+async def _response(results: Results) -> WriteTxnMarkersResponse:
     response = WriteTxnMarkersResponse()
+    turns = Turns()
     for producer_id, codes in results.items():
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
+        await turns.take()
         for (name, partition), code in codes.items():
+            await turns.take()
             topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name))
             topic.partitions.append(WritableTxnMarkerPartitionResult(partition, int(code)))
         response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))

@@ -1,0 +1,281 @@
+"""A request with very many elements is worked on in turns: other connections do not wait for it.
+
+What counts is how often the loop was given way, and who is answered first; never the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek import turns
+from odradek.broker import dispatch
+from odradek.broker.broker import BrokerServer
+from odradek.broker.dispatch import Dispatcher
+from odradek.cluster.store.memory import MemoryStore
+from odradek.config.broker import BrokerConfig
+from odradek.errors import ErrorCode
+from odradek.net.connection import Connection
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import decode
+from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from odradek.protocol.messages.fetch_response import FetchResponse
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.registry import response_class
+from odradek.turns import ELEMENTS_A_TURN, ELEMENTS_AT_ONCE
+from tests.broker.test_call_count import framed, received
+from tests.helpers.many_elements import long_requests
+from tests.helpers.mock_transport import MockTransport, open_connection
+from tests.helpers.requests import batch, fetch
+
+ELEMENTS = 2 * ELEMENTS_AT_ONCE
+LONG = [(api, name, request) for api, name, request in long_requests(ELEMENTS)]
+LONG_IDS = [f"{api.handler}-{name}" for api, name, _ in LONG]
+ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one piece
+PARTITIONS = 2 * ELEMENTS_A_TURN
+# What they answer depends on nothing but the request and an empty broker.
+SAME_ANSWER = {
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.PRODUCE,
+}
+
+REPEATABLE = [
+    pytest.param(*case, id=name)
+    for case, name in zip(LONG, LONG_IDS, strict=True)
+    if case[0].key in SAME_ANSWER
+]
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServer]]:
+    properties = {
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "auto.create.topics.enable": "false",
+    }
+    server = BrokerServer(BrokerConfig.from_properties(properties), store=MemoryStore())
+    with asyncio.Runner() as runner:
+        runner.run(server.start())
+        try:
+            yield runner, server
+        finally:
+            runner.run(server.stop())
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, BrokerServer]]:
+    with running(tmp_path_factory.mktemp("turns")) as (runner, server):
+        runner.run(asked(server, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4))
+        runner.run(asked(server, FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]), 4))
+        yield runner, server
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """An element for each time that the loop was given way: the collector's last threshold."""
+    times: list[int] = []
+    give_way = turns.give_way
+
+    async def counted() -> None:
+        times.append(gc.get_threshold()[2])
+        await give_way()
+
+    monkeypatch.setattr(turns, "give_way", counted)
+    return times
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    while not is_true():  # noqa: ASYNC110 - it becomes true in some turn of the loop
+        await asyncio.sleep(0)
+
+
+async def written(transport: MockTransport) -> bytes:
+    """The next frame that leaves, however many turns that takes."""
+    written = transport.written
+    await until(lambda: len(written) >= 4 and len(written) >= 4 + size_of(transport))
+    end = 4 + size_of(transport)
+    frame = bytes(transport.written[4:end])
+    del transport.written[:end]
+    return frame
+
+
+def size_of(transport: MockTransport) -> int:
+    return int.from_bytes(transport.written[:4], "big")
+
+
+def opened(server: BrokerServer) -> tuple[Connection, MockTransport]:
+    return open_connection(Dispatcher(server.services).dispatch)
+
+
+async def asked(server: BrokerServer, request: Any, version: int) -> Any:
+    connection, transport = opened(server)
+    received(connection, framed(request, version))()
+    return answer_of(request, version, await written(transport))
+
+
+def answer_of(request: Any, version: int, frame: bytes) -> Any:
+    flexible = version >= RESPONSE_FLEXIBLE_FROM[request.API_KEY]
+    return decode(response_class(request.API_KEY), version, frame, 5 if flexible else 4)
+
+
+@pytest.mark.parametrize(("api", "name", "request_"), LONG, ids=LONG_IDS)
+def test_another_connection_is_answered_before_a_long_request_is(
+    broker: tuple[asyncio.Runner, BrokerServer],
+    given: list[int],
+    api: Any,
+    name: str,
+    request_: Any,
+) -> None:
+    runner, server = broker
+
+    async def run() -> None:
+        connection, transport = opened(server)
+        other, other_transport = opened(server)
+        received(connection, framed(request_, api.max_version))()
+        received(other, framed(ApiVersionsRequest("other", "1"), 3))()
+        assert other_transport.written
+        assert not transport.written
+        await written(transport)
+
+    runner.run(run())
+    if not name.endswith("[0]") and name not in ARRAYS_OF_NUMBERS:
+        assert len(given) >= ELEMENTS // ELEMENTS_A_TURN - 1
+
+
+@pytest.mark.parametrize(("api", "name", "request_"), REPEATABLE)
+def test_the_answer_is_the_one_that_is_made_at_once(
+    broker: tuple[asyncio.Runner, BrokerServer],
+    monkeypatch: pytest.MonkeyPatch,
+    api: Any,
+    name: str,
+    request_: Any,
+) -> None:
+    runner, server = broker
+    in_turns = runner.run(asked(server, request_, api.max_version))
+    monkeypatch.setattr(dispatch, "ELEMENTS_AT_ONCE", 10 * ELEMENTS)
+    assert runner.run(asked(server, request_, api.max_version)) == in_turns
+
+
+def test_full_collections_are_put_off_meanwhile(
+    broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
+) -> None:
+    runner, server = broker
+    usual = gc.get_threshold()
+    names = [f"g{number}" for number in range(ELEMENTS)]
+    runner.run(asked(server, DescribeGroupsRequest(names), 5))
+    assert set(given) == {turns.COLLECTIONS_PUT_OFF}
+    assert gc.get_threshold() == usual
+
+
+def test_the_requests_of_a_connection_keep_their_order(
+    broker: tuple[asyncio.Runner, BrokerServer],
+) -> None:
+    runner, server = broker
+
+    async def run() -> None:
+        connection, transport = opened(server)
+        request = DescribeGroupsRequest([f"g{number}" for number in range(ELEMENTS)])
+        versions = ApiVersionsRequest("behind", "1")
+        received(connection, framed(request, 5) + framed(versions, 3))()
+        assert not transport.written
+        first = answer_of(request, 5, await written(transport))
+        assert [group.group_id for group in first.groups] == request.groups
+        assert answer_of(versions, 3, await written(transport)).error_code == 0
+
+    runner.run(run())
+
+
+def test_a_connection_lost_meanwhile_harms_nobody(
+    broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
+) -> None:
+    runner, server = broker
+
+    async def run() -> None:
+        connection, transport = opened(server)
+        names = [f"g{number}" for number in range(ELEMENTS)]
+        received(connection, framed(DescribeGroupsRequest(names), 5))()
+        await until(lambda: bool(given))
+        connection.connection_lost(None)
+        await until(lambda: not connection._shared.executing)
+        assert not transport.written
+
+    runner.run(run())
+    assert gc.get_threshold()[2] != turns.COLLECTIONS_PUT_OFF
+
+
+def test_topics_are_made_written_read_and_deleted_in_turns(
+    tmp_path: Path, given: list[int]
+) -> None:
+    with running(tmp_path) as (runner, server):
+        create = CreateTopicsRequest([CreatableTopic("t", PARTITIONS, 1, [], [])], 1000, False)
+        assert runner.run(asked(server, create, 7)).topics[0].error_code == 0
+        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        given.clear()
+        runner.run(check_produce(server))
+        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        given.clear()
+        runner.run(check_session(server))
+        assert len(given) >= 2 * (PARTITIONS // ELEMENTS_A_TURN)
+        given.clear()
+        assert len(runner.run(asked(server, MetadataRequest(None), 12)).topics) == 1
+        delete = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
+        assert runner.run(asked(server, delete, 6)).responses[0].error_code == 0
+        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        assert not server.services.replica_manager.partitions
+
+
+async def check_produce(server: BrokerServer) -> None:
+    data = [PartitionProduceData(number, batch(b"x")) for number in range(PARTITIONS)]
+    request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)])
+    (topic,) = (await asked(server, request, 9)).responses
+    assert [each.index for each in topic.partition_responses] == list(range(PARTITIONS))
+    assert {(p.error_code, p.base_offset) for p in topic.partition_responses} == {(0, 0)}
+
+
+async def check_session(server: BrokerServer) -> None:
+    """A full fetch opens a session; then a request without any partition means all of them."""
+    numbers = tuple(range(PARTITIONS))
+    full = fetch("t", partitions=numbers, session_id=0, session_epoch=0)
+    first = await asked(server, full, 12)
+    (topic,) = first.responses
+    assert [each.partition_index for each in topic.partitions] == list(numbers)
+    assert all(each.records for each in topic.partitions)
+    waiting = fetch("t", partitions=(), session_id=first.session_id, session_epoch=1)
+    waiting.max_bytes = 1
+    second = await asked(server, waiting, 12)
+    assert isinstance(second, FetchResponse)
+    assert (second.error_code, len(second.responses[0].partitions)) == (ErrorCode.NONE, 1)
