@@ -40,6 +40,7 @@ def big(process: BrokerProcess) -> str:
     with WireClient(process.bootstrap_servers) as client:
         create_topic(client, "big")
         fill(client, "big", LOG_BYTES)
+        client.call(fetch("big"), 12)  # what a first read opens is open from now on
     return "big"
 
 
