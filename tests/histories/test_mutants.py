@@ -39,7 +39,9 @@ def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
             abort_share=0.3,
             stable_s=30.0,  # what is stuck is what some of them are found by
         )
-        found |= run(plan, tmp_path / f"{seed}", tmp_path / f"{seed}.jsonl").kinds
+        report = run(plan, tmp_path / f"{seed}", tmp_path / f"{seed}.jsonl")
+        assert not idle(report.history), "it is out of order, and not in one rule"
+        found |= report.kinds
         if found & mutant.found_by:
             return
     raise AssertionError(f"{mutant.what}: not found, only {found}")
