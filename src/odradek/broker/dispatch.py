@@ -119,26 +119,36 @@ class Dispatcher:
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Answer | asyncio.Future[Answer]:
         """As `dispatch`, in turns; the connection's next request waits for the end."""
-        decode: TurnDecoder[Any] = turn_decoder(entry.request_class, context.api_version)
         with long_work():
             try:
-                request = (await in_turns(decode(frame, pos)))[0]
-            except MalformedMessage as error:
-                raise CloseConnection(f"malformed request: {error}") from error
-            try:
-                response = entry.handle_long(self._services, context, request)
-                del request
-                if self._produce_quota.enabled and context.api_key == ApiKey.PRODUCE:
-                    response = throttled_produce(self._services, context, len(frame), response)
-            except CloseConnection:
-                raise
-            except Exception as error:
-                raise _bug(context, error) from error
-            if asyncio.isfuture(response):
-                return _encoded_long_future(entry, context, response)
-            if asyncio.iscoroutine(response):
-                return await _encoded_coroutine(entry, context, response)
-            return await _encoded_in_turns(entry, context, response)
+                return await self._execute_in_turns(entry, context, frame, pos)
+            except CloseConnection as error:
+                reason = error.reason
+        # A new one: through its traceback the first one holds all that was made for the request,
+        # until a full collection finds it.
+        raise CloseConnection(reason)
+
+    async def _execute_in_turns(
+        self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
+    ) -> Answer | asyncio.Future[Answer]:
+        decode: TurnDecoder[Any] = turn_decoder(entry.request_class, context.api_version)
+        try:
+            request = (await in_turns(decode(frame, pos)))[0]
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}") from error
+        try:
+            response = entry.handle_long(self._services, context, request)
+            if self._produce_quota.enabled and context.api_key == ApiKey.PRODUCE:
+                response = throttled_produce(self._services, context, len(frame), response)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            raise _bug(context, error) from error
+        if asyncio.isfuture(response):
+            return _encoded_long_future(entry, context, response)
+        if asyncio.iscoroutine(response):
+            return await _encoded_coroutine(entry, context, response)
+        return await _encoded_in_turns(entry, context, response)
 
     def _load(self, api_key: int, version: int) -> _Entry:
         """Imports and compiles what serves (`api_key`, `version`), once."""

@@ -47,16 +47,25 @@ async def handle(
     if asked is None or (version == 0 and not asked):
         everything = await turns.map(partial(_topic, turns), image.topics_by_name.values())
         return _response(services, context, request, everything)
-    if any(_is_malformed(topic, version) for topic in asked):
-        return _invalid_request(asked)
-    ids = dict.fromkeys(t.topic_id for t in asked if t.topic_id != ZERO_UUID)
+    ids: dict[Uuid, None] = {}
+    named: dict[str, None] = {}
+    for topic in asked:
+        await turns.take()
+        if _is_malformed(topic, version):
+            return await _invalid_request(asked, turns)
+        if topic.topic_id != ZERO_UUID:
+            ids[topic.topic_id] = None
+        elif topic.name is not None:
+            named[topic.name] = None
     if ids:
         # Kafka looks at names only where no id is given in the whole request.
         return _response(services, context, request, await _by_id(image, ids, turns))
-    names = list(dict.fromkeys(t.name for t in asked if t.name is not None))
-    missing = [name for name in names if TopicName(name) not in image.topics_by_name]
+    names = list(named)
     enabled = services.config.get_bool("auto.create.topics.enable")
-    if missing and enabled and request.allow_auto_topic_creation:
+    missing = []
+    if enabled and request.allow_auto_topic_creation:
+        missing = [name for name in names if TopicName(name) not in image.topics_by_name]
+    if missing:
         return _created(services, context, request, names, missing)
     return _response(services, context, request, await _by_name(image, names, {}, turns))
 
@@ -139,11 +148,14 @@ def _is_malformed(topic: MetadataRequestTopic, version: int) -> bool:
     return version < 12 and topic.topic_id != ZERO_UUID
 
 
-def _invalid_request(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+async def _invalid_request(asked: Sequence[MetadataRequestTopic], turns: Turns) -> MetadataResponse:
     """Nothing but the error for each topic, no broker either (``MetadataRequest`` of Kafka)."""
     code = ErrorCode.INVALID_REQUEST
-    topics = [MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in asked]
-    return MetadataResponse(topics=topics, error_code=code)
+
+    def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(code, topic.name or "", topic.topic_id)
+
+    return MetadataResponse(topics=await turns.map(refused, asked), error_code=code)
 
 
 def _response(
