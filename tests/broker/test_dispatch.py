@@ -31,7 +31,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(client_software=None, on_close=[])
+    return SimpleNamespace(client_software=None, on_close=[], closed=False)
 
 
 @pytest.fixture

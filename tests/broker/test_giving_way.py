@@ -17,7 +17,7 @@ import pytest
 from odradek import turns
 from odradek.broker import dispatch
 from odradek.broker.broker import BrokerServer
-from odradek.broker.dispatch import Dispatcher
+from odradek.broker.dispatch import LONG_REQUESTS_MAX, Dispatcher
 from odradek.cluster.store.memory import MemoryStore
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
@@ -235,6 +235,88 @@ def test_a_connection_lost_meanwhile_harms_nobody(
 
     runner.run(run())
     assert gc.get_threshold()[2] != turns.COLLECTIONS_PUT_OFF
+
+
+def test_only_so_many_long_requests_are_executed_at_a_time(
+    broker: tuple[asyncio.Runner, BrokerServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, server = broker
+    executing: list[int] = [0]
+    execute = Dispatcher._execute_in_turns
+
+    async def counted(*args: Any) -> Any:
+        executing.append(executing[-1] + 1)
+        try:
+            return await execute(*args)
+        finally:
+            executing.append(executing[-1] - 1)
+
+    async def run() -> None:
+        dispatcher = Dispatcher(server.services)
+        request = DescribeGroupsRequest([f"g{number}" for number in range(ELEMENTS)])
+        opened = [open_connection(dispatcher.dispatch) for _ in range(2 * LONG_REQUESTS_MAX)]
+        for connection, _ in opened:
+            received(connection, framed(request, 5))()
+        for _, transport in opened:
+            answer = answer_of(request, 5, await written(transport))
+            assert len(answer.groups) == ELEMENTS
+
+    monkeypatch.setattr(Dispatcher, "_execute_in_turns", counted)
+    runner.run(run())
+    assert max(executing) == LONG_REQUESTS_MAX
+
+
+def test_what_comes_between_the_turns_of_a_fetch_ends_its_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(tmp_path) as (runner, server):
+        runner.run(created(server, "t"))
+        partition = server.services.replica_manager.partition("t", 0)
+        now_ms = server.services.clock.time_ms()
+        records = memoryview(batch(b"x"))
+        in_next_turn(monkeypatch, lambda: partition.append(records, 1, now_ms))
+        answer = runner.run(asked(server, endless_fetch("t"), 12))
+        assert answer.responses[0].partitions[0].records
+        assert not server.services.replica_manager.fetches.waiting
+
+
+def test_the_fetch_of_a_connection_lost_in_mid_turn_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(server: BrokerServer) -> None:
+        connection, transport = opened(server)
+        in_next_turn(monkeypatch, lambda: connection.connection_lost(None))
+        received(connection, framed(endless_fetch("t"), 12))()
+        await until(lambda: connection.closed and not connection._shared.executing)
+        await until(lambda: not server.services.replica_manager.fetches.waiting)
+        assert not transport.written
+
+    with running(tmp_path) as (runner, server):
+        runner.run(created(server, "t"))
+        runner.run(run(server))
+
+
+def in_next_turn(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+    """Does `action` when the loop is given way for the first time."""
+    give_way = turns.give_way
+
+    async def acting() -> None:
+        monkeypatch.setattr(turns, "give_way", give_way)
+        action()
+        await give_way()
+
+    monkeypatch.setattr(turns, "give_way", acting)
+
+
+async def created(server: BrokerServer, name: str) -> None:
+    create = CreateTopicsRequest([CreatableTopic(name, PARTITIONS, 1, [], [])], 1000, False)
+    assert (await asked(server, create, 7)).topics[0].error_code == 0
+
+
+def endless_fetch(name: str) -> Any:
+    request = fetch(name, partitions=tuple(range(PARTITIONS)))
+    request.max_wait_ms = 2**31 - 1
+    return request
 
 
 def test_topics_are_made_written_read_and_deleted_in_turns(

@@ -8,7 +8,8 @@ handler's bug.
 
 A request of more than `ELEMENTS_AT_ONCE` elements, and the answer of a handler that took turns, are
 decoded and encoded in turns (`odradek.turns`), so that other connections do not wait for them. For
-such a request ``handle_long`` of the handler is called, where it has one.
+such a request ``handle_long`` of the handler is called, where it has one. No more of them than
+`LONG_REQUESTS_MAX` are executed at a time: decoded, one takes many times its frame's memory.
 """
 
 from __future__ import annotations
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LONG_REQUESTS_MAX = 4
+"""Requests worked on in turns at a time, each of some hundred bytes an element when it is decoded
+and answered. The others wait as frames, for which the network layer has its bounds.
+"""
+
 Chunks = list[Any]
 Answer = Chunks | None
 Reply = Answer | asyncio.Future[Answer] | Coroutine[Any, Any, Any]
@@ -72,12 +78,13 @@ class Dispatcher:
     return.
     """
 
-    __slots__ = ("_entries", "_produce_quota", "_services")
+    __slots__ = ("_entries", "_long_requests", "_produce_quota", "_services")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._produce_quota = services.quotas.produce
         self._entries: dict[int, _Entry] = {}
+        self._long_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Reply:
         """Executes the request in `frame`. Raises CloseConnection when there is no answer to it."""
@@ -119,9 +126,10 @@ class Dispatcher:
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Answer | asyncio.Future[Answer]:
         """As `dispatch`, in turns; the connection's next request waits for the end."""
-        with long_work():
+        async with self._long_requests:
             try:
-                return await self._execute_in_turns(entry, context, frame, pos)
+                with long_work():
+                    return await self._execute_in_turns(entry, context, frame, pos)
             except CloseConnection as error:
                 reason = error.reason
         # A new one: through its traceback the first one holds all that was made for the request,
@@ -259,31 +267,39 @@ def _encoded_long_future(
     """As `_encoded_future`, in turns."""
     on_close = context.connection.on_close
 
-    async def encode() -> Answer:
-        try:
-            result = await response
-        except CloseConnection:
-            raise
-        except asyncio.CancelledError:
-            if answer.cancelling():
-                raise
-            raise CloseConnection("the broker is stopping") from None
-        except Exception as error:
-            raise _bug(context, error) from error
-        with long_work():
-            return await _encoded_in_turns(entry, context, result)
-
-    def ended(_: asyncio.Task[Answer]) -> None:
+    def ended(done: asyncio.Task[Answer]) -> None:
         if abandon in on_close:
             on_close.remove(abandon)
+        if done.cancelled():
+            response.cancel()  # cancelled before its first turn it never came to wait for it
 
     def abandon() -> None:
         answer.cancel()
 
-    answer = response.get_loop().create_task(encode())
+    answer = response.get_loop().create_task(_encoded_when_done(entry, context, response))
     answer.add_done_callback(ended)
     on_close.append(abandon)
+    if context.connection.closed:  # in one of the turns: nobody calls `on_close` any more
+        abandon()
     return answer
+
+
+async def _encoded_when_done(
+    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
+) -> Answer:
+    try:
+        result = await response
+    except CloseConnection:
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise CloseConnection("the broker is stopping") from None
+    except Exception as error:
+        raise _bug(context, error) from error
+    with long_work():
+        return await _encoded_in_turns(entry, context, result)
 
 
 async def _encoded_coroutine(

@@ -42,17 +42,32 @@ class DelayedFetch:
     def __init__(
         self,
         purgatory: FetchPurgatory,
-        partitions: list[Partition],
         bytes_missing: int,
         on_ready: Callable[[], None],
     ) -> None:
         self._purgatory = purgatory
-        self._partitions = partitions
+        self._partitions: list[Partition] = []
         self._bytes_missing = bytes_missing
         self._on_ready = on_ready
         self._woken = False
         self._done = False
         self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def ended(self) -> bool:
+        """`on_ready` was called, or never will be."""
+        return self._done
+
+    def watch(self, partitions: list[Partition], *, stable: bool) -> None:
+        """From now on what comes to `partitions` counts, too."""
+        if self._done:
+            return
+        self._partitions += partitions
+        for partition in partitions:
+            if stable:
+                partition.wait_stable(self)
+            else:
+                partition.fetch_waiters.add(self)
 
     def appended(self, size_bytes: int) -> None:
         """So many bytes more can be read from one of the partitions."""
@@ -109,16 +124,12 @@ class FetchPurgatory:
 
         `stable`: only bytes below the last stable offset count.
         """
-        delayed = DelayedFetch(self, partitions, bytes_missing, on_ready)
+        delayed = DelayedFetch(self, bytes_missing, on_ready)
         if self._ended or len(self.waiting) >= self._waiting_max:
             delayed.wake()
             return delayed
         self.waiting.add(delayed)
-        for partition in partitions:
-            if stable:
-                partition.wait_stable(delayed)
-            else:
-                partition.fetch_waiters.add(delayed)
+        delayed.watch(partitions, stable=stable)
         delayed.timer = self.loop.call_later(max_wait_ms / 1000, delayed.expire)
         return delayed
 

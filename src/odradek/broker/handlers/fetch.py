@@ -197,18 +197,40 @@ class _Reading:
 
     async def start_in_turns(self) -> FetchResponse | asyncio.Future[FetchResponse]:
         """As `start`, giving way to others; what is said of a partition is of one moment, but not
-        what is said of all of them.
+        what is said of all of them. What comes to a partition after its turn counts as it does
+        while the fetch waits.
         """
         self._in_turns = True
-        answers = await self._read_all_in_turns()
-        if (
-            self._size_bytes >= self._min_bytes
-            or self._answer_now
-            or self._max_wait_ms <= 0
-            or not self._partitions
-        ):
+        delayed = self._delayed = self._services.replica_manager.fetches.watch(
+            [], self._min_bytes, max(self._max_wait_ms, 0), self._resume
+        )
+        try:
+            answers = await self._read_all_in_turns()
+            if (
+                self._size_bytes < self._min_bytes
+                and not self._answer_now
+                and self._max_wait_ms > 0
+                and self._partitions
+            ):
+                return self._wait_on(delayed, answers)
+            delayed.cancel()
             return await self._respond_in_turns(answers)
-        return self._wait(answers)
+        except BaseException:
+            delayed.cancel()
+            raise
+
+    def _wait_on(
+        self, delayed: DelayedFetch, answers: list[PartitionData]
+    ) -> asyncio.Future[FetchResponse]:
+        """As `_wait`, with what has been waiting since the reading began."""
+        _close_regions(answers)
+        future = self._future = self._services.replica_manager.fetches.loop.create_future()
+        future.add_done_callback(self._ended)
+        if delayed.ended:
+            self._resume()
+        else:
+            delayed.appended(self._size_bytes)
+        return future
 
     def _wait(self, answers: list[PartitionData]) -> asyncio.Future[FetchResponse]:
         """Waits for what would make another read worth while."""
@@ -228,8 +250,7 @@ class _Reading:
     def _resume(self) -> None:
         """The wait is over: the same read again, and whatever it gives is the answer."""
         future = self._future
-        assert future is not None
-        if future.done():
+        if future is None or future.done():  # None: still reading, and told when that is done
             return
         if self._in_turns:
             reading = future.get_loop().create_task(self._resume_in_turns(future))
@@ -271,6 +292,8 @@ class _Reading:
                 await turns.take()
                 turns.charge(ELEMENTS_A_TURN)
                 answers += self._read_all(wanted[start : start + ELEMENTS_A_TURN], size)
+                if self._delayed is not None:
+                    self._delayed.watch(self._partitions, stable=self._committed)
                 partitions += self._partitions
                 size = self._size_bytes
                 answer_now |= self._answer_now
