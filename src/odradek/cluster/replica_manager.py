@@ -160,7 +160,6 @@ class ReplicaManager:
 
     def _remove_topic(self, topic: TopicImage) -> Generator[None, None, None]:
         """Nobody reads or writes any partition of it from now on; the logs go some at a time."""
-        self.topic_names.pop(topic.topic_id, None)
         keys = []
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
@@ -168,6 +167,7 @@ class ReplicaManager:
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 keys.append(key)
+        self.topic_names.pop(topic.topic_id, None)  # whoever waited was told of it under its name
         for start in range(0, len(keys), LOGS_DELETED_A_TURN):
             if start:
                 yield

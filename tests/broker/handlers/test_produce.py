@@ -406,13 +406,14 @@ class _Files:
         return getattr(self._files, name)
 
 
+@pytest.mark.parametrize("version", [9, 13])
 def test_topic_deleted_while_a_produce_waits_is_unknown(
-    client: WireClient, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    client: WireClient, broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     broker.create_topic("t", config={"flush.messages": 1})
     gate, started = threading.Event(), threading.Event()
     TestFlush().hold_flushes(broker, gate, started, [])
-    client.send(produce(acks=-1), 9)
+    client.send(produce(acks=-1, topic_id=topic_id(broker)), version)
     assert started.wait(TIMEOUT_S)
 
     stop = Partition.stop
