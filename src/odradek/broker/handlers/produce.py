@@ -148,6 +148,7 @@ def _handle_each(call: _Call, request: ProduceRequest) -> Generator[None, None, 
 
 def _append_each(call: _Call, topic_data: list[TopicProduceData]) -> Generator[None, None, Result]:
     """As `_append_all`, with a yield wherever a turn is over."""
+    acks = call.acks
     manager = call.services.replica_manager
     by_id = call.context.api_version >= TOPIC_ID_VERSION
     topics = []
@@ -163,7 +164,10 @@ def _append_each(call: _Call, topic_data: list[TopicProduceData]) -> Generator[N
             name: Any = manager.topic_names.get(topic.topic_id) if by_id else topic.name
             partition = manager.partitions.get((name, data.index))
             left -= 1 if partition is None or partition.log.on_disk else NEW_LOG_ELEMENTS
-            _append_special(call, name, partition, data, answers)
+            if partition is None or not partition.plain or acks not in (1, ACKS_ALL):
+                _append_special(call, name, partition, data, answers)
+            else:
+                answers.append(_append(call, partition, data.index, data.records))
     response = ProduceResponse(topics)
     if call.later:
         return _append_later(call, response)
