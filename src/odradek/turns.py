@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -34,6 +35,8 @@ COLLECTIONS_PUT_OFF = 2_000
 million new objects, ten times as many as the longest request makes.
 """
 
+_thresholds_lock = threading.Lock()
+"""The collector is the process's; several brokers in it have a loop on a thread each."""
 _usual_thresholds = (0, 0, 0)
 _long_work = 0
 
@@ -41,19 +44,22 @@ _long_work = 0
 @contextmanager
 def long_work() -> Iterator[None]:
     """Puts full garbage collections off. They stop everybody for as long as there are objects, of
-    which long work has a million, and none of them is garbage before its end.
+    which long work has a million, and none of them is garbage before its end. For work that waits
+    for nothing but its turns: what waits for others may be under way all the time.
     """
     global _long_work, _usual_thresholds
-    if not _long_work:
-        _usual_thresholds = gc.get_threshold()
-        gc.set_threshold(*_usual_thresholds[:2], COLLECTIONS_PUT_OFF)
-    _long_work += 1
+    with _thresholds_lock:
+        if not _long_work:
+            _usual_thresholds = gc.get_threshold()
+            gc.set_threshold(*_usual_thresholds[:2], COLLECTIONS_PUT_OFF)
+        _long_work += 1
     try:
         yield
     finally:
-        _long_work -= 1
-        if not _long_work:
-            gc.set_threshold(*_usual_thresholds)
+        with _thresholds_lock:
+            _long_work -= 1
+            if not _long_work:
+                gc.set_threshold(*_usual_thresholds)
 
 
 async def give_way() -> None:
@@ -154,4 +160,5 @@ class _Begun:
 
 
 async def _rest(begun_before: _Begun) -> Any:
-    return await begun_before
+    with long_work():
+        return await begun_before

@@ -305,17 +305,17 @@ async def _encoded_when_done(
 async def _encoded_coroutine(
     entry: _Entry, context: RequestContext, response: Coroutine[Any, Any, Any]
 ) -> Answer | asyncio.Future[Answer]:
+    try:
+        result = await response
+        while asyncio.iscoroutine(result):
+            result = await result
+    except CloseConnection:
+        raise
+    except Exception as error:
+        raise _bug(context, error) from error
+    if asyncio.isfuture(result):
+        return _encoded_long_future(entry, context, result)
     with long_work():
-        try:
-            result = await response
-            while asyncio.iscoroutine(result):
-                result = await result
-        except CloseConnection:
-            raise
-        except Exception as error:
-            raise _bug(context, error) from error
-        if asyncio.isfuture(result):
-            return _encoded_long_future(entry, context, result)
         return await _encoded_in_turns(entry, context, result)
 
 
