@@ -17,7 +17,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     what it does on the way must not depend on how fast the machine is.
     """
     monkeypatch.setattr("odradek.broker.broker.STOP_GRACE_S", 40.0)
-    monkeypatch.setattr("odradek.broker.broker.STOP_FLUSH_MS", 40_000.0)
+    monkeypatch.setattr("odradek.broker.broker.STOP_CLOSED_MS", 40_000.0)
 
 
 @pytest.fixture

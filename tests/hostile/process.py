@@ -23,7 +23,7 @@ _SERVE = ["serve", "--listen", "127.0.0.1:0"]
 _PATIENT = """
 from odradek.broker import broker
 from odradek.cli.main import main
-broker.STOP_GRACE_S, broker.STOP_FLUSH_MS = 120.0, 120_000.0
+broker.STOP_GRACE_S, broker.STOP_CLOSED_MS = 120.0, 120_000.0
 main()
 """
 

@@ -49,6 +49,7 @@ def open_manager(
     files: Files | None = None,
     clock: ManualClock | None = None,
     open_files_max: int | None = None,
+    boot_id: str | None = None,
 ) -> LogManager:
     manager = LogManager(
         [str(root)],
@@ -56,6 +57,7 @@ def open_manager(
         clock or ManualClock(NOW_MS),
         files=files,
         open_files_max=open_files_max,
+        boot_id=boot_id,
     )
     manager.load("cluster", 1)
     return manager

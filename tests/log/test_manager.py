@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -20,11 +21,13 @@ from odradek.log import checkpoints
 from odradek.log.files import RealFiles
 from odradek.log.log_dir import LogDir
 from odradek.log.manager import (
+    BOOT_ID_FILE,
     FILE_NAME_BYTES_MAX,
-    FLUSHED_AT_LEAST,
+    SYNCED_AT_LEAST,
     LogDirectoryError,
     LogManager,
     delete_directory_name,
+    machine_boot_id,
     parse_directory_name,
 )
 from tests.log.builders import (
@@ -60,33 +63,85 @@ def test_clean_stop_and_start_finds_everything_again(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_stop_without_time_to_flush_is_an_unclean_one_that_loses_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def stopped_without_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch, unsynced_close_ms: float = 1e6
+) -> set[TopicPartition]:
+    """A directory of more logs than could be synced; those that were. As much time is kept for each
+    of the others as is said.
+    """
+    monkeypatch.setattr("odradek.log.manager.UNSYNCED_CLOSE_MS", unsynced_close_ms)
     clock = ManualClock(NOW_MS)
 
     class SlowFiles(RealFiles):
         def fsync(self, _fd: int) -> None:  # type: ignore[override]
-            clock.advance(100)
+            clock.advance(10)
 
-    manager = open_manager(tmp_path, CONFIG, SlowFiles(), clock)
-    many = range(FLUSHED_AT_LEAST + 40)
+    manager = open_manager(root, CONFIG, SlowFiles(), clock, boot_id="this boot")
+    many = range(SYNCED_AT_LEAST + 40)
     logs = [manager.create(TopicPartition("many", at), TOPIC_ID, CONFIG) for at in many]
-    for log in logs:
-        append(log, [b"acknowledged"])
+    for at, log in enumerate(logs):
+        append(log, [b"acknowledged"], producer_id=1, producer_epoch=0, base_sequence=0)
+        for number in range(at % 3 * 20):
+            append(log, [b"%0100d" % number])
+    manager.close(within_ms=100 if unsynced_close_ms == 0 else 1e5)
+    assert not (root / ".kafka_cleanshutdown").exists()
+    points = checkpoints.read_offsets(FILES, str(root / checkpoints.RECOVERY_POINT_FILE))
+    synced = {tp for tp, point in points.items() if point}
+    assert SYNCED_AT_LEAST <= len(synced) < len(logs)
+    return synced
 
-    manager.close(flush_within_ms=500)
-    assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "no time to flush" in warning.message
-    points = checkpoints.read_offsets(FILES, str(tmp_path / checkpoints.RECOVERY_POINT_FILE))
-    recovered = open_manager(tmp_path, CONFIG)
-    flushed = list(points.values()).count(1)
-    assert FLUSHED_AT_LEAST <= flushed < len(logs), "what was flushed is known to be"
-    assert all(values_of(found) == [b"acknowledged"] for found in recovered.all_logs())
-    assert len(recovered.all_logs()) == len(logs)
-    recovered.close(flush_within_ms=60_000)
+
+def assert_all_there(manager: LogManager) -> None:
+    assert len(manager.all_logs()) == SYNCED_AT_LEAST + 40
+    for log in manager.all_logs():
+        more = [b"%0100d" % number for number in range(log.topic_partition.partition % 3 * 20)]
+        assert values_of(log) == [b"acknowledged", *more]
+        assert log.offset_for_timestamp(NOW_MS) is not None
+        assert len(log.producers.producers[1].batches) == 1
+
+
+def test_stop_without_time_to_sync_is_clean_until_the_machine_boots(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = stopped_without_time(tmp_path, monkeypatch)
+    caplog.set_level(logging.INFO)
+    manager = open_manager(tmp_path, CONFIG, boot_id="this boot")
+    assert "was not closed" not in caplog.text
+    assert_all_there(manager)
+    known = {log.topic_partition for log in manager.all_logs() if log.recovery_point}
+    assert known == synced, "what was not synced is not said to be"
+    manager.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+    points = checkpoints.read_offsets(FILES, str(tmp_path / checkpoints.RECOVERY_POINT_FILE))
+    assert 0 not in points.values()
+
+
+@pytest.mark.parametrize(
+    "why", ["booted", "nothing tells", "killed since", "another broker", "torn", "no time"]
+)
+def test_stop_without_time_to_sync_is_recovered_from_when_anything_came_between(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    stopped_without_time(tmp_path, monkeypatch, 0 if why == "no time" else 1e6)
+    assert ("no time to close 40 logs" in caplog.text) == (why == "no time")
+    boot_id = {"booted": "another boot", "nothing tells": ""}.get(why, "this boot")
+    if why == "killed since":
+        open_manager(tmp_path, CONFIG, boot_id=boot_id).close(clean=False)
+    elif why == "another broker":
+        os.utime(tmp_path / checkpoints.RECOVERY_POINT_FILE, ns=(0, 10**18))
+    elif why == "torn":
+        (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).write_text('{"version":0,"boo')
+    caplog.set_level(logging.INFO)
+    manager = open_manager(tmp_path, CONFIG, boot_id=boot_id)
+    assert "was not closed" in caplog.text
+    assert_all_there(manager)
+    assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()
+    manager.close(clean=False)
+
+
+def test_boot_of_the_machine_has_a_name_where_the_system_gives_it_one() -> None:
+    assert machine_boot_id() == machine_boot_id()
+    assert bool(machine_boot_id()) == Path(BOOT_ID_FILE).exists()
 
 
 def test_files_are_those_of_kafka(tmp_path: Path) -> None:

@@ -60,9 +60,9 @@ UNPACKING_THREADS_MAX = 2
 # What is pending when the broker stops has this long to be answered; SIGTERM ends within two
 # seconds.
 STOP_GRACE_S = 1.0
-# Logs that are not flushed so long after the stop began are left to the next start to recover: it
-# finds every acknowledged record, as after a kill. What is left is for ending.
-STOP_FLUSH_MS = 1_500.0
+# The logs are closed so long after the stop began, if there are more than a few; what is left is
+# for ending.
+STOP_CLOSED_MS = 1_400.0
 # A short history of groups is read before the first client is let in; with a long one clients are
 # answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
 COORDINATORS_WAIT_S = 0.25
@@ -173,10 +173,10 @@ class BrokerServer:
         self._undo.append(self._shut_down_executor)
 
         async def close() -> None:
-            within_ms = self._stop_began_ms + STOP_FLUSH_MS - self._clock.monotonic_ms()
+            within_ms = self._stop_began_ms + STOP_CLOSED_MS - self._clock.monotonic_ms()
             # A store in memory forgets the topics: nobody will ask for their logs again.
             clean = not isinstance(self._store, MemoryStore)
-            work = partial(log_manager.close, clean=clean, flush_within_ms=within_ms)
+            work = partial(log_manager.close, clean=clean, within_ms=within_ms)
             await loop.run_in_executor(self._executor, work)
 
         await loop.run_in_executor(

@@ -32,6 +32,7 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+CLOSED_UNSYNCED_FILE = "odradek-closed-unsynced"
 LOCK_FILE = ".lock"
 
 _VERSION = "0"
@@ -151,3 +152,30 @@ def write_clean_shutdown(files: Files, path: str, broker_epoch: int = -1) -> Non
     """Marks that every log of the directory was closed whole (Kafka's JSON since 3.7)."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(files, path, text.encode("utf-8"), sync=True)
+
+
+def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
+    """Marks that every log of the directory was closed whole, but not all of them synced.
+
+    ``{"version":0,"bootId":"...","recoveryPointsMs":1}``: until the machine boots again, its page
+    cache has everything. The second value is when the recovery points were written, so that a
+    broker is noticed that worked on the directory since then.
+    """
+    written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
+    content = {"version": 0, "bootId": boot_id, "recoveryPointsMs": written_ms}
+    text = json.dumps(content, separators=(",", ":"))
+    write_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}", text.encode("utf-8"), sync=True)
+
+
+def is_closed_unsynced(files: Files, directory: str, boot_id: str) -> bool:
+    """Whether `write_closed_unsynced` marked the directory since the machine booted."""
+    try:
+        content = json.loads(read_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}"))
+        written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(boot_id) and content == {
+        "version": 0,
+        "bootId": boot_id,
+        "recoveryPointsMs": written_ms,
+    }

@@ -562,30 +562,34 @@ class UnifiedLog:
 
     # -- ending ------------------------------------------------------------------------------------
 
-    def close(self, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True, sync: bool = True) -> None:
         """Flushes, writes indexes and producer state, and lets go of every file.
 
-        Without `clean` (the directory failed, or the log is deleted) nothing is written.
+        Without `clean` (the directory failed, or the log is deleted) nothing is written. Without
+        `sync` the files are whole, but for the page cache to bring to the disk.
         """
         if self.closed:
             return
         if clean and not self.log_dir.offline:
             try:
-                self._close_cleanly()
+                self._close_cleanly(sync=sync)
             except OSError as error:
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
         self.closed = True  # first: a flush on another thread looks at it
         for segment in self.segments:
             segment.let_go()
 
-    def _close_cleanly(self) -> None:
-        self.flush()
+    def _close_cleanly(self, *, sync: bool) -> None:
+        if sync:
+            self.flush()
         if self.epochs.dirty:
             self.write_epochs(sync=False)
         if self.active.size or self.active.base_offset:
             self.active.file.open()
             self.active.cut_torn_write()
-            self.active.close_indexes(sync=True)
+            if not sync and len(self.segments) == 1 and self.active.is_soon_read():
+                return
+            self.active.close_indexes(sync=sync)
             write_producer_files(
                 self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )

@@ -1,8 +1,9 @@
 """All logs of a broker: found, opened, created, deleted, checkpointed, and closed together.
 
 A log directory holds `.lock`, `meta.properties`, three offset checkpoints, a directory for each
-partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`. A partition that is
-deleted is renamed to ``topic-0.<uuid>-delete`` and removed later.
+partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`, or
+`odradek-closed-unsynced` where there was no time to sync all logs (`checkpoints`). A partition that
+is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later.
 
 The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`;
 `maintain` blocks on the disk and belongs on another thread.
@@ -20,7 +21,7 @@ import resource
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
@@ -44,12 +45,15 @@ CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 CLOSING_THREADS = 8
 """How many logs are closed at once."""
-FLUSHED_AT_LEAST = 100
-"""So many logs are flushed at a clean stop however long that takes: a disk that is slow with few
-logs would be as slow when they are recovered.
-"""
+SYNCED_AT_LEAST = 100
+"""So many logs are synced at a clean stop however long that takes."""
+UNSYNCED_CLOSE_MS = 0.2
+"""What closing a log takes without waiting for the disk: the time that is kept for each."""
+LAST_SYNC_MS = 300.0
+"""So long the last sync that began in time may take, without others being left for it."""
 OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 
@@ -81,6 +85,15 @@ def default_open_files_max() -> int:
     return max(OPEN_FILES_MIN, min(soft // 2, OPEN_FILES_MAX))
 
 
+def machine_boot_id() -> str:
+    """What differs each time that this machine's kernel starts; empty where nothing tells."""
+    try:
+        with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 class LogManager:
     """See the module. `cluster_id` is that of the directories once `load` has returned."""
 
@@ -95,8 +108,10 @@ class LogManager:
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
         jitter: Callable[[int], int] = random.randrange,
+        boot_id: str | None = None,
     ) -> None:
         assert log_dirs
+        self._boot_id = machine_boot_id() if boot_id is None else boot_id
         self.default_config = default_config
         self.clock = clock
         self.files: Files = files or RealFiles()
@@ -223,7 +238,7 @@ class LogManager:
     def _load_directory(
         self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None
     ) -> None:
-        clean = self._take_clean_shutdown(log_dir)
+        clean, synced = self._take_clean_shutdown(log_dir)
         recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINT_FILE)
         log_starts = self._read_offsets(log_dir, checkpoints.LOG_START_FILE)
         high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARK_FILE)
@@ -242,6 +257,7 @@ class LogManager:
             config = log_config(tp.topic) if log_config else self.default_config
             options = recovery.LoadOptions(
                 clean=clean,
+                synced=synced,
                 recovery_point=recovery_points.get(tp, 0),
                 log_start_offset=log_starts.get(tp, 0),
                 cleaned_offset=cleaned.get(tp, 0),
@@ -254,13 +270,21 @@ class LogManager:
             log.producers.expire(now_ms, self.producer_expiration_ms)
             self._logs[tp] = log
 
-    def _take_clean_shutdown(self, log_dir: LogDir) -> bool:
-        """Whether the last stop was clean; the marker goes, so that a crash from now on is none."""
+    def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
+        """Whether the last stop closed every log whole, and whether all that is on the disk for
+        sure; the marker goes, so that a crash from now on is none.
+        """
+        unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
+        synced = self._removed(f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
+        if self._removed(f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}") or synced:
+            self.files.fsync_dir(log_dir.path)
+        return synced or unsynced, synced
+
+    def _removed(self, path: str) -> bool:
         try:
-            self.files.unlink(f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
+            self.files.unlink(path)
         except FileNotFoundError:
             return False
-        self.files.fsync_dir(log_dir.path)
         return True
 
     def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
@@ -472,46 +496,66 @@ class LogManager:
 
     # -- closing -----------------------------------------------------------------------------------
 
-    def close(self, *, clean: bool = True, flush_within_ms: float | None = None) -> None:
+    def close(self, *, clean: bool = True, within_ms: float = math.inf) -> None:
         """Closes every log and unlocks the directories.
 
-        With `clean` all is flushed and checkpointed, and each directory whose logs all closed whole
-        is marked so. Without it nothing more is written (the files are to be thrown away).
-        `flush_within_ms` bounds that with more than FLUSHED_AT_LEAST logs: those whose turn has not
-        come by then are left as a killed process leaves them, their directories are not marked, and
-        the next start recovers them.
+        With `clean` all is written, synced and checkpointed, and each directory whose logs all
+        closed whole is marked so. Without it nothing more is written (the files are to be thrown
+        away). `within_ms` bounds what is done for more than SYNCED_AT_LEAST logs: those for which
+        it does not last are left to the page cache, and recovered at the next start if the machine
+        was booted in between. Those for which LAST_SYNC_MS do not last either are left as a kill
+        leaves them.
         """
-        deadline_ms = math.inf
-        if flush_within_ms is not None:
-            deadline_ms = self.clock.monotonic_ms() + flush_within_ms
+        logs = self.all_logs()
+        deadline_ms = self.clock.monotonic_ms() + within_ms
 
-        def close_one(at: int, log: UnifiedLog) -> LogDir | None:
-            late = at >= FLUSHED_AT_LEAST and self.clock.monotonic_ms() > deadline_ms
-            _close(log, clean=clean and not late)
-            return log.log_dir if clean and late else None
+        def close_in_time(at: int, log: UnifiedLog) -> UnifiedLog | None:
+            others_ms = (len(logs) - at) * UNSYNCED_CLOSE_MS
+            if at >= SYNCED_AT_LEAST and self.clock.monotonic_ms() + others_ms > deadline_ms:
+                return log
+            _close(log, clean=clean, sync=True)
+            return None
 
-        # A clean close waits for several fsyncs a log; in threads they share the journal's commits.
+        # A synced close waits for several fsyncs; in threads they share the journal's commits.
         with ThreadPoolExecutor(CLOSING_THREADS, "odradek-close") as threads:
-            left = Counter(filter(None, threads.map(close_one, count(), self.all_logs())))
+            unsynced = list(filter(None, threads.map(close_in_time, count(), logs)))
+        left = []
+        for log in unsynced:
+            late = self.clock.monotonic_ms() > deadline_ms + LAST_SYNC_MS
+            _close(log, clean=clean and not late, sync=False)
+            left += [log] * late
         if clean:
-            self._mark_clean(left)
+            self._mark_clean(_by_directory(unsynced), _by_directory(left))
         self._logs.clear()
         self._unlock()
 
-    def _mark_clean(self, left: Counter[LogDir]) -> None:
+    def _mark_clean(self, unsynced: Counter[LogDir], left: Counter[LogDir]) -> None:
         for log_dir in self.log_dirs:
             if log_dir.offline:
                 continue
+            path = log_dir.path
             try:
                 self._checkpoint_directory(log_dir)
                 if left[log_dir]:
-                    text = "%s: no time to flush %d logs: the next start recovers them"
-                    _logger.warning(text, log_dir.path, left[log_dir])
-                    continue
-                marker = f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
-                checkpoints.write_clean_shutdown(self.files, marker)
+                    text = (
+                        "%s: no time to close %d logs: the next start recovers what is not synced"
+                    )
+                    _logger.warning(text, path, left[log_dir])
+                elif unsynced[log_dir]:
+                    text = (
+                        "%s: no time to sync %d logs, which the page cache will bring to the disk"
+                    )
+                    _logger.info(text, path, unsynced[log_dir])
+                    checkpoints.write_closed_unsynced(self.files, path, self._boot_id)
+                else:
+                    marker = f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
+                    checkpoints.write_clean_shutdown(self.files, marker)
             except OSError as error:
                 log_dir.fail(error, "marking a clean stop")
+
+
+def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
+    return Counter(log.log_dir for log in logs)
 
 
 _CHECKPOINTS = (
@@ -522,9 +566,9 @@ _CHECKPOINTS = (
 )
 
 
-def _close(log: UnifiedLog, *, clean: bool) -> None:
+def _close(log: UnifiedLog, *, clean: bool, sync: bool) -> None:
     try:
-        log.close(clean=clean)
+        log.close(clean=clean, sync=sync)
     except KafkaError as error:
         _logger.warning("closing %s: %s", log.topic_partition, error)
 

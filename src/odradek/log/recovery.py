@@ -49,6 +49,9 @@ class LoadOptions:
     """What the log directory knows of a log before it is opened; offsets from the checkpoints."""
 
     clean: bool
+    """Closed whole: what is in the files is what was meant to be there."""
+    synced: bool = True
+    """When `clean`: all of it is on the disk, and not only in the page cache."""
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int = 0
@@ -96,9 +99,8 @@ def load_log(
     )
     bases = {segment.base_offset for segment in segments}
     delete_stray_producer_files(files, directory, producer_files, bases)
-    recovery_point = (
-        log_end_offset if options.clean else min(options.recovery_point, log_end_offset)
-    )
+    durable = options.clean and options.synced
+    recovery_point = log_end_offset if durable else min(options.recovery_point, log_end_offset)
     return UnifiedLog(
         topic_partition,
         directory,

@@ -13,6 +13,7 @@ import threading
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
 
 from odradek.log.allocation import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
 from odradek.log.files import (
@@ -61,6 +62,9 @@ _unpack_offsets = OFFSETS.unpack_from
 _OFFSETS_BYTES = OFFSETS.size
 _TIME_ENTRY = struct.Struct(">qi")
 _drain_lock = threading.Lock()
+SOON_READ_BYTES = 16_384
+"""A segment that is read and indexed sooner than its files are made."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -308,6 +312,18 @@ class Segment:
         if sync and self.txn_index is not None:
             self.txn_index.sync()
 
+    def is_soon_read(self) -> bool:
+        """Whether the next start reads the segment sooner than what belongs to it can be written: a
+        small one without index files yet. Some file systems take a millisecond to make a file.
+        """
+        if self.size > SOON_READ_BYTES:
+            return False
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with suppress(FileNotFoundError):
+                self._pool.files.size(self.path(suffix))
+                return False
+        return True
+
     def create_files(self) -> None:
         """Makes the files exist, so that the base offset of an empty segment survives."""
         self.file.open()
@@ -352,7 +368,9 @@ class Segment:
                 index.load(self._pool.files, self.size)
                 time_index.load(self._pool.files)
         except (FileNotFoundError, CorruptIndex) as error:
-            _logger.warning("rebuilding the indexes of %s: %s", self.file.path, error)
+            soon = isinstance(error, FileNotFoundError) and self.size <= SOON_READ_BYTES
+            level = logging.DEBUG if soon else logging.WARNING
+            _logger.log(level, "rebuilding the indexes of %s: %s", self.file.path, error)
             index, time_index = self._rebuild_indexes()
         self.index, self.time_index = index, time_index
         if not self.active:
