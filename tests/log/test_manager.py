@@ -18,16 +18,14 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log import checkpoints
-from odradek.log.files import RealFiles
+from odradek.log.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.log.log_dir import LogDir
 from odradek.log.manager import (
-    BOOT_ID_FILE,
     FILE_NAME_BYTES_MAX,
     SYNCED_AT_LEAST,
     LogDirectoryError,
     LogManager,
     delete_directory_name,
-    machine_boot_id,
     parse_directory_name,
 )
 from tests.log.builders import (

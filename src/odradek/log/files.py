@@ -21,6 +21,9 @@ READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 UPDATE = os.O_RDWR | os.O_CLOEXEC
 
 
+BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+
+
 class Files(Protocol):
     """The calls of the operating system that the log makes."""
 
@@ -246,3 +249,12 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     files.replace(temporary, path)
     if sync:
         files.fsync_dir(os.path.dirname(path))  # noqa: PTH120
+
+
+def machine_boot_id() -> str:
+    """What differs each time that this machine's kernel starts; empty where nothing tells."""
+    try:
+        with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""

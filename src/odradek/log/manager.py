@@ -31,7 +31,14 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log import checkpoints, recovery
-from odradek.log.files import READ_WRITE, FilePool, Files, OpenFile, RealFiles
+from odradek.log.files import (
+    READ_WRITE,
+    FilePool,
+    Files,
+    OpenFile,
+    RealFiles,
+    machine_boot_id,
+)
 from odradek.log.log import UnifiedLog
 from odradek.log.log_dir import (
     DELETE_DIRECTORY_SUFFIX,
@@ -45,7 +52,6 @@ CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
-BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 CLOSING_THREADS = 8
 """How many logs are closed at once."""
 SYNCED_AT_LEAST = 100
@@ -83,15 +89,6 @@ def default_open_files_max() -> int:
     if soft == resource.RLIM_INFINITY:
         return OPEN_FILES_MAX
     return max(OPEN_FILES_MIN, min(soft // 2, OPEN_FILES_MAX))
-
-
-def machine_boot_id() -> str:
-    """What differs each time that this machine's kernel starts; empty where nothing tells."""
-    try:
-        with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 class LogManager:
