@@ -251,6 +251,15 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
         files.fsync_dir(os.path.dirname(path))  # noqa: PTH120
 
 
+def unlink_if_there(files: Files, path: str) -> bool:
+    """Removes a file; whether there was one."""
+    try:
+        files.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def machine_boot_id() -> str:
     """What differs each time that this machine's kernel starts; empty where nothing tells."""
     try:

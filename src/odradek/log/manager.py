@@ -38,6 +38,7 @@ from odradek.log.files import (
     OpenFile,
     RealFiles,
     machine_boot_id,
+    unlink_if_there,
 )
 from odradek.log.log import UnifiedLog
 from odradek.log.log_dir import (
@@ -272,17 +273,13 @@ class LogManager:
         sure; the marker goes, so that a crash from now on is none.
         """
         unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
-        synced = self._removed(f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
-        if self._removed(f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}") or synced:
+        synced, marked = (
+            unlink_if_there(self.files, f"{log_dir.path}/{name}")
+            for name in (checkpoints.CLEAN_SHUTDOWN_FILE, checkpoints.CLOSED_UNSYNCED_FILE)
+        )
+        if synced or marked:
             self.files.fsync_dir(log_dir.path)
         return synced or unsynced, synced
-
-    def _removed(self, path: str) -> bool:
-        try:
-            self.files.unlink(path)
-        except FileNotFoundError:
-            return False
-        return True
 
     def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         path = f"{log_dir.path}/{name}"

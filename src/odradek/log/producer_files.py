@@ -5,7 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterator
 
-from odradek.log.files import READ, Files, OpenFile, read_file, write_new_file
+from odradek.log.files import (
+    READ,
+    Files,
+    OpenFile,
+    read_file,
+    unlink_if_there,
+    write_new_file,
+)
 from odradek.log.offset_index import index_path
 from odradek.log.producer_state import (
     SNAPSHOT_SUFFIX,
@@ -55,6 +62,12 @@ def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
         if dot + suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX) and stem.isdigit():
             found.setdefault(int(stem), set()).add(dot + suffix)
     return found
+
+
+def remove_producer_files(files: Files, directory: str, offset: int) -> None:
+    """Removes the files of that offset, as far as there are any."""
+    for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
+        unlink_if_there(files, index_path(directory, offset, suffix))
 
 
 def delete_producer_files(

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.log.offset_index import index_path
-from odradek.log.producer_state import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
+from odradek.log.producer_files import remove_producer_files
 from odradek.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -113,12 +112,4 @@ def delete_first_segments(log: UnifiedLog, count: int, reason: str, now_ms: int)
     for segment in doomed:
         _logger.info("deleting %s: %s", segment.file.path, reason)
         log.discard(segment)
-        for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
-            _unlink_if_there(files.unlink, index_path(log.directory, segment.base_offset, suffix))
-
-
-def _unlink_if_there(unlink: Callable[[str], None], path: str) -> None:
-    try:
-        unlink(path)
-    except FileNotFoundError:
-        return
+        remove_producer_files(files, log.directory, segment.base_offset)

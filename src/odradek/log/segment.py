@@ -24,6 +24,7 @@ from odradek.log.files import (
     FilePool,
     OpenFile,
     PooledFile,
+    unlink_if_there,
     write_all,
 )
 from odradek.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -568,7 +569,4 @@ class Segment:
         """Removes the files at once: they hold nothing."""
         self.let_go()
         for suffix in SEGMENT_SUFFIXES:
-            try:
-                self._pool.files.unlink(self.path(suffix))
-            except FileNotFoundError:
-                continue
+            unlink_if_there(self._pool.files, self.path(suffix))

@@ -19,9 +19,9 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.log.files import READ, Files, OpenFile
+from odradek.log.files import READ, Files, OpenFile, unlink_if_there
 from odradek.log.offset_index import index_path
-from odradek.log.producer_state import SNAPSHOT_SUFFIX, WINDOW_SUFFIX
+from odradek.log.producer_files import remove_producer_files
 from odradek.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from odradek.records.batch import HEADER_BYTES, parse_header
 
@@ -79,8 +79,7 @@ def finish_swap(
     log.segments[at : at + len(old)] = [new]
     log.bases[at : at + len(old)] = [base]
     for segment in old[1:]:
-        for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
-            _unlink(files, index_path(log.directory, segment.base_offset, suffix))
+        remove_producer_files(files, log.directory, segment.base_offset)
     return True
 
 
@@ -122,21 +121,14 @@ def _rename(files: Files, directory: str, base: int, source: str, target: str) -
 
 def _remove(files: Files, directory: str, base: int, suffix: str) -> None:
     for kind in SEGMENT_SUFFIXES:
-        _unlink(files, index_path(directory, base, kind) + suffix)
-
-
-def _unlink(files: Files, path: str) -> None:
-    try:
-        files.unlink(path)
-    except FileNotFoundError:
-        return
+        unlink_if_there(files, index_path(directory, base, kind) + suffix)
 
 
 def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:
     """Removes what an unfinished cleaning left among these names of a directory."""
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
-            _unlink(files, f"{directory}/{name}")
+            unlink_if_there(files, f"{directory}/{name}")
 
 
 # -- after a crash ---------------------------------------------------------------------------------
