@@ -44,6 +44,7 @@ RANGES = {
     "DeleteAcls(31)": (1, 3),
     "DescribeConfigs(32)": (1, 4),
     "AlterConfigs(33)": (0, 2),
+    "AlterReplicaLogDirs(34)": (1, 2),
     "DescribeLogDirs(35)": (1, 4),
     "CreatePartitions(37)": (0, 3),
     "DeleteGroups(42)": (0, 2),

@@ -65,6 +65,7 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.DELETE_ACLS, 1, 3, "delete_acls"),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
     Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, "alter_replica_log_dirs"),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "describe_log_dirs"),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
     Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),

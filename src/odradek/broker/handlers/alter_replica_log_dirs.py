@@ -1,0 +1,109 @@
+"""AlterReplicaLogDirs (34), versions 1-2: puts replicas of this broker into other log directories.
+
+A replica that is in the directory already stays there: NONE. Errors by partition, in this order:
+INVALID_TOPIC_EXCEPTION where the directory of a move would have too long a name, LOG_DIR_NOT_FOUND
+unless the path is that of a log directory to the letter, KAFKA_STORAGE_ERROR for one that is
+offline or a replica in such a one, UNKNOWN_TOPIC_OR_PARTITION, and REPLICA_NOT_AVAILABLE for a
+partition whose replica is elsewhere (the node's id was changed). Of a partition that is named twice
+the last directory counts, and it is answered once.
+
+Deviations from Kafka: a replica stays in the directory in which it was made. Another one is
+INVALID_REQUEST, where Kafka copies the log; while any directory is offline KAFKA_STORAGE_ERROR, as
+Kafka. A directory named for a partition before there is one is not remembered. KIP-113.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from odradek.broker.context import RequestContext, Services
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.log.log import UnifiedLog
+from odradek.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from odradek.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from odradek.turns import Turns, begun
+
+FILE_NAME_MAX = 255
+FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
+"""What Kafka adds to the name of a directory that it moves: a UUID's digits between these."""
+logger = logging.getLogger(__name__)
+
+
+@begun
+async def handle(
+    services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    turns = Turns()
+    wanted: dict[str, dict[int, str]] = {}
+    for log_dir in request.dirs:
+        await turns.take()
+        for topic in log_dir.topics:
+            await turns.take()
+            for number in topic.partitions:
+                await turns.take()
+                wanted.setdefault(topic.name, {})[number] = log_dir.path
+    alteration = _Alteration(services)
+    results = [
+        AlterReplicaLogDirTopicResult(
+            name, await turns.map(partial(alteration.answer, name), paths.items())
+        )
+        for name, paths in wanted.items()
+    ]
+    if alteration.moves_refused:
+        logger.warning(
+            "%d replicas stay in their log directories: they cannot be moved to other ones",
+            alteration.moves_refused,
+        )
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+class _Alteration:
+    """One request's, which counts the moves that Kafka would begin."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._log_dirs = {each.path: each for each in services.log_manager.log_dirs}
+        self.moves_refused = 0
+
+    def answer(self, topic: str, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
+        """`wanted`: (partition, path)."""
+        number, path = wanted
+        try:
+            self._check(TopicPartition(topic, number), path)
+        except KafkaError as error:
+            return AlterReplicaLogDirPartitionResult(number, error.code)
+        return AlterReplicaLogDirPartitionResult(number, ErrorCode.NONE)
+
+    def _check(self, topic_partition: TopicPartition, path: str) -> None:
+        """Raises KafkaError unless the replica is in the directory already."""
+        if len(str(topic_partition)) + FUTURE_SUFFIX_LENGTH > FILE_NAME_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        log_dir = self._log_dirs.get(path)
+        if log_dir is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
+        if log_dir.offline:
+            raise log_dir.error()
+        log = self._log(topic_partition)
+        if log.log_dir is not log_dir:
+            raise self._move_refused()
+
+    def _log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        partition = self._services.replica_manager.partitions.get(topic_partition)
+        if partition is not None:
+            return partition.log
+        if self._services.image().partition(*topic_partition) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
+
+    def _move_refused(self) -> KafkaError:
+        offline = next((each for each in self._log_dirs.values() if each.offline), None)
+        if offline is not None:
+            return offline.error()
+        self.moves_refused += 1
+        return KafkaError(ErrorCode.INVALID_REQUEST)

@@ -1,0 +1,275 @@
+"""AlterReplicaLogDirs over the wire: replicas stay where they are, with Kafka's errors in its
+order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.handlers.alter_replica_log_dirs import handle
+from odradek.cluster.image import NO_LEADER
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from odradek.testing import Broker
+from odradek.turns import ELEMENTS_AT_ONCE
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+
+# "-0", and what Kafka adds while it moves: 255 bytes are a file name's most.
+LONGEST_NAME_THAT_MOVES = 255 - len("-0") - len(".") - 32 - len("-future")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / name) for name in ("one", "two")]
+
+
+@pytest.fixture
+def two(paths: list[str]) -> Iterator[Broker]:
+    """A broker with two log directories."""
+    with Broker({"log.dirs": ",".join(paths)}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client_of_two(two: Broker) -> Iterator[WireClient]:
+    with WireClient(two.bootstrap_servers) as connected:
+        yield connected
+
+
+def asked(*wanted: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
+    """`wanted`: (path, topic, partitions), each in an element of its own."""
+    return AlterReplicaLogDirsRequest(
+        [
+            AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, numbers)])
+            for path, topic, numbers in wanted
+        ]
+    )
+
+
+def answered(response: Any) -> list[tuple[str, int, int]]:
+    """(topic, partition, error code), in the order of the answer."""
+    return [
+        (topic.topic_name, partition.partition_index, partition.error_code)
+        for topic in response.results
+        for partition in topic.partitions
+    ]
+
+
+def placed(client: WireClient) -> dict[tuple[str, int], str]:
+    """The directory of each replica, by (topic, partition)."""
+    return {
+        (topic.name, partition.partition_index): result.log_dir
+        for result in client.call(DescribeLogDirsRequest(None), 4).results
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def own_directory(client: WireClient) -> str:
+    (result,) = client.call(DescribeLogDirsRequest([]), 4).results
+    path: str = result.log_dir
+    return path
+
+
+def take_offline(broker: Broker, path: str) -> None:
+    async def fail(server: Any) -> None:
+        (log_dir,) = [each for each in server.services.log_manager.log_dirs if each.path == path]
+        log_dir.fail(OSError("gone"), "a test")
+
+    broker.call(fail)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_version_accepts_the_directory_it_is_in_and_changes_nothing(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    broker.create_topic("t", 2)
+    records = batch(b"value")
+    client.call(produce("t", records, partition=1), 9)
+    response = client.call(asked((own_directory(client), "t", [0, 1])), version)
+    assert answered(response) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
+    assert response.throttle_time_ms == 0
+    assert set(placed(client)) == {("t", 0), ("t", 1)}
+    ((partition,),) = [
+        topic.partitions for topic in client.call(fetch("t", partitions=(1,)), 12).responses
+    ]
+    assert bytes(partition.records)[16:] == bytes(records)[16:]  # behind offset and leader epoch
+
+
+@pytest.mark.parametrize("change", ["{}/", "{}/.", "{}/t-0", "/nowhere", "relative", ""])
+def test_a_path_that_is_no_log_directory_to_the_letter_is_not_found(
+    broker: Broker, client: WireClient, change: str
+) -> None:
+    broker.create_topic("t")
+    path = change.format(own_directory(client))
+    assert answered(client.call(asked((path, "t", [0])), 2)) == [
+        ("t", 0, ErrorCode.LOG_DIR_NOT_FOUND)
+    ]
+
+
+@pytest.mark.parametrize(("topic", "number"), [("t", 1), ("t", -1), ("no", 0), ("not/a name", 0)])
+def test_a_partition_that_is_not_there_is_unknown(
+    broker: Broker, client: WireClient, topic: str, number: int
+) -> None:
+    broker.create_topic("t")
+    response = client.call(asked((own_directory(client), topic, [number])), 2)
+    assert answered(response) == [(topic, number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_the_replica_of_another_node_is_not_available(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    request = asked((own_directory(client), "lost", [0, 1]))
+
+    async def ask(server: Any) -> Any:
+        image = server.services.image()
+        topic = image.topics_by_name["t"]
+        lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(8, 9), isr=(9,))
+        moved = image.with_topics({"lost": replace(topic, name="lost", partitions=(lost,))}, {})
+        services = replace(server.services, image=lambda: moved)
+        return handle(services, None, request)  # type: ignore[arg-type]
+
+    assert answered(broker.call(ask)) == [
+        ("lost", 0, ErrorCode.REPLICA_NOT_AVAILABLE),
+        ("lost", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_a_directory_that_is_offline_is_a_storage_error(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    path = own_directory(client)
+    take_offline(broker, path)
+    response = client.call(asked((path, "t", [0]), (path, "no", [0]), ("/nowhere", "t", [1])), 2)
+    assert answered(response) == [
+        ("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),
+        ("t", 1, ErrorCode.LOG_DIR_NOT_FOUND),
+        ("no", 0, ErrorCode.KAFKA_STORAGE_ERROR),
+    ]
+
+
+def test_a_name_too_long_to_be_moved_is_refused_before_all_else(
+    broker: Broker, client: WireClient
+) -> None:
+    fits = "n" * LONGEST_NAME_THAT_MOVES
+    broker.create_topic(fits, 11)
+    broker.create_topic(fits + "n")
+    path = own_directory(client)
+    response = client.call(asked((path, fits, [0, 9, 10]), (path, fits + "n", [0])), 2)
+    assert answered(response) == [
+        (fits, 0, ErrorCode.NONE),
+        (fits, 9, ErrorCode.NONE),
+        (fits, 10, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (fits + "n", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ]
+    response = client.call(asked(("/nowhere", fits, [0]), ("/nowhere", fits + "n", [0])), 2)
+    assert [code for _, _, code in answered(response)] == [
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+def test_a_move_to_another_directory_is_refused_and_logged(
+    two: Broker,
+    client_of_two: WireClient,
+    paths: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    two.create_topic("t", 4)
+    before = placed(client_of_two)
+    assert set(before.values()) == set(paths)
+    response = client_of_two.call(asked((paths[0], "t", [0, 1, 2, 3])), 2)
+    expected = [
+        (*key, ErrorCode.NONE if path == paths[0] else ErrorCode.INVALID_REQUEST)
+        for key, path in sorted(before.items())
+    ]
+    assert answered(response) == expected
+    assert placed(client_of_two) == before
+    warnings = [each.message for each in caplog.records if "replicas stay" in each.message]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("2 replicas")
+
+
+def test_nothing_is_moved_while_a_directory_is_offline(
+    two: Broker, client_of_two: WireClient, paths: list[str]
+) -> None:
+    two.create_topic("t", 2)
+    where = {number: path for (_, number), path in placed(client_of_two).items()}
+    take_offline(two, where[0])
+    response = client_of_two.call(asked((where[1], "t", [0, 1]), (where[1], "no", [0])), 2)
+    assert answered(response) == [
+        ("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),
+        ("t", 1, ErrorCode.NONE),
+        ("no", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_a_replica_that_works_is_not_moved_while_a_third_directory_is_offline(
+    tmp_path: Path,
+) -> None:
+    directories = [str(tmp_path / name) for name in ("one", "two", "three")]
+    with (
+        Broker({"log.dirs": ",".join(directories)}) as broker,
+        WireClient(broker.bootstrap_servers) as client,
+    ):
+        broker.create_topic("t", 3)
+        where = {number: path for (_, number), path in placed(client).items()}
+        request = asked((where[1], "t", [0]))
+        assert answered(client.call(request, 2)) == [("t", 0, ErrorCode.INVALID_REQUEST)]
+        take_offline(broker, where[2])
+        assert answered(client.call(request, 2)) == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+def test_of_a_partition_named_twice_the_last_directory_counts(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t", 2)
+    path = own_directory(client)
+    wanted = [("/nowhere", "t", [0, 0]), (path, "t", [1, 0]), ("/nowhere", "t", [1])]
+    assert answered(client.call(asked(*wanted), 2)) == [
+        ("t", 0, ErrorCode.NONE),
+        ("t", 1, ErrorCode.LOG_DIR_NOT_FOUND),
+    ]
+
+
+def test_what_names_no_partition_is_not_answered(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    path = own_directory(client)
+    assert client.call(AlterReplicaLogDirsRequest([]), 2).results == []
+    assert client.call(AlterReplicaLogDirsRequest([AlterReplicaLogDir(path)]), 2).results == []
+    assert client.call(asked((path, "t", [])), 2).results == []
+
+
+def test_many_partitions_are_answered_each(broker: Broker, client: WireClient) -> None:
+    count = 2 * ELEMENTS_AT_ONCE
+    broker.create_topic("t", 3)
+    path = own_directory(client)
+    numbers = list(range(count))
+    response = client.call(asked((path, "t", numbers)), 2)
+    assert answered(response) == [
+        ("t", number, ErrorCode.NONE if number < 3 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for number in numbers
+    ]
+
+
+def test_many_partitions_of_one_topic_are_worked_on_in_turns(broker: Broker) -> None:
+    broker.create_topic("t", 3)
+    request = asked(("/nowhere", "t", list(range(2 * ELEMENTS_AT_ONCE))))
+
+    async def ask(server: Any) -> Any:
+        rest = handle(server.services, None, request)  # type: ignore[arg-type]
+        assert asyncio.iscoroutine(rest)
+        return await rest
+
+    codes = {code for _, _, code in answered(broker.call(ask))}
+    assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}
