@@ -122,13 +122,18 @@ def begun_work(work: Generator[None, None, R]) -> R | Coroutine[Any, Any, R]:
 
 
 async def in_turns(work: Generator[None, None, R]) -> R:
-    """What the generator returns; wherever it yields, others have their turn."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
-        await give_way()
+    """What the generator returns; wherever it yields, others have their turn. Cancelled meanwhile,
+    it is closed.
+    """
+    try:
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                return ended.value  # type: ignore[no-any-return]
+            await give_way()
+    finally:
+        work.close()
 
 
 def begun(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R | Coroutine[Any, Any, R]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -236,6 +236,28 @@ def test_a_connection_lost_meanwhile_harms_nobody(
 
     runner.run(run())
     assert gc.get_threshold()[2] != turns.COLLECTIONS_PUT_OFF
+
+
+def test_work_cancelled_between_two_turns_is_closed() -> None:
+    closed: list[bool] = []
+
+    def endless() -> Generator[None, None, None]:
+        try:
+            while True:
+                yield
+        finally:
+            closed.append(True)
+
+    async def run() -> None:
+        work = endless()
+        task = asyncio.get_running_loop().create_task(turns.in_turns(work))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert closed
+
+    asyncio.run(run())
 
 
 def test_only_so_many_long_requests_are_executed_at_a_time(

@@ -20,8 +20,7 @@ from a partition that knows no followers: an error, and no state changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from functools import partial
+from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
@@ -38,14 +37,15 @@ from odradek.protocol.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
-from odradek.turns import ELEMENTS_A_TURN, Turns
+from odradek.turns import ELEMENTS_A_TURN, begun_work, in_turns
 
 if TYPE_CHECKING:
     from odradek.broker.context import RequestContext, Services
-    from odradek.broker.fetch_sessions import PartitionKey
+    from odradek.broker.fetch_sessions import FetchSession, PartitionKey
     from odradek.cluster.purgatory import DelayedFetch
-    from odradek.protocol.messages.fetch_request import FetchPartition as AskedPartition
     from odradek.protocol.messages.fetch_request import FetchRequest
+
+Result = FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, Any]
 
 TOPIC_ID_VERSION = 13
 CURRENT_LEADER_VERSION = 16
@@ -57,68 +57,39 @@ CONSUMER = -1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(
-    services: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, Any]:
+def handle(services: Services, context: RequestContext, request: FetchRequest) -> Result:
     """Reads now; answers now, or when there is enough to answer with."""
-    by_id = context.api_version >= TOPIC_ID_VERSION
-    fetch = services.fetch_sessions.context(
-        request.session_id,
-        request.session_epoch,
-        by_id,
-        _wanted(request, by_id),
-        _forgotten(request, by_id) if request.forgotten_topics_data else [],
-    )
-    if fetch.error:
-        return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
-    reading = _Reading(services, context, request, fetch)
-    if fetch.partitions[ELEMENTS_A_TURN:]:  # a short request may have a large session
-        return reading.start_in_turns()
-    return reading.start()
+    return begun_work(_Reading(services, context, request).start(request))
 
 
-async def handle_long(
-    services: Services, context: RequestContext, request: FetchRequest
-) -> FetchResponse | asyncio.Future[FetchResponse]:
-    """As `handle`, in turns: for a request that names many partitions."""
-    by_id = context.api_version >= TOPIC_ID_VERSION
-    turns = Turns()
+def handle_long(services: Services, context: RequestContext, request: FetchRequest) -> Result:
+    """As `handle`, for a request that names very many partitions."""
+    return in_turns(_Reading(services, context, request).start(request))
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> Generator[None, None, list[FetchPartition]]:
+    """What the request names; yields wherever a turn is over."""
     wanted = []
+    left = ELEMENTS_A_TURN
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
-        wanted += await turns.map(partial(_wanted_partition, key), topic.partitions)
-    fetch = services.fetch_sessions.context(
-        request.session_id, request.session_epoch, by_id, wanted, _forgotten(request, by_id)
-    )
-    if fetch.error:
-        return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
-    return await _Reading(services, context, request, fetch).start_in_turns()
-
-
-def _wanted_partition(topic: str | bytes, each: AskedPartition) -> FetchPartition:
-    return FetchPartition(
-        topic,
-        each.partition,
-        each.fetch_offset,
-        each.partition_max_bytes,
-        each.current_leader_epoch,
-        each.last_fetched_epoch,
-    )
-
-
-def _wanted(request: FetchRequest, by_id: bool) -> list[FetchPartition]:
-    return [
-        FetchPartition(
-            topic.topic_id if by_id else topic.topic,
-            each.partition,
-            each.fetch_offset,
-            each.partition_max_bytes,
-            each.current_leader_epoch,
-            each.last_fetched_epoch,
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    ]
+        left -= 1
+        for each in topic.partitions:
+            if left <= 0:
+                left = ELEMENTS_A_TURN
+                yield
+            left -= 1
+            wanted.append(
+                FetchPartition(
+                    key,
+                    each.partition,
+                    each.fetch_offset,
+                    each.partition_max_bytes,
+                    each.current_leader_epoch,
+                    each.last_fetched_epoch,
+                )
+            )
+    return wanted
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
@@ -130,7 +101,11 @@ def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
 
 
 class _Reading:
-    """One fetch from its first read to its answer."""
+    """One fetch from its first read to its answer.
+
+    What may be long is a generator that yields wherever a turn is over: what is said of a partition
+    is of one moment, but then not what is said of all of them.
+    """
 
     __slots__ = (
         "_answer_now",
@@ -141,7 +116,6 @@ class _Reading:
         "_delayed",
         "_fetch",
         "_future",
-        "_in_turns",
         "_leaders",
         "_limited",
         "_max_bytes",
@@ -153,16 +127,11 @@ class _Reading:
         "_size_bytes",
     )
 
-    def __init__(
-        self,
-        services: Services,
-        context: RequestContext,
-        request: FetchRequest,
-        fetch: FetchContext,
-    ) -> None:
+    _fetch: FetchContext
+
+    def __init__(self, services: Services, context: RequestContext, request: FetchRequest) -> None:
         self._services = services
         self._context = context
-        self._fetch = fetch
         self._by_id = context.api_version >= TOPIC_ID_VERSION
         self._before_zstd = context.api_version < ZSTD_VERSION
         self._committed = request.isolation_level == READ_COMMITTED
@@ -180,90 +149,80 @@ class _Reading:
         self._partitions: list[Partition] = []
         self._leaders: set[int] = set()
         self._future: asyncio.Future[FetchResponse] | None = None
-        self._in_turns = False
+        # Of a long fetch from its first read on, of any other while it waits.
         self._delayed: DelayedFetch | None = None
 
-    def start(self) -> FetchResponse | asyncio.Future[FetchResponse]:
+    def start(
+        self, request: FetchRequest
+    ) -> Generator[None, None, FetchResponse | asyncio.Future[FetchResponse]]:
         """The answer, or a future of it when the fetch has to wait."""
-        answers = self._read_all(self._fetch.partitions, 0)
-        if (
-            self._size_bytes >= self._min_bytes
-            or self._answer_now
-            or self._max_wait_ms <= 0
-            or not self._partitions
-        ):
-            return self._respond(answers)
-        return self._wait(answers)
-
-    async def start_in_turns(self) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """As `start`, giving way to others; what is said of a partition is of one moment, but not
-        what is said of all of them. What comes to a partition after its turn counts as it does
-        while the fetch waits.
-        """
-        self._in_turns = True
-        delayed = self._delayed = self._services.replica_manager.fetches.watch(
-            [], self._min_bytes, max(self._max_wait_ms, 0), self._resume
+        by_id = self._by_id
+        fetch = self._fetch = self._services.fetch_sessions.context(
+            request.session_id,
+            request.session_epoch,
+            by_id,
+            (yield from _wanted(request, by_id)),
+            _forgotten(request, by_id) if request.forgotten_topics_data else [],
         )
+        if fetch.error:
+            return FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, [])
+        if fetch.partitions[ELEMENTS_A_TURN:]:  # a short request may have a large session
+            self._watch([], self._min_bytes)
         try:
-            answers = await self._read_all_in_turns()
+            answers = yield from self._read_all()
             if (
                 self._size_bytes < self._min_bytes
                 and not self._answer_now
                 and self._max_wait_ms > 0
                 and self._partitions
             ):
-                return self._wait_on(delayed, answers)
-            delayed.cancel()
-            return await self._respond_in_turns(answers)
+                return self._wait(answers)
+            if self._delayed is not None:
+                self._delayed.cancel()
+            return (yield from self._respond(answers))
         except BaseException:
-            delayed.cancel()
+            if self._delayed is not None:
+                self._delayed.cancel()
             raise
 
-    def _wait_on(
-        self, delayed: DelayedFetch, answers: list[PartitionData]
-    ) -> asyncio.Future[FetchResponse]:
-        """As `_wait`, with what has been waiting since the reading began."""
-        _close_regions(answers)
-        future = self._future = self._services.replica_manager.fetches.loop.create_future()
-        future.add_done_callback(self._ended)
-        if delayed.ended:
-            self._resume()
-        else:
-            delayed.appended(self._size_bytes)
-        return future
+    def _watch(self, partitions: list[Partition], bytes_missing: int) -> None:
+        """From now on what comes to `partitions`, and the time, can end the wait."""
+        self._delayed = self._services.replica_manager.fetches.watch(
+            partitions,
+            bytes_missing,
+            max(self._max_wait_ms, 0),
+            self._resume,
+            stable=self._committed,
+        )
 
     def _wait(self, answers: list[PartitionData]) -> asyncio.Future[FetchResponse]:
         """Waits for what would make another read worth while."""
         _close_regions(answers)
-        manager = self._services.replica_manager
-        self._future = manager.fetches.loop.create_future()
-        self._future.add_done_callback(self._ended)
-        self._delayed = manager.fetches.watch(
-            self._partitions,
-            self._min_bytes - self._size_bytes,
-            self._max_wait_ms,
-            self._resume,
-            stable=self._committed,
-        )
-        return self._future
+        future = self._services.replica_manager.fetches.loop.create_future()
+        self._future = future
+        future.add_done_callback(self._ended)
+        if self._delayed is None:
+            self._watch(self._partitions, self._min_bytes - self._size_bytes)
+        elif self._delayed.ended:
+            self._resume()
+        else:
+            self._delayed.appended(self._size_bytes)
+        return future
 
     def _resume(self) -> None:
         """The wait is over: the same read again, and whatever it gives is the answer."""
         future = self._future
         if future is None or future.done():  # None: still reading, and told when that is done
             return
-        if self._in_turns:
-            reading = future.get_loop().create_task(self._resume_in_turns(future))
+        self._delayed = None
+        rest = begun_work(self._finish(future))
+        if rest is not None:
+            reading = future.get_loop().create_task(rest)
             future.add_done_callback(lambda _: reading.cancel())
-            return
-        try:
-            future.set_result(self._respond(self._read_all(self._fetch.partitions, 0)))
-        except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
-            future.set_exception(error)
 
-    async def _resume_in_turns(self, future: asyncio.Future[FetchResponse]) -> None:
+    def _finish(self, future: asyncio.Future[FetchResponse]) -> Generator[None, None, None]:
         try:
-            response = await self._respond_in_turns(await self._read_all_in_turns())
+            response = yield from self._respond((yield from self._read_all()))
         except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
             if not future.done():
                 future.set_exception(error)
@@ -279,59 +238,44 @@ class _Reading:
         if self._delayed is not None:
             self._delayed.cancel()
 
-    async def _read_all_in_turns(self) -> list[PartitionData]:
-        """As `_read_all`: some partitions at a time, within what the ones before have left."""
-        wanted = self._fetch.partitions
+    def _read_all(self) -> Generator[None, None, list[PartitionData]]:
+        """Reads every partition within max.bytes; answers in the order of the partitions."""
+        manager = self._services.replica_manager
+        names = manager.topic_names
+        delayed = self._delayed
+        self._size_bytes = 0
+        self._answer_now = False
+        partitions = self._partitions = []
+        remaining = self._max_bytes
         answers: list[PartitionData] = []
-        partitions: list[Partition] = []
-        size = 0
-        answer_now = False
-        turns = Turns()
+        left = ELEMENTS_A_TURN
         try:
-            for start in range(0, len(wanted), ELEMENTS_A_TURN):
-                await turns.take()
-                turns.charge(ELEMENTS_A_TURN)
-                answers += self._read_all(wanted[start : start + ELEMENTS_A_TURN], size)
-                if self._delayed is not None:
-                    self._delayed.watch(self._partitions, stable=self._committed)
-                partitions += self._partitions
-                size = self._size_bytes
-                answer_now |= self._answer_now
+            for wanted in self._fetch.partitions:
+                if not left:
+                    left = ELEMENTS_A_TURN
+                    yield
+                left -= 1
+                topic: Any = wanted.topic
+                name: Any = names.get(topic) if self._by_id else topic
+                partition = manager.partitions.get((name, wanted.partition))
+                if partition is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if name is None:
+                        code = ErrorCode.UNKNOWN_TOPIC_ID
+                    answers.append(PartitionData(wanted.partition, int(code), -1, records=b""))
+                    self._answer_now = True
+                    continue
+                partitions.append(partition)
+                if delayed is not None:  # what comes after its turn counts as if it had waited
+                    delayed.watch([partition], stable=self._committed)
+                answer = self._read(partition, wanted, remaining)
+                answers.append(answer)
+                size = len(answer.records)  # type: ignore[arg-type]
+                self._size_bytes += size
+                remaining -= size
         except BaseException:
             _close_regions(answers)
             raise
-        self._partitions = partitions
-        self._answer_now = answer_now
-        return answers
-
-    def _read_all(self, asked: list[FetchPartition], size_bytes: int) -> list[PartitionData]:
-        """Reads every partition within max.bytes, of which `size_bytes` are used up; answers in the
-        order of the partitions.
-        """
-        manager = self._services.replica_manager
-        names = manager.topic_names
-        self._size_bytes = size_bytes
-        self._answer_now = False
-        partitions = self._partitions = []
-        remaining = self._max_bytes - size_bytes
-        answers = []
-        for wanted in asked:
-            topic: Any = wanted.topic
-            name: Any = names.get(topic) if self._by_id else topic
-            partition = manager.partitions.get((name, wanted.partition))
-            if partition is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if name is None:
-                    code = ErrorCode.UNKNOWN_TOPIC_ID
-                answers.append(PartitionData(wanted.partition, int(code), -1, records=b""))
-                self._answer_now = True
-                continue
-            partitions.append(partition)
-            answer = self._read(partition, wanted, remaining)
-            answers.append(answer)
-            size = len(answer.records)  # type: ignore[arg-type]
-            self._size_bytes += size
-            remaining -= size
         return answers
 
     def _read(self, partition: Partition, wanted: FetchPartition, remaining: int) -> PartitionData:
@@ -402,92 +346,62 @@ class _Reading:
             self._leaders.add(partition.leader)
         return answer
 
-    def _respond(self, answers: list[PartitionData]) -> FetchResponse:
-        """The response, with what the session leaves out left out."""
-        fetch = self._fetch
-        session = fetch.session
-        session_id = INVALID_SESSION_ID
-        partitions = fetch.partitions
-        if session is not None or self._limited:
-            refusal = self._refusal(answers)
-            if refusal is not None:
-                return refusal
-        if session is not None:
-            session_id = session.id
-            changed = [pair for pair in zip(partitions, answers, strict=True) if _is_changed(*pair)]
-            for wanted, answer in changed:
-                if len(answer.records):  # type: ignore[arg-type]
-                    session.move_to_end(wanted)
-        else:
-            changed = list(zip(partitions, answers, strict=True))
-            if fetch.create_session:
-                session_id = self._create_session(changed)
-        response = FetchResponse(0, 0, session_id, self._by_topic(changed))
-        if self._leaders:
-            hints = leader_endpoints(self._services, self._context, self._leaders)
-            response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
-        return response
-
-    async def _respond_in_turns(self, answers: list[PartitionData]) -> FetchResponse:
-        """As `_respond`, in pieces."""
-        refusal = self._refusal(answers)
-        if refusal is not None:
-            return refusal
+    def _respond(self, answers: list[PartitionData]) -> Generator[None, None, FetchResponse]:
+        """The response, or what is answered instead of the records, which then are given back."""
         fetch, session = self._fetch, self._fetch.session
-        topics: list[FetchableTopicResponse] = []
-        turns = Turns()
+        session_id = INVALID_SESSION_ID if session is None else session.id
         try:
-            for start in range(0, len(answers), ELEMENTS_A_TURN):
-                await turns.take()
-                turns.charge(ELEMENTS_A_TURN)
-                end = start + ELEMENTS_A_TURN
-                piece = list(zip(fetch.partitions[start:end], answers[start:end], strict=True))
-                if session is not None:
-                    piece = [pair for pair in piece if _is_changed(*pair)]
-                    for wanted, answer in piece:
-                        if len(answer.records):  # type: ignore[arg-type]
-                            session.move_to_end(wanted)
-                _add_topics(topics, self._by_topic(piece))
+            if session is not None:
+                self._check_epoch(session)
+            if self._limited:
+                refusal = throttled_fetch(
+                    self._services, self._context, self._size_bytes, session_id
+                )
+                if refusal is not None:
+                    _close_regions(answers)
+                    return refusal
+            topics = yield from self._by_topic(answers)
+        except KafkaError as error:
+            _close_regions(answers)
+            return FetchResponse(0, int(error.code), session_id, [])
         except BaseException:
             _close_regions(answers)
             raise
-        session_id = INVALID_SESSION_ID if session is None else session.id
         if fetch.create_session:
-            session_id = self._create_session(list(zip(fetch.partitions, answers, strict=True)))
+            session_id = self._create_session(answers)
         response = FetchResponse(0, 0, session_id, topics)
         if self._leaders:
             hints = leader_endpoints(self._services, self._context, self._leaders)
             response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
         return response
 
-    def _refusal(self, answers: list[PartitionData]) -> FetchResponse | None:
-        """What is answered instead of the records, which then are given back."""
-        fetch, session = self._fetch, self._fetch.session
-        session_id = INVALID_SESSION_ID if session is None else session.id
-        refusal = None
-        if session is not None and session.epoch != fetch.epoch:
+    def _check_epoch(self, session: FetchSession) -> None:
+        if session.epoch != self._fetch.epoch:
             # Another request of the same session came between: a duplicate, says Kafka too.
-            code = int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            refusal = FetchResponse(0, code, session_id, [])
-        elif self._limited:
-            refusal = throttled_fetch(self._services, self._context, self._size_bytes, session_id)
-        if refusal is not None:
-            _close_regions(answers)
-        return refusal
-
-    def _create_session(self, answered: list[tuple[FetchPartition, PartitionData]]) -> int:
-        for wanted, answer in answered:
-            wanted.high_watermark = answer.high_watermark
-            wanted.log_start_offset = answer.log_start_offset
-        return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
     def _by_topic(
-        self, answered: list[tuple[FetchPartition, PartitionData]]
-    ) -> list[FetchableTopicResponse]:
-        """Neighbours of one topic in one entry, as ``FetchResponse.toMessage`` does."""
+        self, answers: list[PartitionData]
+    ) -> Generator[None, None, list[FetchableTopicResponse]]:
+        """What the session does not leave out, neighbours of one topic in one entry, as
+        ``FetchResponse.toMessage`` does.
+        """
+        session = self._fetch.session
         topics: list[FetchableTopicResponse] = []
         last: str | bytes | None = None
-        for wanted, answer in answered:
+        left = ELEMENTS_A_TURN
+        for wanted, answer in zip(self._fetch.partitions, answers, strict=True):
+            if not left:
+                left = ELEMENTS_A_TURN
+                yield
+                if session is not None:
+                    self._check_epoch(session)
+            left -= 1
+            if session is not None:
+                if not _is_changed(wanted, answer):
+                    continue
+                if len(answer.records):  # type: ignore[arg-type]
+                    session.move_to_end(wanted)
             topic = wanted.topic
             if topic != last:
                 last = topic
@@ -500,15 +414,11 @@ class _Reading:
             topics[-1].partitions.append(answer)
         return topics
 
-
-def _add_topics(topics: list[FetchableTopicResponse], more: list[FetchableTopicResponse]) -> None:
-    """Adds what follows, and goes on with the topic in which the last piece ended."""
-    if topics and more:
-        last, first = topics[-1], more[0]
-        if (last.topic, last.topic_id) == (first.topic, first.topic_id):
-            last.partitions += first.partitions
-            del more[0]
-    topics += more
+    def _create_session(self, answers: list[PartitionData]) -> int:
+        for wanted, answer in zip(self._fetch.partitions, answers, strict=True):
+            wanted.high_watermark = answer.high_watermark
+            wanted.log_start_offset = answer.log_start_offset
+        return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
 
 
 def _is_changed(known: FetchPartition, answer: PartitionData) -> bool:

@@ -1,0 +1,148 @@
+"""Fetches of more partitions than one turn reads: what may happen between two turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek import turns
+from odradek.broker.broker import BrokerServer
+from odradek.errors import ErrorCode
+from odradek.log.log import UnifiedLog
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.records.region import FileRegion
+from tests.broker.test_giving_way import (
+    PARTITIONS,
+    asked,
+    created,
+    framed,
+    opened,
+    received,
+    running,
+    until,
+)
+from tests.helpers.requests import batch, fetch
+
+READING, ANSWERING = PARTITIONS // 2, PARTITIONS
+"""Partitions that were read when the fetch gives way in mid-reading, and in mid-answer."""
+
+
+def when_read(
+    monkeypatch: pytest.MonkeyPatch,
+    regions: list[FileRegion],
+    count: int,
+    action: Callable[[], object],
+) -> None:
+    """Does `action` once, when the loop is given way and there are `count` regions."""
+    give_way = turns.give_way
+
+    async def acting() -> None:
+        if len(regions) == count:
+            monkeypatch.setattr(turns, "give_way", give_way)
+            action()
+        await give_way()
+
+    monkeypatch.setattr(turns, "give_way", acting)
+
+
+async def filled(server: BrokerServer, name: str) -> None:
+    await created(server, name)
+    data = [PartitionProduceData(number, batch(b"x")) for number in range(PARTITIONS)]
+    await asked(
+        server, ProduceRequest(None, 1, 1000, [TopicProduceData(name, partition_data=data)]), 9
+    )
+
+
+async def session_of(server: BrokerServer, name: str) -> int:
+    full = fetch(name, partitions=tuple(range(PARTITIONS)), session_id=0, session_epoch=0)
+    return (await asked(server, full, 12)).session_id  # type: ignore[no-any-return]
+
+
+def poll(session_id: int) -> Any:
+    numbers = tuple(range(PARTITIONS))
+    return fetch("t", partitions=numbers, session_id=session_id, session_epoch=1)
+
+
+@pytest.fixture
+def regions(monkeypatch: pytest.MonkeyPatch) -> list[FileRegion]:
+    """Every region that is read."""
+    found: list[FileRegion] = []
+    read = UnifiedLog.read
+
+    def remembered(self: UnifiedLog, *args: Any, **options: Any) -> Any:
+        info = read(self, *args, **options)
+        if info.region is not None:
+            found.append(info.region)
+        return info
+
+    monkeypatch.setattr(UnifiedLog, "read", remembered)
+    return found
+
+
+@pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
+def test_another_request_of_the_session_between_two_turns_makes_it_a_duplicate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
+) -> None:
+    with running(tmp_path) as (runner, server):
+        runner.run(filled(server, "t"))
+        session_id = runner.run(session_of(server, "t"))
+        sessions = server.services.fetch_sessions
+        last = ("t", PARTITIONS - 1)
+
+        def ask_meanwhile() -> None:
+            """Forgets the last partition, and then asks for it anew."""
+            known = sessions.sessions[session_id].partitions[last]
+            sessions.context(session_id, 2, False, [], [last])
+            again = type(known)(*last, 1, known.max_bytes)
+            assert not sessions.context(session_id, 3, False, [again], []).error
+
+        del regions[:]
+        when_read(monkeypatch, regions, count, ask_meanwhile)
+        request = poll(session_id)
+        response = runner.run(asked(server, request, 12))
+        assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert (response.session_id, response.responses) == (session_id, [])
+        assert sessions.sessions[session_id].partitions[last].fetch_offset == 1
+        assert len(regions) == PARTITIONS
+        assert all(is_closed(region) for region in regions)
+
+
+@pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
+def test_a_fetch_cancelled_between_two_turns_gives_back_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
+) -> None:
+    ended: list[bool] = []
+
+    async def run(server: BrokerServer) -> None:
+        await filled(server, "t")
+        session_id = await session_of(server, "t")
+        connection, transport = opened(server)
+        del regions[:]
+
+        def end_execution() -> None:
+            ended.append(True)
+            (task,) = connection._shared.executing
+            task.cancel()
+
+        when_read(monkeypatch, regions, count, end_execution)
+        request = poll(session_id)
+        received(connection, framed(request, 12))()
+        await until(lambda: bool(ended) and not connection._shared.executing)
+        assert not transport.written
+
+    with running(tmp_path) as (runner, server):
+        runner.run(run(server))
+        assert len(regions) == count
+        assert all(is_closed(region) for region in regions)
+        assert not server.services.replica_manager.fetches.waiting
+
+
+def is_closed(region: FileRegion) -> bool:
+    return region._file is None
