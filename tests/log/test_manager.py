@@ -18,11 +18,11 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log import checkpoints
+from odradek.log.closing import SYNCED_AT_LEAST
 from odradek.log.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.log.log_dir import LogDir
 from odradek.log.manager import (
     FILE_NAME_BYTES_MAX,
-    SYNCED_AT_LEAST,
     LogDirectoryError,
     LogManager,
     delete_directory_name,
@@ -67,7 +67,7 @@ def stopped_without_time(
     """A directory of more logs than could be synced; those that were. As much time is kept for each
     of the others as is said.
     """
-    monkeypatch.setattr("odradek.log.manager.UNSYNCED_CLOSE_MS", unsynced_close_ms)
+    monkeypatch.setattr("odradek.log.closing.UNSYNCED_CLOSE_MS", unsynced_close_ms)
     clock = ManualClock(NOW_MS)
 
     class SlowFiles(RealFiles):
@@ -87,6 +87,14 @@ def stopped_without_time(
     synced = {tp for tp, point in points.items() if point}
     assert SYNCED_AT_LEAST <= len(synced) < len(logs)
     return synced
+
+
+def test_once_time_is_over_nothing_more_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Too much for the forty that are left at first, but not for the last of them.
+    synced = stopped_without_time(tmp_path, monkeypatch, unsynced_close_ms=4e3)
+    assert len(synced) == SYNCED_AT_LEAST
 
 
 def assert_all_there(manager: LogManager) -> None:

@@ -62,7 +62,7 @@ UNPACKING_THREADS_MAX = 2
 STOP_GRACE_S = 1.0
 # The logs are closed so long after the stop began, if there are more than a few; what is left is
 # for ending.
-STOP_CLOSED_MS = 1_400.0
+STOP_CLOSED_MS = 1_100.0
 # A short history of groups is read before the first client is let in; with a long one clients are
 # answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
 COORDINATORS_WAIT_S = 0.25

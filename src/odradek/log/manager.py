@@ -22,15 +22,14 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
 
 from odradek.clock import Clock
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log import checkpoints, recovery
+from odradek.log.closing import close_logs
 from odradek.log.files import (
     READ_WRITE,
     FilePool,
@@ -53,14 +52,6 @@ CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
-CLOSING_THREADS = 8
-"""How many logs are closed at once."""
-SYNCED_AT_LEAST = 100
-"""So many logs are synced at a clean stop however long that takes."""
-UNSYNCED_CLOSE_MS = 0.2
-"""What closing a log takes without waiting for the disk: the time that is kept for each."""
-LAST_SYNC_MS = 300.0
-"""So long the last sync that began in time may take, without others being left for it."""
 OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 
@@ -495,29 +486,12 @@ class LogManager:
 
         With `clean` all is written, synced and checkpointed, and each directory whose logs all
         closed whole is marked so. Without it nothing more is written (the files are to be thrown
-        away). `within_ms` bounds what is done for more than SYNCED_AT_LEAST logs: those for which
-        it does not last are left to the page cache, and recovered at the next start if the machine
-        was booted in between. Those for which LAST_SYNC_MS do not last either are left as a kill
+        away). `within_ms` bounds what is done for many logs (`closing.py`): those for which it does
+        not last are left to the page cache, and recovered at the next start if the machine
+        was booted in between. Those for which not even that could be done are left as a kill
         leaves them.
         """
-        logs = self.all_logs()
-        deadline_ms = self.clock.monotonic_ms() + within_ms
-
-        def close_in_time(at: int, log: UnifiedLog) -> UnifiedLog | None:
-            others_ms = (len(logs) - at) * UNSYNCED_CLOSE_MS
-            if at >= SYNCED_AT_LEAST and self.clock.monotonic_ms() + others_ms > deadline_ms:
-                return log
-            _close(log, clean=clean, sync=True)
-            return None
-
-        # A synced close waits for several fsyncs; in threads they share the journal's commits.
-        with ThreadPoolExecutor(CLOSING_THREADS, "odradek-close") as threads:
-            unsynced = list(filter(None, threads.map(close_in_time, count(), logs)))
-        left = []
-        for log in unsynced:
-            late = self.clock.monotonic_ms() > deadline_ms + LAST_SYNC_MS
-            _close(log, clean=clean and not late, sync=False)
-            left += [log] * late
+        unsynced, left = close_logs(self.all_logs(), self.clock, clean=clean, within_ms=within_ms)
         if clean:
             self._mark_clean(_by_directory(unsynced), _by_directory(left))
         self._logs.clear()
@@ -558,13 +532,6 @@ _CHECKPOINTS = (
     checkpoints.HIGH_WATERMARK_FILE,
     checkpoints.CLEANER_OFFSET_FILE,
 )
-
-
-def _close(log: UnifiedLog, *, clean: bool, sync: bool) -> None:
-    try:
-        log.close(clean=clean, sync=sync)
-    except KafkaError as error:
-        _logger.warning("closing %s: %s", log.topic_partition, error)
 
 
 def _flush_if_due(log: UnifiedLog, now_ms: int) -> bool:
