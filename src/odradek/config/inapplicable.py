@@ -18,6 +18,7 @@ _STREAMS = "streams groups are not served"
 _TWO_PHASE = "transactions cannot be prepared from outside (KIP-939)"
 _THREADS = "one event loop serves requests, there is no pool of this kind"
 _REPLICATION = "a single node has no followers"
+_NO_MOVES = "replicas are not moved between log directories"
 _METRICS = "Kafka's metrics reporters are Java classes"
 _PLUGIN = "names a Java class"
 _QUOTAS = "of quotas only the byte rates of clients are enforced"
@@ -45,7 +46,7 @@ _FAMILIES: dict[str, str] = {
     "replica.": _REPLICATION,
     "replication.quota.": _QUOTAS,
     "quota.": _OLD,
-    "alter.log.dirs.replication.quota.": _QUOTAS,
+    "alter.log.dirs.replication.quota.": _NO_MOVES,
     "metrics.": _METRICS,
     "kafka.metrics.": _METRICS,
     "kafka.csv.": _METRICS,
@@ -69,7 +70,7 @@ _SINGLE: dict[str, str] = {
     "auto.leader.rebalance.enable": _REPLICATION,
     "unclean.leader.election.interval.ms": _REPLICATION,
     "num.replica.fetchers": _REPLICATION,
-    "num.replica.alter.log.dirs.threads": _REPLICATION,
+    "num.replica.alter.log.dirs.threads": _NO_MOVES,
     "inter.broker.listener.name": _REPLICATION,
     "inter.broker.protocol.version": _REPLICATION,
     "background.threads": _THREADS,
