@@ -96,6 +96,31 @@ def test_first_member_gets_everything_at_once() -> None:
     assert told(full) == ALL
 
 
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"subscribed_topic_names": []},
+        {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
+    ],
+)
+def test_member_that_subscribes_to_nothing_disturbs_nobody(nothing: dict[str, Any]) -> None:
+    """Epochs as Apache Kafka 4.1 has them: the group's moves with what is subscribed to, and once
+    with its first member."""
+    machine = ConsumerMachine()
+    machine.join("a")
+    response = machine.join("b", **nothing)
+    assert (response.member_epoch, told(response)) == (1, {})
+    assert (machine.group.epoch, machine.group.state) == (1, ConsumerGroupState.STABLE)
+    assert machine.held("a") == ALL
+    assert machine.restarted().group.members.keys() == {"a", "b"}
+    subscribed = machine.beat("b", 1, subscribed_topic_names=["t"])
+    assert (subscribed.member_epoch, machine.group.epoch) == (2, 2)
+    alone = ConsumerMachine()
+    assert alone.join("a", **nothing).member_epoch == 1
+    alone.beat("a", -1)
+    assert alone.join("b", **nothing).member_epoch == 2, "the one of the leaving"
+
+
 def test_partitions_are_revoked_before_they_are_assigned() -> None:
     machine, response = two_members()
     assert (response.member_epoch, told(response)) == (2, {})

@@ -28,7 +28,7 @@ def test_every_version_tells_epochs_members_and_assignments(
     (member,) = group.members
     assert (member.member_id, member.instance_id, member.rack_id) == ("m", "i", "r")
     assert (member.member_epoch, member.client_id) == (1, "wire")
-    assert member.subscribed_topic_names == ["t"]
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], "")
     for assignment in (member.assignment, member.target_assignment):
         (topic,) = assignment.topic_partitions
         assert (topic.topic_name, topic.partitions) == ("t", [0, 1])

@@ -122,6 +122,21 @@ def test_groups_that_are_not_in_the_transaction_are_refused(
     assert fetched(client) == (E.NONE, 5)
 
 
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("known", [True, False])
+def test_empty_group_id_is_refused_before_the_transaction_is_looked_at(
+    transaction: Transaction, version: int, known: bool
+) -> None:
+    """As by Apache Kafka 4.1, whoever sends it, a transactional id that is none included."""
+    if not known:
+        transaction.producer_id += 1_000
+    assert transaction.commit_offset(version, group_id="") is E.INVALID_GROUP_ID
+    assert transaction.commit_offset(version, group_id="", transactional_id="") is (
+        E.INVALID_GROUP_ID
+    )
+    assert transaction.commit_offset(version, transactional_id="") is E.INVALID_REQUEST
+
+
 @pytest.mark.parametrize("config", [{"transaction.partition.verification.enable": "false"}])
 def test_verification_can_be_turned_off(client: WireClient, transaction: Transaction) -> None:
     assert transaction.commit_offset() is E.NONE

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe, versions 0-1: state, epochs, members and assignments of consumer groups.
 
 A classic group, or one that does not exist, is GROUP_ID_NOT_FOUND. Topics that were deleted are
-left out of the assignments. From version 1 on it is said which protocol a member speaks (KIP-1099).
+left out of the assignments; a member without a regular expression has an empty one, as in Kafka.
+From version 1 on it is said which protocol a member speaks (KIP-1099).
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",
         assignment=_assignment(member.assigned, image),
         target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,

@@ -3,7 +3,8 @@
 Before anything is stored, the transaction is verified with its coordinator (KIP-890), unless the
 group's partition has it open already; version 5 adds the partition to the transaction by that. From
 version 3 on a sender that names its group's generation is fenced by it. What is committed is
-pending, and held back from fetches that require stable offsets, until the marker arrives.
+pending, and held back from fetches that require stable offsets, until the marker arrives. An empty
+group id is INVALID_GROUP_ID before anybody is asked about the transaction.
 
 Errors stand at each partition. Versions 0-1 are told COORDINATOR_NOT_AVAILABLE while the group's
 shard loads, and versions before 4 INVALID_TXN_STATE for TRANSACTION_ABORTABLE.
@@ -40,6 +41,8 @@ def handle(
     """The answer; a future of it while the disk is waited for; a coroutine while the transaction's
     coordinator is asked."""
     version = context.api_version
+    if not request.group_id:
+        return _commit(services, request, NO_GUARD, version)  # which refuses it
     place = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
     try:
         guard = _guard(services, place, request, adds=version >= IMPLICIT_ADD_FROM)

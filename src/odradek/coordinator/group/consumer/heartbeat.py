@@ -322,8 +322,9 @@ def advance(
     )
     if updated != member or new:
         records.append(write.member_record(group_id, updated))
-    bump = new or updated.topics != member.topics or updated.regex != member.regex
     epoch = group.epoch
+    # Who joins without subscribing to anything changes nobody's assignment, as in Kafka 4.1.
+    bump = epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
     members = _members_with(group, updated)
     regexes = group.regexes
     counts: dict[Uuid, int] | None = None
