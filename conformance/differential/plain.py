@@ -21,6 +21,8 @@ DROPPED = {"throttle_time_ms", "host", "port", "rack", "client_host", "log_dir",
 DROPPED |= {"total_bytes", "usable_bytes"}
 PRESENCE = {"error_message", "documentation", "message", "batch_index_error_message", "cluster_id"}
 IDS = {"topic_id", "producer_id", "session_id", "controller_id"}
+# Of consumer groups. The first one is the broker's own choice: 2 in Kafka 4.3, 1 in Odradek.
+EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
 # A time of the broker's own clock; scenarios use earlier ones.
 NOW_MS = 1_700_000_000_000
 NATURAL_KEYS = (
@@ -72,6 +74,8 @@ class Plainer:
     def _number(self, value: int, name: str) -> Any:
         if name in IDS and value > 0:
             return self.alias(name, value)
+        if name in EPOCHS and value > 0:
+            return self.alias("group_epoch", value)
         if ("timestamp" in name or name.endswith("time_ms")) and value > NOW_MS:
             return "<now>"
         return value
