@@ -101,6 +101,34 @@ def test_every_handler_file_is_in_the_api_table() -> None:
     assert {stem for stem in files if not stem.startswith("_")} == {api.handler for api in APIS}
 
 
+def _paths_of_the_file_map() -> set[str]:
+    """The first column of the file map in ARCHITECTURE.md: below src/odradek, or below the root.
+
+    In a cell the folder of a name holds for those behind it: `log/log.py`, `segment.py`.
+    """
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+) \|", text.split("\n## File map\n")[1].split("\n## ")[0], re.M)
+    paths = set()
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`([^`]+)`", row):
+            if not name.endswith("/"):
+                folder = name[: name.rindex("/") + 1] if "/" in name else folder
+                paths.add(folder + name.rpartition("/")[2])
+            else:
+                paths.add(name)
+    return paths
+
+
+def test_every_module_is_in_the_file_map_and_nothing_else_is() -> None:
+    """A module is named itself, or by a folder above it that is named as a whole."""
+    named = _paths_of_the_file_map()
+    folders = tuple(path for path in named if path.endswith("/"))
+    modules = {str(path.relative_to(SOURCE)) for path in PRODUCT if path.name != "__init__.py"}
+    assert not {path for path in modules - named if not path.startswith(folders)}
+    assert not {path for path in named if not any((at / path).exists() for at in (SOURCE, ROOT))}
+
+
 def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
     """Time comes in by constructor: `clock.py` alone asks the machine (the tools may)."""
     tools = {"cli", "demo", "pipeline", "testing"}

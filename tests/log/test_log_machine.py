@@ -8,8 +8,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from odradek.errors import KafkaError
 from odradek.log import flushing, recovery
+from odradek.log.leader_epochs import LeaderEpochs
 from odradek.log.log import UnifiedLog
+from odradek.log.log_dir import LogDir
 from odradek.log.producer_state import ProducerState
+from odradek.log.segment import Segment
 from odradek.log.verification import Verifications
 from odradek.records.record import CorruptRecord
 from tests.log.log_machine import LogMachine
@@ -23,8 +26,24 @@ TestLogMachine.settings = TestTransactionMachine.settings = settings(
 
 
 def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torn tail stays where it is after a crash."""
-    monkeypatch.setattr(recovery, "recover", lambda *_: None)
+    """Recovery does all else that it does, but a torn tail stays in the file after a crash."""
+    real = recovery.recover_segment
+
+    def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> tuple[int, int]:
+        size, log_fd = segment.size, segment.file.open().fd
+        ftruncate = log_dir.files.ftruncate
+
+        def not_the_log(fd: int, length: int) -> None:
+            if fd != log_fd:
+                ftruncate(fd, length)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log_dir.files, "ftruncate", not_the_log, raising=False)
+            found = real(segment, log_dir, epochs)
+        segment.size = size
+        return found
+
+    monkeypatch.setattr(recovery, "recover_segment", recover_segment)
 
 
 def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
