@@ -149,7 +149,8 @@ def test_incremental_fetch_gets_what_became_stable(broker: Broker, client: WireC
 
 
 def test_data_and_list_are_of_one_state(broker: Broker, client: WireClient) -> None:
-    """redpanda#7819: no record of an aborted transaction without its transaction in the list."""
+    """redpanda#7819, redpanda#3036: no record of an aborted transaction without its transaction in
+    the list."""
     broker.create_topic("t")
     stop = threading.Event()
 

@@ -160,6 +160,8 @@ def test_zstd_needs_version_seven(
 def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
     broker: Broker, client: WireClient
 ) -> None:
+    """redpanda#3039: to OUT_OF_ORDER_SEQUENCE_NUMBER a producer sends it again under another epoch,
+    and it is there twice. redpanda#3003: the offset that is told is the one at which it is."""
     broker.create_topic("t")
 
     def send(sequence: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from odradek.protocol.messages.txn_offset_commit_request import (
 )
 from odradek.testing import Broker
 from tests.broker.handlers.group_calls import commit, find
+from tests.broker.handlers.txn_calls import wait_for
 from tests.helpers.wire import WireClient
 
 E = ErrorCode
@@ -109,6 +110,22 @@ def test_offsets_are_unstable_until_the_transaction_ends(
     assert fetched(client, stable=False) == (E.NONE, 5)
     transaction.end(committed)
     assert settled(client) == (9 if committed else 5)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize("stable_first", [True, False])
+def test_first_read_after_the_transaction_is_complete_is_current(
+    client: WireClient, transaction: Transaction, committed: bool, stable_first: bool
+) -> None:
+    """redpanda#9571, redpanda#10669: whoever takes the group over right after the commit must not
+    be given the offset before it, whether or not it requires stable offsets."""
+    assert transaction.begin() is E.NONE
+    assert transaction.commit_offset() is E.NONE
+    transaction.end(committed)
+    wait_for(client, "CompleteCommit" if committed else "CompleteAbort")
+    current = (E.NONE, 9 if committed else 5)
+    assert fetched(client, stable=stable_first) == current
+    assert fetched(client, stable=not stable_first) == current
 
 
 @pytest.mark.parametrize(

@@ -171,9 +171,15 @@ def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
 
 @asynccontextmanager
 async def coordinator(
-    path: Path, *, level: int = 1, clock: ManualClock | None = None, **config: object
+    path: Path,
+    *,
+    level: int = 1,
+    clock: ManualClock | None = None,
+    loaded: bool = True,
+    **config: object,
 ) -> AsyncIterator[OnDisk]:
-    """A coordinator whose topic has one partition; it is stopped, and its logs closed."""
+    """A coordinator whose topic has one partition; it is stopped, and its logs closed. Unless it is
+    to be `loaded`, its loading has only begun."""
     clock = clock or ManualClock()
     manager = LogManager([str(path)], LogConfig(), clock)
     manager.load()
@@ -194,7 +200,8 @@ async def coordinator(
         )
         disk.topics("a")
         disk.transactions.start()
-        await disk.transactions.runtime.loads_done()
+        if loaded:
+            await disk.transactions.runtime.loads_done()
         try:
             yield disk
         finally:

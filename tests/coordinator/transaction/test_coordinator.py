@@ -91,6 +91,7 @@ def test_prepared_transaction_is_completed_after_a_restart(tmp_path: Path, commi
 
 @on_loop
 async def test_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """redpanda#6018: a begin that was in memory alone was lost, and acknowledged records too."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
     async with coordinator(tmp_path) as disk:
@@ -136,6 +137,7 @@ async def test_nothing_is_answered_before_it_is_committed(tmp_path: Path) -> Non
 
 @on_loop
 async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
+    """redpanda#6018: nothing is written in a transaction whose begin may yet be lost."""
     async with coordinator(tmp_path) as disk:
         await disk.init()
         disk.flushes = []
@@ -507,6 +509,26 @@ async def test_stopped_coordinator_is_not_available(tmp_path: Path) -> None:
         for ask in (lambda: disk.transactions.describe("x"), disk.transactions.all_transactions):
             with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
                 ask()
+
+
+@on_loop
+async def test_loading_coordinator_decides_nothing(tmp_path: Path) -> None:
+    """redpanda#5090: a leader that has not applied everything yet takes an open transaction for
+    none, and its producer's partitions for unknown."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+    async with coordinator(tmp_path, loaded=False) as disk:
+        loading = E.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await disk.init()).code is loading
+        assert await disk.add() is loading
+        assert (await disk.end()).code is loading
+        assert verify(disk, [A0, A1]) == {A0: loading, A1: loading}
+        for ask in (lambda: disk.transactions.describe("x"), disk.transactions.all_transactions):
+            with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                ask()
+        await disk.transactions.runtime.loads_done()
+        assert verify(disk, [A0, A1]) == {A0: E.NONE, A1: E.NONE}
+        assert (await disk.end()).code is E.NONE
 
 
 @on_loop

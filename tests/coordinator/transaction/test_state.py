@@ -10,7 +10,9 @@ from odradek.coordinator.transaction import state
 from odradek.coordinator.transaction.metadata import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
+    IDLE,
     STATES_BY_NAME,
+    VALID_PREVIOUS,
     TransactionMetadata,
     TransactionState,
     from_record,
@@ -436,6 +438,37 @@ def test_states_have_kafkas_names() -> None:
         "Dead",
         "PrepareEpochFence",
     ]
+
+
+# Kafka's table (``TransactionState.validPreviousStates``, KIP-890 included): state -> those before.
+BETWEEN = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+KAFKA_PREVIOUS = {
+    S.EMPTY: BETWEEN,
+    S.ONGOING: {S.ONGOING, *BETWEEN},
+    S.PREPARE_COMMIT: {S.ONGOING},
+    # From between two transactions: version 2 aborts what it does not know (KIP-890).
+    S.PREPARE_ABORT: {S.ONGOING, S.PREPARE_EPOCH_FENCE, *BETWEEN},
+    S.COMPLETE_COMMIT: {S.PREPARE_COMMIT},
+    S.COMPLETE_ABORT: {S.PREPARE_ABORT},
+    S.DEAD: BETWEEN,
+    S.PREPARE_EPOCH_FENCE: {S.ONGOING},
+}
+
+
+@pytest.mark.parametrize("following", S, ids=lambda each: each.name)
+def test_steps_are_kafkas(following: TransactionState) -> None:
+    """Dead and PrepareEpochFence are steps within one decision: the first is the tombstone, which
+    follows on what may expire, the second a part of the step from Ongoing to PrepareAbort."""
+    if following is S.DEAD:
+        assert following not in VALID_PREVIOUS
+        assert KAFKA_PREVIOUS[following] == IDLE
+    elif following is S.PREPARE_EPOCH_FENCE:
+        assert following not in VALID_PREVIOUS
+        assert KAFKA_PREVIOUS[following] <= VALID_PREVIOUS[S.PREPARE_ABORT]
+    else:
+        new = {None} if following is S.EMPTY else set()
+        expected = KAFKA_PREVIOUS[following] - {S.PREPARE_EPOCH_FENCE}
+        assert VALID_PREVIOUS[following] == expected | new
 
 
 def test_impossible_step_is_a_bug() -> None:

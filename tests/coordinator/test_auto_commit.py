@@ -1,0 +1,85 @@
+"""Consumers that commit by themselves, against a live broker: what they read last is read again."""
+
+from __future__ import annotations
+
+import gc
+import time
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from odradek.testing import Broker
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer
+
+DEADLINE_S = 120.0
+# No machine is so slow that a member that lives is taken for dead.
+SESSION_MS = 60_000
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("t", 1)
+        producer = Producer({"bootstrap.servers": running.bootstrap_servers})
+        for number in range(4):
+            producer.produce("t", value=str(number))
+        assert producer.flush(DEADLINE_S) == 0
+        yield running
+
+
+def member(broker: Broker) -> KafkaConsumer:
+    """Commits with every poll, and is given one record by each."""
+    return KafkaConsumer(
+        "t",
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=True,
+        auto_commit_interval_ms=0,
+        max_poll_records=1,
+        session_timeout_ms=SESSION_MS,
+        request_timeout_ms=2 * SESSION_MS,
+    )
+
+
+def poll(consumer: KafkaConsumer) -> int:
+    """The next record's value."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        for records in consumer.poll(60_000).values():
+            (record,) = records
+            return int(record.value)
+    raise AssertionError("no record came")
+
+
+def committed(broker: Broker) -> int:
+    """What the group has committed, for somebody who is not in it."""
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+    (found,) = reader.committed([TopicPartition("t", 0)], DEADLINE_S)
+    reader.close()
+    assert found.error is None
+    return int(found.offset)
+
+
+# This client leaves sockets to the garbage collector, which comes when it likes.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_auto_commit_commits_the_poll_before_and_a_crash_repeats_the_last(broker: Broker) -> None:
+    """Jepsen's correction of 2024-11-13 to its Bufstream report: a poll commits what the poll
+    before it returned, so whoever dies while it works on a record is given it again."""
+    consumer = member(broker)
+    assert [poll(consumer), poll(consumer), poll(consumer)] == [0, 1, 2]
+    end = time.monotonic() + DEADLINE_S
+    while (offset := committed(broker)) != 2:
+        assert offset in (-1001, 0, 1), "never what the last poll returned"
+        assert time.monotonic() < end
+    consumer.close(autocommit=False)
+    again = member(broker)
+    assert poll(again) == 2
+    again.close(autocommit=False)
+    del consumer, again
+    gc.collect()  # while that is allowed
