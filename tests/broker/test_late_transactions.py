@@ -31,9 +31,8 @@ def broker() -> Iterator[Broker]:
 def late_count(broker: Broker) -> int:
     async def count(server: BrokerServer) -> int:
         services = server.services
-        return services.replica_manager.partitions_with_late_transactions_count(
-            services.clock.time_ms(), MAX_TIMEOUT_MS
-        )
+        now_ms = services.clock.time_ms()
+        return len(services.replica_manager.late_transactions(now_ms, MAX_TIMEOUT_MS))
 
     return broker.call(count)
 

@@ -132,9 +132,9 @@ def test_late_transaction_of_which_the_broker_warns_is_found_and_aborted(
     def late() -> int:
         async def count(server: BrokerServer) -> int:
             services = server.services
-            return services.replica_manager.partitions_with_late_transactions_count(
-                services.clock.time_ms(), services.config.get_int("transaction.max.timeout.ms")
-            )
+            now_ms = services.clock.time_ms()
+            max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
+            return len(services.replica_manager.late_transactions(now_ms, max_timeout_ms))
 
         return kafka.call(count)
 

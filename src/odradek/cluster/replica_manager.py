@@ -319,22 +319,12 @@ class ReplicaManager:
 
     # --- transactions that hang ---
 
-    def partitions_with_late_transactions_count(
-        self, now_ms: int, transaction_max_timeout_ms: int
-    ) -> int:
-        """Of the partitions led here, those with an open transaction that should have been ended
-        long ago: Kafka's metric ``PartitionsWithLateTransactionsCount``.
-        """
-        return sum(
-            partition.log.has_late_transaction(now_ms, transaction_max_timeout_ms)
-            for partition in self.partitions.values()
-            if not partition.error
-        )
-
     def late_transactions(
         self, now_ms: int, transaction_max_timeout_ms: int
     ) -> dict[TopicPartition, LateTransaction]:
-        """Those transactions, one a partition: the one that holds up its readers."""
+        """Of the partitions led here, the open transactions that should have been ended long ago,
+        one a partition: the one that holds up its readers. Their number is Kafka's metric
+        ``PartitionsWithLateTransactionsCount``."""
         return {
             partition.topic_partition: late
             for partition in self.partitions.values()

@@ -175,10 +175,6 @@ class UnifiedLog:
         """Readers of committed records see what is below it."""
         return self.stable_offset(self.high_watermark)
 
-    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
-        """Whether a transaction is open that should have been ended long ago."""
-        return self.producers.late_transaction(now_ms, transaction_max_timeout_ms) is not None
-
     def aborted_transactions(self, first_offset: int, upper_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions that overlap [first, upper)."""
         return transactions.aborted_transactions(self, first_offset, upper_offset)
