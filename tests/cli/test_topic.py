@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from .conftest import Cli
 
@@ -65,3 +67,52 @@ def test_deleted_topic_is_gone(cli: Cli) -> None:
     cli.ok("topic", "delete", "pages")
     assert cli.json("topic", "list") == []
     assert cli("topic", "delete", "pages").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["create", "t", "-p", "-5"], "--partitions"),
+        (["create", "t", "-p", "99999999999"], "--partitions"),
+        (["create", "t", "-r", "-5"], "--replication-factor"),
+        (["create", "t", "-r", "99999"], "--replication-factor"),
+        (["alter", "pages", "-p", "0"], "--partitions"),
+        (["alter", "pages", "-p", "-5"], "--partitions"),
+        (["alter", "pages", "-p", "99999999999"], "--partitions"),
+    ],
+)
+def test_number_that_no_broker_takes_is_refused_by_its_option(
+    cli: Cli, arguments: list[str], option: str
+) -> None:
+    cli.ok("topic", "create", "pages")
+    result = cli("topic", *arguments)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.stderr
+
+
+def test_minus_one_is_the_default_of_the_broker(cli: Cli) -> None:
+    cli.ok("topic", "create", "pages", "-p", "-1", "-r", "-1")
+    [topic] = cli.json("topic", "list")
+    assert (topic["partitions"], topic["replication_factor"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["describe", ""], ["alter", "", "-p", "2"], ["alter", "", "-c", "retention.ms=1"]],
+)
+def test_empty_name_is_refused(cli: Cli, arguments: list[str]) -> None:
+    result = cli("topic", *arguments)
+    assert result.exit_code == 1
+    assert str(result.exception) == "a topic's name is not empty"
+
+
+@pytest.mark.parametrize("name", ["nope", ""])
+def test_config_that_does_not_exist_is_not_deleted(cli: Cli, name: str) -> None:
+    cli.ok("topic", "create", "pages", "-c", "retention.ms=1000000")
+    result = cli(
+        "topic", "alter", "pages", "--delete-config", name, "--delete-config", "retention.ms"
+    )
+    assert result.exit_code == 1
+    assert str(result.exception) == f"pages: Invalid config(s): {name}"
+    [topic] = cli.json("topic", "describe", "pages")
+    assert topic["configs"] == {"retention.ms": "1000000"}

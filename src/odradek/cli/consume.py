@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +19,7 @@ from odradek.cli.client import (
     client_config,
     reason,
 )
+from odradek.cli.group_offsets import list_offsets
 from odradek.cli.output import CommandError, text_or_base64
 
 POLL_S = 0.5
@@ -25,13 +27,22 @@ BATCH_RECORDS = 500
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 # A member that has read its partitions to their ends, and is given no others for so long, is done.
 GROUP_IDLE_S = 3.0
+NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
+
+Start = int | Literal["beginning", "end"]
 
 
 def consume(
     topic: TopicArgument,
     offset: Annotated[
         str,
-        typer.Option("--offset", "-o", help="beginning, end, an offset, or -N: N before the end."),
+        typer.Option(
+            "--offset",
+            "-o",
+            help="beginning, end, an offset, or -N: N before the end. A partition that does not"
+            " have the offset is read from its nearest end, with a warning. With --group:"
+            " beginning or end, where nothing is committed.",
+        ),
     ] = "beginning",
     from_time: Annotated[
         str | None,
@@ -47,7 +58,7 @@ def consume(
         bool, typer.Option("--follow", "-f", help="Wait for more at the end.")
     ] = False,
     max_records: Annotated[
-        int, typer.Option("--max", "-n", help="Stop after so many; 0: no limit.")
+        int, typer.Option("--max", "-n", min=0, help="Stop after so many; 0: no limit.")
     ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     keys: Annotated[bool, typer.Option("--keys", help="Text: key, tab, value.")] = False,
@@ -57,23 +68,30 @@ def consume(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Print the records of a topic, from the beginning to the end unless told otherwise."""
-    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    if group is not None and (partition or from_time):
-        raise CommandError(
-            "--group shares the partitions out itself: leave --partition and --from-time away"
-        )
+    start = _parse_offset(offset)
+    from_time_ms = None if from_time is None else _parse_time_ms(from_time)
+    if group is not None:
+        _check_group(group, start, partition, from_time)
     if isolation_level not in ISOLATION_LEVELS:
         raise CommandError(f"--isolation-level is one of {', '.join(ISOLATION_LEVELS)}")
-    admin_client(bootstrap_server)
-    config = _consumer_config(bootstrap_server, group, offset)
+    admin = admin_client(bootstrap_server)
+    config = _consumer_config(bootstrap_server, group, start)
     consumer = Consumer({**config, "isolation.level": isolation_level})
     try:
         if group is not None:
             consumer.subscribe([topic])
             ends = None
         else:
-            ends = _assign(consumer, topic, partition or [], offset, from_time)
+            numbers = _partitions(consumer, topic, partition or [])
+            if from_time_ms is None:
+                wanted = _starts(consumer, admin, topic, numbers, start)
+            else:
+                times = [TopicPartition(topic, number, from_time_ms) for number in numbers]
+                wanted = consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S)
+            consumer.assign(wanted)
+            ends = set(numbers)
         printer = _json_line if as_json else (_key_value if keys else _value)
         _Reader(consumer, printer, follow, max_records, ends).run()
     except KafkaException as error:
@@ -141,8 +159,24 @@ class _Reader:
             raise KafkaException(error)
 
 
-def _consumer_config(server: str, group: str | None, offset: str) -> dict[str, Any]:
-    reset = "latest" if offset == "end" else "earliest"
+def _check_group(
+    group: str, start: Start, partitions: list[int] | None, from_time: str | None
+) -> None:
+    if not group:
+        raise CommandError("--group: a group id is not empty")
+    if partitions or from_time is not None:
+        raise CommandError(
+            "--group shares the partitions out itself: leave --partition and --from-time away"
+        )
+    if isinstance(start, int):
+        raise CommandError(
+            "with --group, --offset is beginning or end;"
+            " `odradek group reset-offsets` moves a group to an offset"
+        )
+
+
+def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, Any]:
+    reset = "latest" if start == "end" else "earliest"
     return {
         **client_config(server),
         "group.id": group or "odradek-consume",
@@ -152,57 +186,76 @@ def _consumer_config(server: str, group: str | None, offset: str) -> dict[str, A
     }
 
 
-def _assign(
-    consumer: Any, topic: str, partitions: list[int], offset: str, from_time: str | None
-) -> set[int]:
-    """Assigns the topic's partitions where asked to begin; returns them, for the end to be seen."""
-    from confluent_kafka import TopicPartition
-
+def _partitions(consumer: Any, topic: str, asked: list[int]) -> list[int]:
+    """The numbers of the topic's partitions, or those of them that are asked for."""
     metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise CommandError(f"{topic}: {metadata.error.str()}")
-    numbers = sorted(partitions or metadata.partitions)
-    missing = [p for p in numbers if p not in metadata.partitions]
+    missing = [number for number in asked if number not in metadata.partitions]
     if missing:
         raise CommandError(f"{topic} has no partition {missing[0]}")
-    wanted = [TopicPartition(topic, p) for p in numbers]
-    if from_time is not None:
-        timestamp = _parse_time_ms(from_time)
+    return sorted(set(asked or metadata.partitions))
+
+
+def _starts(consumer: Any, admin: Any, topic: str, numbers: list[int], start: Start) -> list[Any]:
+    """The TopicPartitions with the offsets at which to begin."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    if isinstance(start, str):
+        offset = OFFSET_BEGINNING if start == "beginning" else OFFSET_END
+        return [TopicPartition(topic, number, offset) for number in numbers]
+    if start < 0:
+        wanted = [TopicPartition(topic, number) for number in numbers]
         for tp in wanted:
-            tp.offset = timestamp
-        wanted = consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S)
-    else:
-        for tp in wanted:
-            tp.offset = _start_offset(consumer, tp, offset)
-    consumer.assign(wanted)
-    return set(numbers)
+            low, high = consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
+            tp.offset = max(low, high + start)
+        return wanted
+    places = [(topic, number) for number in numbers]
+    lows, highs = (list_offsets(admin, places, where) for where in ("earliest", "latest"))
+    return [
+        TopicPartition(*place, _in_range(start, place[1], lows[place], highs[place]))
+        for place in places
+    ]
 
 
-def _start_offset(consumer: Any, tp: Any, offset: str) -> int:
-    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+def _in_range(offset: int, partition: int, low: int, high: int) -> int:
+    """`offset`, or the nearest that the partition has, with a warning: the broker would refuse the
+    offset, and the consumer silently go to where auto.offset.reset says."""
+    if low <= offset <= high:
+        return offset
+    nearest = low if offset < low else high
+    where = "beginning" if offset < low else "end"
+    print(
+        f"odradek: offset {offset} is out of range of partition {partition} ({low} to {high}):"
+        f" starting at its {where}, {nearest}",
+        file=sys.stderr,
+    )
+    return nearest
 
-    if offset == "beginning":
-        return int(OFFSET_BEGINNING)
-    if offset == "end":
-        return int(OFFSET_END)
+
+def _parse_offset(text: str) -> Start:
+    if text == "beginning":
+        return "beginning"
+    if text == "end":
+        return "end"
     try:
-        number = int(offset)
+        number = int(text)
     except ValueError:
         raise CommandError("--offset is beginning, end or a number") from None
-    if number >= 0:
-        return number
-    low, high = consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
-    return max(int(low), int(high) + number)
+    if abs(number) > NUMBER_MAX:
+        raise CommandError(f"--offset is at most {NUMBER_MAX}, not {text}")
+    return number
 
 
 def _parse_time_ms(text: str) -> int:
-    if text.isdigit():
+    """Milliseconds since 1970; earlier times are 0, for a request's negative times mean others."""
+    if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= NUMBER_MAX:
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return max(0, int(moment.timestamp() * 1000))
+    except (ValueError, OverflowError):
         raise CommandError(f"--from-time is ISO 8601 or milliseconds, not {text!r}") from None
-    return int(moment.timestamp() * 1000)
 
 
 def _value(message: Any) -> bytes:

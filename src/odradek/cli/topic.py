@@ -20,7 +20,11 @@ from odradek.cli.client import (
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ConfigEntry
+
+# What librdkafka takes.
+PARTITIONS_MAX = 100_000
+REPLICATION_FACTOR_MAX = 10_000
 
 app = typer.Typer(no_args_is_help=True)
 TopicArguments = Annotated[
@@ -32,10 +36,24 @@ TopicArguments = Annotated[
 def create(
     topics: TopicArguments,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1 is the broker's num.partitions.")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=-1,
+            max=PARTITIONS_MAX,
+            help="How many; -1 is the broker's num.partitions.",
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1 is the broker's default.")
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=-1,
+            max=REPLICATION_FACTOR_MAX,
+            help="-1 is the broker's default.",
+        ),
     ] = -1,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="A topic config, key=value.")
@@ -98,6 +116,7 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Show partitions, offsets and the configs that differ from their defaults."""
+    _need_names(*topics)
     admin = admin_client(bootstrap_server)
     described = [_describe_one(admin, name) for name in topics]
     if as_json:
@@ -115,7 +134,10 @@ def describe(
 def alter(
     topic: TopicArgument,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="Grow to this many partitions.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, max=PARTITIONS_MAX, help="Grow to this many partitions."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="Set a config, key=value.")
@@ -128,6 +150,7 @@ def alter(
     """Add partitions, and set or unset configs."""
     from confluent_kafka.admin import NewPartitions
 
+    _need_names(topic)
     sets = parse_assignments(config or [], "--config")
     if partitions is None and not sets and not delete_config:
         raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
@@ -148,6 +171,12 @@ def delete(
     wait_each(admin.delete_topics(list(topics)), lambda name: f"deleted topic {name}")
 
 
+def _need_names(*topics: str) -> None:
+    """librdkafka would raise a ValueError at an empty name."""
+    if not all(topics):
+        raise CommandError("a topic's name is not empty")
+
+
 def _alter_configs(
     admin: AdminClient, topic: str, sets: dict[str, str], deletes: list[str]
 ) -> None:
@@ -158,6 +187,7 @@ def _alter_configs(
         ResourceType,
     )
 
+    _refuse_unknown(admin, topic, deletes)
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in sets.items()
@@ -170,6 +200,16 @@ def _alter_configs(
     for future in admin.incremental_alter_configs([resource]).values():
         wait(future, topic)
     print(f"altered the configs of topic {topic}")
+
+
+def _refuse_unknown(admin: AdminClient, topic: str, deletes: list[str]) -> None:
+    """A broker takes any name to delete; like kafka-configs, this does not."""
+    if not deletes:
+        return
+    known = _configs(admin, topic)
+    unknown = [name for name in deletes if name not in known]
+    if unknown:
+        raise CommandError(f"{topic}: Invalid config(s): {', '.join(unknown)}")
 
 
 def _describe_one(admin: AdminClient, name: str) -> dict[str, Any]:
@@ -199,12 +239,19 @@ def _describe_one(admin: AdminClient, name: str) -> dict[str, Any]:
 
 def _configs_set(admin: AdminClient, topic: str) -> dict[str, str]:
     """The configs of a topic whose source is the topic itself."""
-    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+    from confluent_kafka.admin import ConfigSource
 
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries = wait(admin.describe_configs([resource])[resource], topic)
+    entries = _configs(admin, topic)
     dynamic = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {name: entry.value for name, entry in sorted(entries.items()) if entry.source == dynamic}
+
+
+def _configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
+    """All configs of a topic by name."""
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    return dict(wait(admin.describe_configs([resource])[resource], topic))
 
 
 def _offsets(
