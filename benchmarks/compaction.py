@@ -1,4 +1,4 @@
-"""How fast a log is compacted, in how much memory, and whether produce and fetch feel it.
+"""How fast a log is compacted, in how much memory, and how long requests take beside it.
 
 ``python -m benchmarks.compaction [--keys 10000000] [--scale 1.0] [--out FILE]``
 
@@ -6,7 +6,8 @@
    bytes of value in batches of 1,000): MB of log a second, and the worker's largest resident set.
    The dedupe buffer is as large as the keys need.
 2. A broker is produced to and fetched from by one client as fast as it goes, without and with a
-   compaction beside it: round trips a second, median and 99th percentile of a request's time.
+   compaction (of a tenth of the keys) beside it: round trips a second, median and 99th percentile
+   of a request's time.
 
 `--scale` shrinks both. Everything runs on this machine, on the disk of ``--dir``.
 """

@@ -2,7 +2,8 @@
 
 Measured as in `benchmarks.first_light`: both brokers run, one is driven at a time, a warm-up pair
 is thrown away, the pairs that count alternate, and the median of the paired ratios decides.
-`--only PART` takes one part (the others' results stay in the file), `--scale` shrinks all of them.
+Percentiles are those of all the pairs' records together, as there. `--only PART` takes one part
+(the others' results stay in the file), `--scale` shrinks all of them.
 
 Writes docs/benchmarks/coordination.json and renders docs/benchmarks.md.
 """
@@ -40,7 +41,11 @@ MEMBERS = 50
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 DELAY = {"group.initial.rebalance.delay.ms": "3000"}
 
-Run = Callable[[BrokerProcess, str, float], dict[str, float]]
+Run = Callable[[BrokerProcess, str, float], dict[str, Any]]
+"""What was measured, by metric; under `LATENCIES` each record's microseconds, where kept."""
+LATENCIES = "latencies_us"
+PERCENTILES = ("p50", "p99")
+
 Values = dict[str, list[dict[str, float]]]
 """By broker what was measured, in the order of the pairs."""
 
@@ -110,13 +115,18 @@ def load(
 ) -> Run:
     """A load of first_light as a row of this table."""
 
-    def row(broker: BrokerProcess, topic: str, scale: float) -> dict[str, float]:
+    def row(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
         measure = run(broker, topic, scale)
         found = {"rate": measure.throughput_per_s, "cpu_s": measure.cpu_per_unit_s}
-        percentiles = pooled([measure])
-        return {**found, **{key: percentiles[key] for key in ("p50", "p99") if percentiles}}
+        return {**found, **percentiles([measure.latencies_us]), LATENCIES: measure.latencies_us}
 
     return row
+
+
+def percentiles(rounds: list[list[int]]) -> dict[str, float]:
+    """Over the records of all rounds together, in microseconds; empty when none were kept."""
+    found = pooled([Measure(latencies_us=each) for each in rounds])
+    return {key: found[key] for key in PERCENTILES if found}
 
 
 COMMIT_METRICS = {"rate": "commits/s", "cpu_ms": "CPU-ms a 1,000", "client_cpu_ms": "client's"}
@@ -199,21 +209,30 @@ def run_turns(
 ) -> dict[str, Any]:
     """The values of each row by broker; the warm-up pair is left out."""
     values: dict[str, Values] = {row.key: {name: [] for name in brokers} for row in rows}
+    kept: dict[str, dict[str, list[list[int]]]] = {
+        row.key: {name: [] for name in brokers} for row in rows
+    }
     for pair in range(pairs + 1):
         for row in rows if pair % 2 == 0 else rows[::-1]:
             for name in order(pair, tuple(brokers)):
                 found = run_once(row, brokers[name], scale)
+                latencies = found.pop(LATENCIES, [])
                 shown = "  ".join(f"{found[key]:,.4g} {unit}" for key, unit in row.metrics.items())
                 _tell(f"{f'pair {pair}' if pair else 'warm-up'} {name:8} {row.key:24} {shown}")
                 if pair:
                     values[row.key][name].append(found)
-    return {
-        row.key: {"title": row.title, "metrics": row.metrics, "values": values[row.key]}
-        for row in rows
-    }
+                    kept[row.key][name].append(latencies)
+    return {row.key: _result(row, values[row.key], kept[row.key]) for row in rows}
 
 
-def run_once(row: Row, broker: BrokerProcess, scale: float) -> dict[str, float]:
+def _result(row: Row, values: Values, kept: dict[str, list[list[int]]]) -> dict[str, Any]:
+    """What the result file holds of a row; `pooled` where each record's time was kept."""
+    found: dict[str, Any] = {"title": row.title, "metrics": row.metrics, "values": values}
+    together = {name: percentiles(rounds) for name, rounds in kept.items()}
+    return {**found, "pooled": together} if all(together.values()) else found
+
+
+def run_once(row: Row, broker: BrokerProcess, scale: float) -> dict[str, Any]:
     """One load on one broker, with a topic of its own."""
     topic = fresh_topic(broker)
     os.sync()
@@ -282,6 +301,19 @@ def of_plain(idempotent: Values, plain: Values, metric: str) -> float:
     return statistics.median(quotient(*pair) for pair in pairs)
 
 
+def row_ratio(row: dict[str, Any], metric: str) -> float:
+    """The median of the paired ratios; of a percentile the ratio of those of all pairs together."""
+    if (both := row.get("pooled")) and metric in both["odradek"]:
+        return quotient(both["odradek"][metric], both["kafka"][metric])
+    return median_ratio(row["values"], metric)
+
+
+def ratio_of_plain(idempotent: dict[str, Any], plain: dict[str, Any], metric: str) -> float:
+    if metric in idempotent.get("pooled", {}).get("odradek", {}):
+        return quotient(row_ratio(idempotent, metric), row_ratio(plain, metric))
+    return of_plain(idempotent["values"], plain["values"], metric)
+
+
 def ratios(part: str, result: dict[str, Any]) -> dict[str, float]:
     """All ratios of a part; idempotent rows also as a ratio to the same row without it."""
     if part == "others":
@@ -291,12 +323,11 @@ def ratios(part: str, result: dict[str, Any]) -> dict[str, float]:
         return {f"partitions.{m}": median_ratio(result["values"], m) for m in metrics}
     found: dict[str, float] = {}
     for key, row in result["rows"].items():
-        values = row["values"]
         for metric in row["metrics"]:
-            found[f"{key}.{metric}"] = median_ratio(values, metric)
+            found[f"{key}.{metric}"] = row_ratio(row, metric)
             if key.startswith("idempotent."):
-                plain = result["rows"][key.replace("idempotent.", "plain.", 1)]["values"]
-                found[f"{key}.{metric}.of_plain"] = of_plain(values, plain, metric)
+                plain = result["rows"][key.replace("idempotent.", "plain.", 1)]
+                found[f"{key}.{metric}.of_plain"] = ratio_of_plain(row, plain, metric)
     return found
 
 

@@ -52,6 +52,7 @@ TITLES = {
 PARTITION_ROWS = (
     ("start_s", "start after a clean stop to the first answered request", "s", 1.0),
     ("served_s", "start to the partitions being served", "s", 1.0),
+    ("stop_s", "clean stop", "s", 1.0),
     ("memory_bytes", "memory after the start", "MiB", MIB),
     ("open_files", "open files", "", 1.0),
     ("mapped_files", "mapped files", "", 1.0),
@@ -90,11 +91,12 @@ def _rows(part: str, result: dict[str, Any]) -> list[str]:
     ]
     for key, row in result["rows"].items():
         for metric, unit in row["metrics"].items():
-            medians = [median([v[metric] for v in row["values"][name]]) for name in PAIR]
+            medians = [middle(row, name, metric) for name in PAIR]
             ratio = result["ratios"][f"{key}.{metric}"]
+            target = _target(part, key, metric, result["ratios"], medians)
             lines.append(
-                f"| {row['title']} | {unit} | {show(medians[0])} | {show(medians[1])} "
-                f"| {show(ratio)} | {_target(part, key, metric, result['ratios'], medians)} |"
+                f"| {row['title']} | {_named(row, metric, unit)} "
+                f"| {show(medians[0])} | {show(medians[1])} | {show(ratio)} | {target} |"
             )
     lines += ["", "All values, in the order of the pairs:", ""]
     for row in result["rows"].values():
@@ -105,6 +107,21 @@ def _rows(part: str, result: dict[str, Any]) -> list[str]:
             )
             lines.append(f"- {row['title']}, {name}: {shown}")
     return [*lines, ""]
+
+
+def middle(row: dict[str, Any], name: str, metric: str) -> float:
+    """A broker's value of a row: the median of the pairs, and of a percentile that of all their
+    records together, where these were kept.
+    """
+    pooled: dict[str, float] = row.get("pooled", {}).get(name, {})
+    if metric in pooled:
+        return pooled[metric]
+    return median([v[metric] for v in row["values"][name]])
+
+
+def _named(row: dict[str, Any], metric: str, unit: str) -> str:
+    together = metric in row.get("pooled", {}).get(PAIR[0], {})
+    return f"{unit}, all pairs together" if together else unit
 
 
 def _target(
@@ -129,7 +146,7 @@ def _partitions(result: dict[str, Any]) -> list[str]:
         "Ten topics, one record in each partition. What an idle partition costs is the difference "
         "to the same broker before it had topics.",
         "",
-        _taken(result),
+        _taken(result) if "warm_up_pairs" in result else f"No warm-up pair; {_taken(result)}",
         "| | unit | Odradek, median | Kafka, median | ratio | target |",
         "|---|---|---|---|---|---|",
     ]
@@ -151,8 +168,9 @@ def _partitions(result: dict[str, Any]) -> list[str]:
     lines += [f"| creation, once | s | {created[0]} | {created[1]} |  |  |", ""]
     for name in PAIR:
         starts = ", ".join(show(v["start_s"]) for v in values[name])
+        stops = ", ".join(show(v["stop_s"]) for v in values[name])
         memory = ", ".join(show(v["memory_bytes"] / MIB) for v in values[name])
-        lines.append(f"- {name}: starts in s {starts}; memory in MiB {memory}")
+        lines.append(f"- {name}: starts in s {starts}; stops in s {stops}; memory in MiB {memory}")
     return [*lines, ""]
 
 

@@ -2,8 +2,9 @@
 
 The package leaves out one module that the tests import (`test/service.py`); a stand-in of a few
 lines takes its place. Every test is a line of the result. KAFKA_VERSION is 4.1, whose API
-ranges Odradek serves; the broker must have node.id 0, for the tests name it,
-num.partitions of at least 2 and group.min.session.timeout.ms of at most 3000, as theirs has.
+ranges Odradek serves. The broker must have been started with node.id=0, advertised.listeners,
+num.partitions=4 (at least 2) and group.min.session.timeout.ms=1000 (at most 3000), which are not
+the defaults: `NUMBERED` in conformance/run.py says why.
 """
 
 from __future__ import annotations
