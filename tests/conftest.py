@@ -1,8 +1,17 @@
-"""Shared by all tests: seeds are printed, and hypothesis is bounded and reproducible."""
+"""Shared by all tests: one seed a run, which every run prints, and hypothesis bounded and
+reproducible."""
 
 from __future__ import annotations
 
+import os
+from random import SystemRandom
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+SEED_VARIABLE = "ODRADEK_TEST_SEED"
+SEED = pytest.StashKey[int]()
 
 settings.register_profile(
     "odradek",
@@ -18,3 +27,45 @@ settings.register_profile(
     ],
 )
 settings.load_profile("odradek")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of xdist has its controller's seed, and a run one of its own unless it is given."""
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    chosen = os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(1 << 32)
+    config.stash[SEED] = int(given.get("odradek_seed", chosen))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Called by xdist on the controller before it starts a worker."""
+    node.workerinput["odradek_seed"] = node.config.stash[SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    # Before the first test: a run that is killed has said it, too.
+    return f"{SEED_VARIABLE}={config.stash[SEED]}"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's seed, for whatever a test does at random; the end of the run lists the test."""
+    chosen = request.config.stash[SEED]
+    request.node.user_properties.append(("seed", chosen))
+    return chosen
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Lists what took the seed, passed or not, with the line that repeats it."""
+    seeded = {
+        report.nodeid.partition("[")[0]
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if ("seed", config.stash[SEED]) in map(tuple, getattr(report, "user_properties", ()))
+    }
+    if seeded:
+        terminalreporter.section("seed of what is random")
+        for nodeid in sorted(seeded):
+            terminalreporter.write_line(f"{SEED_VARIABLE}={config.stash[SEED]} pytest '{nodeid}'")

@@ -87,9 +87,7 @@ def states(topics: Topics, changes: list[tuple[str, int]]) -> list[Topics]:
     return found
 
 
-def test_killed_broker_has_every_topic_that_it_answered_for(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
+def test_killed_broker_has_every_topic_that_it_answered_for(tmp_path: Path, seed: int) -> None:
     numbers = random.Random(seed)
     possible: list[Topics] = [{}]
     for _ in range(KILLS):

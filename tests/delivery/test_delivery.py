@@ -9,29 +9,28 @@ from conformance.peer import start_odradek
 from examples.delivery.harness import PROGRAMS, Outcome, run
 
 KILLS = 4
-SEED = 11
 
 
-def _run(program: str, directory: Path) -> Outcome:
+def _run(program: str, directory: Path, seed: int) -> Outcome:
     broker = start_odradek(directory)
     try:
-        outcome, broker = run(program, broker, KILLS, SEED)
+        outcome, broker = run(program, broker, KILLS, seed)
     finally:
         broker.stop()
     assert (outcome.program_kills, outcome.broker_kills) == (KILLS, KILLS // 2)
     return outcome
 
 
-def test_at_most_once_doubles_nothing(tmp_path: Path) -> None:
-    assert _run("at_most_once", tmp_path).doubled == 0
+def test_at_most_once_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    assert _run("at_most_once", tmp_path, seed).doubled == 0
 
 
-def test_at_least_once_loses_nothing(tmp_path: Path) -> None:
-    assert _run("at_least_once", tmp_path).lost == 0
+def test_at_least_once_loses_nothing(tmp_path: Path, seed: int) -> None:
+    assert _run("at_least_once", tmp_path, seed).lost == 0
 
 
-def test_exactly_once_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    outcome = _run("exactly_once", tmp_path)
+def test_exactly_once_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    outcome = _run("exactly_once", tmp_path, seed)
     assert (outcome.lost, outcome.doubled) == (0, 0)
 
 

@@ -7,6 +7,6 @@ from pathlib import Path
 from tests.durability.compaction_kills import run
 
 
-def test_a_broker_killed_while_it_compacts_loses_no_value(tmp_path: Path) -> None:
-    done = run(4, 11, tmp_path / "data")
+def test_a_broker_killed_while_it_compacts_loses_no_value(tmp_path: Path, seed: int) -> None:
+    done = run(4, seed, tmp_path / "data")
     assert done["cleanings"] > 0

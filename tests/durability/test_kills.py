@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tests.durability.kills import run
@@ -10,8 +9,6 @@ from tests.durability.kills import run
 KILLS = 20
 
 
-def test_killed_broker_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    seed = int(os.environ.get("ODRADEK_KILL_SEED", "11"))
-    print(f"seed {seed}")
+def test_killed_broker_loses_nothing_that_it_acknowledged(tmp_path: Path, seed: int) -> None:
     messages, _torn = run(tmp_path / "data", KILLS, seed)
     assert messages >= KILLS

@@ -13,8 +13,8 @@ SECONDS = 6.0
 ATTEMPTS = 20
 
 
-def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path) -> None:
-    plan = Plan(seed=4, seconds=SECONDS, start="odradek")
+def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path, seed: int) -> None:
+    plan = Plan(seed=seed, seconds=SECONDS, start="odradek")
     report = run(plan, tmp_path / "run", tmp_path / "history.jsonl")
     assert not report.forbidden, render(report)
     assert not idle(report.history)
@@ -23,15 +23,15 @@ def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
+def test_a_mutant_is_found(name: str, tmp_path: Path, seed: int) -> None:
     """The seed chooses what is done, not how it interleaves: hence more than one attempt, and
     longer ones in the end, for a machine that lets little happen."""
     mutant = MUTANTS[name]
     found: set[str] = set()
-    for seed in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         plan = Plan(
-            seed=seed,
-            seconds=SECONDS * (1 + seed // 3),
+            seed=seed + attempt,
+            seconds=SECONDS * (1 + attempt // 3),
             start=command(name),
             mode=mutant.mode,
             faults=mutant.faults,
@@ -39,7 +39,7 @@ def test_a_mutant_is_found(name: str, tmp_path: Path) -> None:
             abort_share=0.3,
             stable_s=30.0,  # what is stuck is what some of them are found by
         )
-        report = run(plan, tmp_path / f"{seed}", tmp_path / f"{seed}.jsonl")
+        report = run(plan, tmp_path / f"{attempt}", tmp_path / f"{attempt}.jsonl")
         assert not idle(report.history), "it is out of order, and not in one rule"
         found |= report.kinds
         if found & mutant.found_by:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -234,10 +233,9 @@ def is_request(cls: type[Message]) -> bool:
     return cls.__name__.endswith("Request")
 
 
-def test_requests_of_kafka_with_bits_turned_and_bytes_moved(process: BrokerProcess) -> None:
-    """ODRADEK_FUZZ_SEED repeats a run."""
-    seed = int(os.environ.get("ODRADEK_FUZZ_SEED", SystemRandom().randrange(1 << 32)))
-    print(f"ODRADEK_FUZZ_SEED={seed}")
+def test_requests_of_kafka_with_bits_turned_and_bytes_moved(
+    process: BrokerProcess, seed: int
+) -> None:
     random = Random(seed)
     seeds = requests_of_kafka()
     client: WireClient | None = None

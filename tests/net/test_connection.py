@@ -511,11 +511,11 @@ def test_addresses_are_plain() -> None:
 
 
 def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
-    caplog: Any, request: pytest.FixtureRequest
+    caplog: Any, seed: int
 ) -> None:
-    """Bounded; the seed is pytest-randomly's, which pytest prints."""
+    """Bounded by a number of streams."""
     caplog.set_level(logging.CRITICAL)
-    random_source = random.Random(random.random())
+    random_source = random.Random(seed)
 
     async def main() -> None:
         def dispatch(_: Any, view: memoryview) -> Any:
