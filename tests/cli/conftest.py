@@ -6,9 +6,11 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from odradek.cli.app import app
@@ -48,6 +50,27 @@ class Cli:
 
     def json_lines(self, *arguments: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a partition with two plain batches, and an aborted transaction."""
+    data = tmp_path_factory.mktemp("data")
+    with Broker(data_dir=data) as broker:
+        broker.create_topic("pages", config={"index.interval.bytes": 1})
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
+        for value in (b"one", b"\xff"):
+            producer.produce("pages", value, key=b"k", headers=[("h", b"v")])
+            assert producer.flush(PATIENCE_S) == 0
+        mover = Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "mover"}
+        )
+        mover.init_transactions(PATIENCE_S)
+        mover.begin_transaction()
+        mover.produce("pages", b"aborted")
+        assert mover.flush(PATIENCE_S) == 0
+        mover.abort_transaction(PATIENCE_S)
+    return data / "pages-0"
 
 
 @pytest.fixture

@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from odradek.cli.app import app
-from odradek.testing import Broker
-
-TIMEOUT_S = 120
 
 
 def dump(*arguments: object) -> Result:
@@ -24,27 +20,6 @@ def entries(*arguments: object) -> list[dict[str, Any]]:
     result = dump(*arguments, "--json")
     assert result.exit_code == 0, (result.output, result.exception)
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a partition with two plain batches, and an aborted transaction."""
-    data = tmp_path_factory.mktemp("data")
-    with Broker(data_dir=data) as broker:
-        broker.create_topic("pages", config={"index.interval.bytes": 1})
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0})
-        for value in (b"one", b"\xff"):
-            producer.produce("pages", value, key=b"k", headers=[("h", b"v")])
-            assert producer.flush(TIMEOUT_S) == 0
-        mover = Producer(
-            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "mover"}
-        )
-        mover.init_transactions(TIMEOUT_S)
-        mover.begin_transaction()
-        mover.produce("pages", b"aborted")
-        assert mover.flush(TIMEOUT_S) == 0
-        mover.abort_transaction(TIMEOUT_S)
-    return data / "pages-0"
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from odradek import __version__
 from odradek.cli import (
@@ -21,6 +22,7 @@ from odradek.cli import (
     topic,
     txn,
 )
+from odradek.cli.pipe import reader_is_gone
 
 
 def _serve(
@@ -42,8 +44,21 @@ def _serve(
     serve.serve([*arguments, *(f"--set={each}" for each in sets or ())])
 
 
+class _Root(TyperGroup):
+    """Ends quietly when the output's reader went away; typer alone would end with 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if not reader_is_gone():
+                raise
+            raise typer.Exit from None
+
+
 app = typer.Typer(
     name="odradek",
+    cls=_Root,
     help="Apache Kafka's system in Python: a broker for every Kafka client, and its tools.",
     no_args_is_help=True,
     rich_markup_mode=None,

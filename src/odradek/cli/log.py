@@ -42,6 +42,8 @@ def dump(
             for entry in segment_files.dump(path, records=records):
                 errors += "error" in entry
                 _print(path, entry, as_json)
+        except BrokenPipeError:
+            raise  # of our output, not of the file
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from None
     if errors:

@@ -7,23 +7,30 @@ from __future__ import annotations
 import sys
 
 from odradek.cli.output import CommandError
+from odradek.cli.pipe import flush_output, reader_is_gone
 
 
 def main() -> None:
     """Runs the command line; a `CommandError` is one line on stderr and exit code 1."""
     try:
-        if sys.argv[1:2] == ["serve"]:
-            from odradek.cli.serve import serve
-
-            serve(sys.argv[2:])
-        else:
-            from odradek.cli.app import app
-
-            app()
+        _run()
     except CommandError as error:
         print(f"odradek: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): that is its right, and no error.
-        sys.stderr.close()
+        if not reader_is_gone():
+            raise
         sys.exit(0)
+    finally:
+        flush_output()
+
+
+def _run() -> None:
+    if sys.argv[1:2] == ["serve"]:
+        from odradek.cli.serve import serve
+
+        serve(sys.argv[2:])
+    else:
+        from odradek.cli.app import app
+
+        app()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class CommandError(Exception):
@@ -22,7 +26,6 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_
         print_json([dict(row) for row in rows])
         return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -35,11 +38,20 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_
         )
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    console = Console()
-    if not console.is_terminal:
-        # Piped output keeps each row on one line, however long it is.
-        console = Console(width=10_000)
+    console = _console()
     console.print(table, soft_wrap=not console.is_terminal)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # what this means is the root's to say: rich would end with 1
+
+    console = Output()
+    # Piped output keeps each row on one line, however long it is.
+    return console if console.is_terminal else Output(width=10_000)
 
 
 def _cell(value: object) -> str:

@@ -69,24 +69,33 @@ def dump_log(path: Path, *, records: bool) -> Iterator[Entry]:
     with _mapped(path) as view:
         end = 0
         for position, batch, header in _batches(view):
-            entry = _batch_entry(position, header)
-            if header.magic != 2:
-                entry["error"] = f"magic {header.magic}"
-            elif not crc_is_valid(batch):
-                entry["error"] = "wrong CRC"
-            elif header.base_offset < next_offset:
-                entry["error"] = f"base offset is below {next_offset}, which was to come"
-            if header.is_control:
-                marker = read_marker(batch)
-                entry["marker"] = marker and ("commit" if marker.committed else "abort")
-            if records and "error" not in entry:
-                entry |= _records(batch, header)
+            # Given back before the entry is: who reads no further leaves nothing of it open.
+            with batch:
+                entry = _checked_batch(position, batch, header, next_offset)
+                if records and "error" not in entry:
+                    entry |= _records(batch, header)
             yield entry
             next_offset = header.last_offset + 1
             end = position + header.size_bytes
-            batch.release()
         if end < len(view):
             yield {"position": end, "error": f"{len(view) - end} bytes behind the last whole batch"}
+
+
+def _checked_batch(
+    position: int, batch: memoryview, header: BatchHeader, next_offset: int
+) -> Entry:
+    """The batch's entry, with its marker or what is wrong with it."""
+    entry = _batch_entry(position, header)
+    if header.magic != 2:
+        entry["error"] = f"magic {header.magic}"
+    elif not crc_is_valid(batch):
+        entry["error"] = "wrong CRC"
+    elif header.base_offset < next_offset:
+        entry["error"] = f"base offset is below {next_offset}, which was to come"
+    if header.is_control:
+        marker = read_marker(batch)
+        entry["marker"] = marker and ("commit" if marker.committed else "abort")
+    return entry
 
 
 def _batches(view: memoryview) -> Iterator[tuple[int, memoryview, BatchHeader]]:

@@ -1,0 +1,28 @@
+"""Output whose reader went away (`| head`): that is its right, and no error of the command."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+
+
+def reader_is_gone() -> bool:
+    """Whether standard output is a pipe or socket that nobody reads any more. (A BrokenPipeError
+    may be of another connection, too, and then it is an error.)"""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def flush_output() -> None:
+    """Writes what standard output has left; to nowhere when nobody reads it. At the interpreter's
+    end a closed pipe would be a message and exit code 120."""
+    if sys.stdout is None:  # `>&-`
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
