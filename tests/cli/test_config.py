@@ -43,6 +43,15 @@ def test_altered_configs_are_shown_with_their_source_until_deleted(
     assert cli.json("config", "describe", kind, name) == before
 
 
+def test_alter_tells_in_json_what_was_altered(cli: Cli) -> None:
+    target = ("config", "alter", "topic", "pages")
+    done = {"kind": "topic", "name": "pages"}
+    altered = cli.json(*target, "--set", "retention.ms=1000")
+    assert altered == {**done, "set": {"retention.ms": "1000"}, "deleted": []}
+    altered = cli.json(*target, "--delete", "retention.ms")
+    assert altered == {**done, "set": {}, "deleted": ["retention.ms"]}
+
+
 def test_all_shows_defaults_too(cli: Cli) -> None:
     rows = {row["config"]: row for row in cli.json("config", "describe", "topic", "pages", "-a")}
     assert rows["cleanup.policy"] == {

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
+
+from odradek.cli.client import wait
+from odradek.cli.output import CommandError
 
 if TYPE_CHECKING:
     from odradek.testing import Broker
@@ -34,11 +39,34 @@ def pages(kafka: Broker) -> str:
         for partition in range(2):
             producer.produce("pages", b"v", partition=partition, timestamp=now_ms - age_ms)
     assert producer.flush(TIMEOUT_S) == 0
+    commit(kafka, *(Position("pages", p, 2) for p in range(2)))
+    return "pages"
+
+
+@pytest.fixture
+def moved(kafka: Broker) -> str:
+    """A topic of two partitions with an hour old record, and behind it a transaction's marker, in
+    each; group "readers" has committed offset 1 of partition 0: nothing but the marker is left."""
+    kafka.create_topic("moved", partitions=2)
+    settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover"}
+    producer = Producer(settings)
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    for partition in range(2):
+        at_ms = int(time.time() * 1000) - HOUR_MS
+        producer.produce("moved", b"v", partition=partition, timestamp=at_ms)
+    producer.commit_transaction(TIMEOUT_S)
+    for partition in range(2):
+        kafka.wait_for_high_watermark("moved", 2, partition=partition)
+    commit(kafka, Position("moved", 0, 1))
+    return "moved"
+
+
+def commit(kafka: Broker, *offsets: Position) -> None:
     servers = kafka.bootstrap_servers
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "readers", **PATIENT})
-    consumer.commit(offsets=[Position("pages", p, 2) for p in range(2)], asynchronous=False)
+    consumer.commit(offsets=list(offsets), asynchronous=False)
     consumer.close()
-    return "pages"
 
 
 @contextmanager
@@ -79,6 +107,56 @@ def test_describe_tells_the_lag_in_records_and_in_seconds(cli: Cli, pages: str) 
     [group] = cli.json("group", "describe", "readers")
     assert group["partitions"][1]["lag_s"] == 0.0
     assert "6 records" not in cli.ok("group", "describe", "readers")
+
+
+def header(cli: Cli) -> str:
+    return cli.ok("group", "describe", "readers").splitlines()[0]
+
+
+def test_seconds_are_not_known_where_only_a_marker_is_left(cli: Cli, moved: str) -> None:
+    [group] = cli.json("group", "describe", "readers")
+    [row] = group["partitions"]
+    assert (row["lag"], row["lag_s"]) == (1, None)
+    assert (group["lag"], group["lag_s"], group["lag_s_unknown"]) == (1, None, 1)
+    assert header(cli).endswith("lag 1 records, -")
+
+
+def test_seconds_are_a_least_when_those_of_a_partition_are_not_known(
+    cli: Cli, kafka: Broker, moved: str
+) -> None:
+    commit(kafka, Position("moved", 1, 0))
+    [group] = cli.json("group", "describe", "readers")
+    assert [row["lag"] for row in group["partitions"]] == [1, 2]
+    assert 3600 <= group["lag_s"] < 2 * 3600
+    assert group["lag_s_unknown"] == 1
+    assert "lag 3 records, at least 3" in header(cli)
+    commit(kafka, Position("moved", 0, 2), Position("moved", 1, 2))
+    assert header(cli).endswith("lag 0 records, 0.0 s")
+
+
+@pytest.mark.parametrize("verb", ["describe", "members"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_group_that_nobody_knows_is_refused(
+    cli: Cli, verb: str, options: tuple[str, ...], pages: str
+) -> None:
+    result = cli("group", verb, "nosuch", *options)
+    assert result.exit_code == 1
+    assert str(result.exception) == "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
+    assert result.stdout == ""
+
+
+def test_groups_that_are_there_are_shown_before_the_refusal(cli: Cli, pages: str) -> None:
+    result = cli("group", "describe", "nosuch", "readers", "--json")
+    assert [each["group"] for each in json.loads(result.stdout)] == ["readers"]
+    assert str(result.exception) == "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
+
+
+def test_refusal_is_the_same_of_a_broker_that_has_an_error_for_it() -> None:
+    """Which newer brokers send instead of a group that is Dead (KIP-1043)."""
+    future: Future[None] = Future()
+    future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND, "not here")))
+    with pytest.raises(CommandError, match=r"group nosuch does not exist \(GROUP_ID_NOT_FOUND\)"):
+        wait(future, "nosuch")
 
 
 def test_members_are_listed_with_their_partitions(cli: Cli, kafka: Broker, pages: str) -> None:
@@ -151,3 +229,14 @@ def test_reset_and_delete_are_refused_while_there_are_members(
         assert cli("group", "delete", "readers").exit_code == 1
     assert "deleted group readers" in cli.ok("group", "delete", "readers")
     assert cli.json("group", "list") == []
+
+
+def test_delete_tells_in_json_what_became_of_each(cli: Cli, pages: str) -> None:
+    result = cli("group", "delete", "readers", "nosuch", "--json")
+    assert result.exit_code == 1
+    refused = "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
+    assert json.loads(result.stdout) == [
+        {"group": "readers", "error": None},
+        {"group": "nosuch", "error": refused},
+    ]
+    assert str(result.exception) == refused

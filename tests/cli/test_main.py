@@ -49,10 +49,13 @@ def test_help_imports_nothing_heavy() -> None:
     ],
 )
 def test_no_broker_is_one_clear_line(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("odradek.cli.client.REQUEST_TIMEOUT_S", 0.2)
+    """Said before librdkafka is asked, which would not give up for 15 seconds."""
+    monkeypatch.setattr("odradek.cli.client.START_PATIENCE_S", 0.0)
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", None)
     result = CliRunner().invoke(app, [*arguments, "--bootstrap-server", "127.0.0.1:1"])
     assert result.exit_code == 1
-    assert "no broker answers at 127.0.0.1:1" in str(result.exception)
+    expected = "no broker answers at 127.0.0.1:1 (Connection refused); start one with"
+    assert str(result.exception).startswith(expected)
 
 
 def test_a_refusal_is_one_line_and_exit_code_1() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,6 +38,32 @@ def test_files_keys_and_headers_are_kept(cli: Cli, tmp_path: Path) -> None:
         ("k3", None),
     ]
     assert records[0]["headers"] == [{"key": "source", "value": "test"}]
+
+
+def produced(cli: Cli, *arguments: str, input: str) -> Any:
+    return json.loads(cli.ok("produce", "t", "--json", *arguments, input=input))
+
+
+def test_json_tells_what_was_sent_and_where_it_is(cli: Cli) -> None:
+    cli.ok("topic", "create", "t", "-p", "2")
+    produced(cli, "-p", "1", input="x\n")
+    assert produced(cli, "-p", "1", "-K", ":", input="k:one\nk:two\nthree\n") == {
+        "topic": "t",
+        "records": 3,
+        "bytes": 13,
+        "partitions": [{"partition": 1, "first_offset": 1, "last_offset": 3}],
+    }
+    nothing = {"topic": "t", "records": 0, "bytes": 0, "partitions": []}
+    assert produced(cli, input="") == nothing
+    [deleted] = produced(cli, "-p", "0", "-k", "k", "--tombstones", input="\n")["partitions"]
+    assert deleted == {"partition": 0, "first_offset": 0, "last_offset": 0}
+
+
+def test_json_has_no_offsets_that_the_broker_did_not_tell(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    sent = produced(cli, "--acks", "0", input="one\ntwo\n")
+    unknown = {"partition": 0, "first_offset": None, "last_offset": None}
+    assert (sent["records"], sent["partitions"]) == (2, [unknown])
 
 
 def test_a_header_may_come_more_than_once(cli: Cli) -> None:

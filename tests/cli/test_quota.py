@@ -42,6 +42,15 @@ def test_quotas_are_set_listed_and_deleted(cli: Cli) -> None:
     assert "user=alice" in cli.ok("quota", "list")
 
 
+def test_set_and_delete_tell_in_json_what_was_altered(cli: Cli) -> None:
+    target = ("client-id=app", "user=alice")
+    altered = cli.json("quota", "set", *target, "-q", "producer_byte_rate=7")
+    entity = cli.json("quota", "list")[0]["entity"]
+    assert altered == {"entity": entity, "set": {"producer_byte_rate": 7.0}, "deleted": []}
+    altered = cli.json("quota", "delete", *target)
+    assert altered == {"entity": entity, "set": {}, "deleted": ["producer_byte_rate"]}
+
+
 def test_list_is_filtered_by_entity(cli: Cli) -> None:
     for entity in ("user=alice", "user=default", "client-id=app"):
         cli.ok("quota", "set", entity, "-q", "producer_byte_rate=1")

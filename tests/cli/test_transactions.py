@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,6 +42,17 @@ def test_aborted_lines_are_read_uncommitted_only(cli: Cli, kafka: Broker) -> Non
     cli.ok("produce", "t", "--transactional-id", "x", input="four\n")
     assert consumed(cli, "read_committed") == ["four"]
     assert consumed(cli, "read_uncommitted") == ["one", "two", "three", "four"]
+
+
+def test_json_tells_the_transactions(cli: Cli, kafka: Broker) -> None:
+    kafka.create_topic("t")
+    arguments = ("--transactional-id", "x", "--commit-every", "2", "--json")
+    sent = json.loads(cli.ok("produce", "t", *arguments, input=LINES))
+    assert (sent["records"], sent["transactions"], sent["committed"]) == (3, 2, True)
+    # A marker stands between the transactions.
+    assert sent["partitions"] == [{"partition": 0, "first_offset": 0, "last_offset": 3}]
+    sent = json.loads(cli.ok("produce", "t", *arguments, "--abort", input=LINES))
+    assert (sent["transactions"], sent["committed"]) == (2, False)
 
 
 def test_nothing_to_send_is_no_transaction(cli: Cli, kafka: Broker) -> None:

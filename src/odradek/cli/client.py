@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from odradek.cli.output import CommandError
+from odradek.cli.output import CommandError, print_json
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -16,6 +19,14 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 REQUEST_TIMEOUT_S = 15.0
 COMPLETION_TIMEOUT_S = 2.0
+# A script that starts a broker and goes on at once is refused until the broker listens.
+START_PATIENCE_S = 3.0
+CONNECT_TIMEOUT_S = 1.0
+CONNECT_AGAIN_S = 0.1
+DEFAULT_PORT = 9092
+_SERVER = re.compile(
+    r"(?:\w+://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>\d{1,5}))?"
+)
 
 BootstrapServer = Annotated[
     str,
@@ -47,12 +58,49 @@ def admin_client(bootstrap_server: str) -> Any:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
+    wait_until_listening(bootstrap_server)
     admin = AdminClient(client_config(bootstrap_server))
     try:
         admin.list_topics(timeout=REQUEST_TIMEOUT_S)
     except KafkaException as error:
         raise unreachable(bootstrap_server, error) from None
     return admin
+
+
+def wait_until_listening(bootstrap_server: str) -> None:
+    """Refuses when every server refuses the connection, or has an unknown name, for
+    `START_PATIENCE_S`: librdkafka would try again until its request times out."""
+    deadline = time.monotonic() + START_PATIENCE_S
+    while (error := _refusal(bootstrap_server)) is not None:
+        if time.monotonic() >= deadline:
+            raise unreachable(bootstrap_server, error)
+        time.sleep(CONNECT_AGAIN_S)
+
+
+def _refusal(bootstrap_server: str) -> OSError | None:
+    """Why no server can be reached; None when one can, or when it is not known at once."""
+    refusal: OSError | None = None
+    for server in bootstrap_server.split(","):
+        address = _address(server)
+        if address is None:
+            return None  # librdkafka says what is wrong with it
+        try:
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            refusal = error
+        except OSError:
+            return None  # a route or a host that needs its time
+        else:
+            return None
+    return refusal
+
+
+def _address(server: str) -> tuple[str, int] | None:
+    """Host and port of `[PROTOCOL://]HOST[:PORT]`, or None; an IPv6 host stands in brackets."""
+    match = _SERVER.fullmatch(server.strip())
+    if match is None:
+        return None
+    return match["ipv6"] or match["host"], int(match["port"] or DEFAULT_PORT)
 
 
 def unreachable(bootstrap_server: str, error: Exception) -> CommandError:
@@ -64,7 +112,9 @@ def unreachable(bootstrap_server: str, error: Exception) -> CommandError:
 
 
 def reason(error: BaseException) -> str:
-    """What a KafkaException says, without its wrapping."""
+    """What a KafkaException says, without its wrapping, or the system of a connection."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     inner = error.args[0] if error.args else error
     return str(inner.str()) if hasattr(inner, "str") else str(inner)
 
@@ -76,19 +126,36 @@ def wait(future: Future[Result], what: str) -> Result:
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
+        if isinstance(error, KafkaException) and error.args[0].name() == "GROUP_ID_NOT_FOUND":
+            raise no_such_group(what) from None
         raise CommandError(f"{what}: {reason(error) or 'timed out'}") from None
 
 
-def wait_each(futures: dict[str, Any], describe: Callable[[str], str]) -> None:
-    """Waits for each future of an admin call, a line each; refuses at the end if any failed."""
-    failures = []
+def no_such_group(group: str) -> CommandError:
+    """The line for a group that no broker knows."""
+    return CommandError(f"group {group} does not exist (GROUP_ID_NOT_FOUND)")
+
+
+def wait_each(
+    futures: dict[str, Any], describe: Callable[[str], str], json_key: str | None = None
+) -> None:
+    """Waits for each future of an admin call, a line each; refuses at the end if any failed.
+
+    With a `json_key` ("group") the lines are JSON: that key's name, and its error or null.
+    """
+    errors: dict[str, str | None] = {}
     for name, future in futures.items():
         try:
             wait(future, name)
         except CommandError as error:
-            failures.append(str(error))
+            errors[name] = str(error)
         else:
-            print(describe(name))
+            errors[name] = None
+            if json_key is None:
+                print(describe(name))
+    if json_key is not None:
+        print_json([{json_key: name, "error": error} for name, error in errors.items()])
+    failures = [error for error in errors.values() if error is not None]
     if failures:
         raise CommandError("; ".join(failures))
 

@@ -19,7 +19,7 @@ from odradek.cli.client import (
     complete_topic,
     wait,
 )
-from odradek.cli.output import CommandError, parse_assignments, print_rows
+from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -105,6 +105,7 @@ def alter(
     delete: Annotated[
         list[str] | None, typer.Option("--delete", "-d", help="Back to its default; repeatable.")
     ] = None,
+    as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Set configs, or set them back to their defaults."""
@@ -116,7 +117,10 @@ def alter(
         _alter_group(bootstrap_server, name, sets, delete or [])
     else:
         _alter(admin, kind, name, sets, delete or [])
-    print(f"altered the configs of {kind.value} {name}")
+    if as_json:
+        print_json({"kind": kind.value, "name": name, "set": sets, "deleted": delete or []})
+    else:
+        print(f"altered the configs of {kind.value} {name}")
 
 
 def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:

@@ -14,13 +14,14 @@ from odradek.cli.client import (
     GroupArguments,
     JsonOutput,
     admin_client,
+    no_such_group,
     wait,
     wait_each,
 )
 from odradek.cli.group_lag import lag_seconds
 from odradek.cli.group_offsets import committed_offsets
 from odradek.cli.group_reset import reset_offsets
-from odradek.cli.output import print_json, print_rows
+from odradek.cli.output import CommandError, print_json, print_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -57,18 +58,14 @@ def describe(
     """Show committed offsets and lag of each partition, in records and in seconds: how old the
     first record is that has not been committed."""
     admin = admin_client(bootstrap_server)
-    described = [_describe_one(admin, bootstrap_server, group) for group in groups]
-    if as_json:
+    found, errors = _found(admin, groups)
+    described = [_describe_one(admin, bootstrap_server, each) for each in found]
+    if as_json and found:
         print_json(described)
-        return
-    for group in described:
-        print(
-            f"group {group['group']}  {group['state']}  coordinator {group['coordinator']}"
-            f"  members {group['members']}  lag {group['lag']} records, {group['lag_s']} s"
-        )
-        columns = ["topic", "partition", "committed", "end_offset", "lag", "lag_s"]
-        columns += ["client_id", "host"]
-        print_rows(group["partitions"], columns, as_json=False)
+    elif not as_json:
+        for group in described:
+            _print_described(group)
+    _raise_any(errors)
 
 
 @app.command("members")
@@ -79,10 +76,10 @@ def members(
 ) -> None:
     """Show who is in the groups, and what each member has been given."""
     admin = admin_client(bootstrap_server)
-    futures = admin.describe_consumer_groups(list(groups))
+    found, errors = _found(admin, groups)
     rows = [
         {
-            "group": group,
+            "group": group.group_id,
             "member_id": member.member_id,
             "instance_id": member.group_instance_id,
             "client_id": member.client_id,
@@ -92,25 +89,68 @@ def members(
                 for tp in (member.assignment.topic_partitions if member.assignment else [])
             ),
         }
-        for group in groups
-        for member in wait(futures[group], group).members
+        for group in found
+        for member in group.members
     ]
     columns = ["group", "member_id", "instance_id", "client_id", "host", "partitions"]
-    print_rows(rows, columns, as_json)
+    if found:
+        print_rows(rows, columns, as_json)
+    _raise_any(errors)
 
 
 @app.command("delete")
 def delete(
-    groups: GroupArguments, bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER
+    groups: GroupArguments,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Delete groups without members, and their committed offsets."""
     admin = admin_client(bootstrap_server)
     futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
-    wait_each(futures, lambda name: f"deleted group {name}")
+    wait_each(futures, lambda name: f"deleted group {name}", "group" if as_json else None)
 
 
-def _describe_one(admin: AdminClient, bootstrap_server: str, group: str) -> dict[str, Any]:
-    description = wait(admin.describe_consumer_groups([group])[group], group)
+def _found(admin: AdminClient, groups: list[str]) -> tuple[list[Any], list[str]]:
+    """The descriptions of the groups that are there, and a reason for each that cannot be shown.
+
+    A group that nobody knows is described as Dead, and with GROUP_ID_NOT_FOUND since KIP-1043.
+    """
+    from confluent_kafka import ConsumerGroupState
+
+    names = list(dict.fromkeys(groups))
+    futures = admin.describe_consumer_groups(names)
+    found, errors = [], []
+    for name in names:
+        try:
+            description = wait(futures[name], name)
+            if description.state is ConsumerGroupState.DEAD:
+                raise no_such_group(name)
+        except CommandError as error:
+            errors.append(str(error))
+        else:
+            found.append(description)
+    return found, errors
+
+
+def _raise_any(errors: list[str]) -> None:
+    if errors:
+        raise CommandError("; ".join(errors))
+
+
+def _print_described(group: dict[str, Any]) -> None:
+    seconds = "-"
+    if group["lag_s"] is not None:
+        seconds = f"{'at least ' if group['lag_s_unknown'] else ''}{group['lag_s']} s"
+    print(
+        f"group {group['group']}  {group['state']}  coordinator {group['coordinator']}"
+        f"  members {group['members']}  lag {group['lag']} records, {seconds}"
+    )
+    columns = ["topic", "partition", "committed", "end_offset", "lag", "lag_s"]
+    print_rows(group["partitions"], [*columns, "client_id", "host"], as_json=False)
+
+
+def _describe_one(admin: AdminClient, bootstrap_server: str, description: Any) -> dict[str, Any]:
+    group = description.group_id
     owners = {
         (tp.topic, tp.partition): member
         for member in description.members
@@ -151,9 +191,16 @@ def _describe_one(admin: AdminClient, bootstrap_server: str, group: str) -> dict
         "coordinator": str(description.coordinator.id) if description.coordinator else None,
         "members": len(description.members),
         "lag": sum(row["lag"] or 0 for row in rows),
-        "lag_s": max((row["lag_s"] or 0.0 for row in rows), default=0.0),
+        **_longest(rows),
         "partitions": rows,
     }
+
+
+def _longest(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+    """For how long (s) the group is behind at least, and in how many partitions nobody knows it."""
+    unknown = sum(bool(row["lag"]) and row["lag_s"] is None for row in rows)
+    longest = max((row["lag_s"] or 0.0 for row in rows), default=0.0)
+    return {"lag_s": None if unknown and not longest else longest, "lag_s_unknown": unknown}
 
 
 def _end_offsets(

@@ -17,9 +17,10 @@ def lag_seconds(
 ) -> dict[tuple[str, int], float]:
     """The age of the record at each committed offset (or of the next that is left), in seconds.
 
-    Partitions whose record cannot be read in time are left out.
+    Left out are partitions whose record cannot be read in time, and those where none is left but
+    the offsets of markers.
     """
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     if not committed:
         return {}
@@ -31,21 +32,29 @@ def lag_seconds(
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 50,
             "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
             "isolation.level": "read_uncommitted",
         }
     )
     ages: dict[tuple[str, int], float] = {}
+    waiting = set(committed)
     try:
         consumer.assign([TopicPartition(t, p, offset) for (t, p), offset in committed.items()])
         deadline = time.monotonic() + READ_TIMEOUT_S
-        while len(ages) < len(committed) and time.monotonic() < deadline:
+        while waiting and time.monotonic() < deadline:
             message: Any = consumer.poll(min(REQUEST_TIMEOUT_S, 1.0))
-            if message is None or message.error() is not None:
+            if message is None:
                 continue
             key = message.topic(), message.partition()
-            kind, timestamp_ms = message.timestamp()
-            if key not in ages and kind:
-                ages[key] = round(max(now_s - timestamp_ms / 1000, 0.0), 3)
+            error = message.error()
+            if error is None:
+                kind, timestamp_ms = message.timestamp()
+                if key in waiting and kind:
+                    ages[key] = round(max(now_s - timestamp_ms / 1000, 0.0), 3)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                continue
+            if key in waiting:
+                waiting.discard(key)
                 consumer.pause([TopicPartition(*key)])
     finally:
         consumer.close()

@@ -6,25 +6,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from odradek.cli.client import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
+    JsonOutput,
     TopicArgument,
     admin_client,
     client_config,
     reason,
 )
-from odradek.cli.output import CommandError, parse_assignments
+from odradek.cli.output import CommandError, parse_assignments, print_json
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_S = 60.0
 QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
+NO_OFFSET = -1
 
 # A line to key and value.
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
@@ -61,11 +63,10 @@ def produce(
     abort: Annotated[
         bool, typer.Option("--abort", help="Abort the transactions instead of committing them.")
     ] = False,
+    as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Send each line as a record."""
-    from confluent_kafka import Producer
-
     if transactional_id is None and (commit_every or abort):
         raise CommandError("--commit-every and --abort want a --transactional-id")
     if compression not in COMPRESSIONS:
@@ -75,24 +76,42 @@ def produce(
         for each in header or []  # a name may come more than once
         for name, value in parse_assignments([each], "--header").items()
     ]
-    for path in files or []:
+    _refuse_missing(files or [])
+    admin_client(bootstrap_server)
+    producer = _producer(bootstrap_server, acks, compression, transactional_id)
+    kind = _CountingSender if as_json else _Sender
+    plain = kind(producer, topic, partition, headers or None)
+    in_transactions = transactional_id is not None
+    sender = _TransactionalSender(plain, commit_every, abort) if in_transactions else plain
+    sent = _send_all(sender, files or [], rate, _splitter(key, key_separator, tombstones))
+    if isinstance(plain, _CountingSender):
+        print_json(plain.summary() | sender.transactions)
+    else:
+        print(f"{sent} records to {topic}{sender.outcome}", file=sys.stderr)
+
+
+def _refuse_missing(files: list[Path]) -> None:
+    for path in files:
         if not path.is_file():
             raise CommandError(f"no such file: {path}")
-    admin_client(bootstrap_server)
+
+
+def _producer(
+    bootstrap_server: str, acks: str, compression: str, transactional_id: str | None
+) -> Any:
+    from confluent_kafka import Producer
+
     config = client_config(bootstrap_server, acks=acks, compression_type=compression, linger_ms=5)
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
     # Java's default partitioner: the same key lands in the same partition from either.
-    producer = Producer({**config, "partitioner": "murmur2_random"})
-    plain = _Sender(producer, topic, partition, headers or None)
-    in_transactions = transactional_id is not None
-    sender = _TransactionalSender(plain, commit_every, abort) if in_transactions else plain
-    _send_all(sender, files or [], rate, _splitter(key, key_separator, tombstones))
+    return Producer({**config, "partitioner": "murmur2_random"})
 
 
 def _send_all(
     sender: _Sender | _TransactionalSender, files: list[Path], rate: float, split: Splitter
-) -> None:
+) -> int:
+    """Sends every line; how many there were."""
     sent = 0
     with _progress(files) as advance:
         for line in _paced(_lines(files), rate):
@@ -100,13 +119,14 @@ def _send_all(
             sent += 1
             advance(len(line))
     sender.finish()
-    print(f"{sent} records to {sender.topic}{sender.outcome}", file=sys.stderr)
+    return sent
 
 
 class _Sender:
     """Sends through librdkafka; the first record that the broker refuses ends the command."""
 
     outcome = ""
+    transactions: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
         self.producer = producer
@@ -147,6 +167,45 @@ class _Sender:
             raise CommandError(f"{self.topic}: {self._error}")
 
 
+class _CountingSender(_Sender):
+    """Also notes what the broker said of each record, which costs each of them a little."""
+
+    def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
+        super().__init__(producer, topic, partition, headers)
+        self._records = self._bytes = 0
+        self._offsets: dict[int, tuple[int, int]] = {}
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        super()._delivered(error, message)
+        if error is not None:
+            return
+        self._records += 1
+        self._bytes += len(message.key() or b"") + len(message)
+        partition, offset = message.partition(), message.offset()
+        if offset is None:  # acks=0: the broker has not told it
+            offset = NO_OFFSET
+        # Several batches are on their way at once: they may be answered in another order.
+        first, last = self._offsets.get(partition, (offset, offset))
+        self._offsets[partition] = min(first, offset), max(last, offset)
+
+    def summary(self) -> dict[str, Any]:
+        """Records, bytes of their keys and values, and where they are; with acks=0 the broker does
+        not tell the offsets."""
+        return {
+            "topic": self.topic,
+            "records": self._records,
+            "bytes": self._bytes,
+            "partitions": [
+                {
+                    "partition": partition,
+                    "first_offset": first if first >= 0 else None,
+                    "last_offset": last if last >= 0 else None,
+                }
+                for partition, (first, last) in sorted(self._offsets.items())
+            ],
+        }
+
+
 class _TransactionalSender:
     """Sends in transactions of `records_max` records (0: of all), each committed or aborted."""
 
@@ -165,6 +224,11 @@ class _TransactionalSender:
         ended = "aborted" if self._abort else "committed"
         noun = "transaction" if self._ended == 1 else "transactions"
         return f" in {self._ended} {noun}, {ended}"
+
+    @property
+    def transactions(self) -> dict[str, Any]:
+        """How many transactions there were, and whether they were committed."""
+        return {"transactions": self._ended, "committed": not self._abort}
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
         if not self._open_records:

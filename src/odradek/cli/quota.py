@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, JsonOutput
-from odradek.cli.output import CommandError, parse_assignments, print_rows
+from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -89,13 +90,16 @@ def set_(
         list[str] | None,
         typer.Option("--quota", "-q", help="key=value; repeatable.", autocompletion=complete_key),
     ] = None,
+    as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Set quotas: bytes a second (producer_byte_rate, consumer_byte_rate) and others of Kafka's."""
     given = parse_assignments(quota or [], "--quota")
     if not given:
         raise CommandError("nothing to set: give --quota key=value")
-    _alter(bootstrap_server, entities, {key: _number(key, text) for key, text in given.items()})
+    quotas = {key: _number(key, text) for key, text in given.items()}
+    _alter(bootstrap_server, entities, quotas)
+    _print_altered(entities, quotas, [], as_json)
 
 
 @app.command("delete")
@@ -107,6 +111,7 @@ def delete(
             "--quota", "-q", help="Which; repeatable; all when none.", autocompletion=complete_key
         ),
     ] = None,
+    as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Delete quotas of an entity."""
@@ -114,9 +119,19 @@ def delete(
     if not keys:
         raise CommandError(f"{' '.join(entities)} has no quotas")
     _alter(bootstrap_server, entities, dict.fromkeys(keys))
+    _print_altered(entities, {}, keys, as_json)
 
 
-def _alter(bootstrap_server: str, entities: list[str], quotas: dict[str, float | None]) -> None:
+def _print_altered(
+    entities: list[str], quotas: Mapping[str, float], deleted: list[str], as_json: bool
+) -> None:
+    if as_json:
+        print_json({"entity": _sorted_text(entities), "set": dict(quotas), "deleted": deleted})
+    else:
+        print(f"altered the quotas of {' '.join(entities)}")
+
+
+def _alter(bootstrap_server: str, entities: list[str], quotas: Mapping[str, float | None]) -> None:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.alter_client_quotas_request import (
         AlterClientQuotasRequest,
@@ -129,9 +144,7 @@ def _alter(bootstrap_server: str, entities: list[str], quotas: dict[str, float |
     entry = EntryData([EntityData(*_entity(each)) for each in entities], ops)
     with WireClient(bootstrap_server) as client:
         result = client.call(AlterClientQuotasRequest([entry]), 1).entries[0]
-    name = " ".join(entities)
-    check(result.error_code, name, result.error_message)
-    print(f"altered the quotas of {name}")
+    check(result.error_code, " ".join(entities), result.error_message)
 
 
 def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
@@ -172,8 +185,14 @@ def _component(text: str) -> tuple[str, int, str | None]:
 
 
 def _entity_text(entity: list[Any]) -> str:
-    parts = sorted(f"{each.entity_type}={each.entity_name or DEFAULT_NAME}" for each in entity)
-    return " ".join(reversed(parts))
+    return _sorted_text(
+        [f"{each.entity_type}={each.entity_name or DEFAULT_NAME}" for each in entity]
+    )
+
+
+def _sorted_text(parts: list[str]) -> str:
+    """One name of an entity, in whatever order its parts were given."""
+    return " ".join(sorted(parts, reverse=True))
 
 
 def _number(key: str, text: str) -> float:

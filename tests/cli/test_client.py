@@ -1,0 +1,79 @@
+"""Which servers are given up at once, and for which there is patience."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.cli import client
+from odradek.cli.client import wait_until_listening
+from odradek.cli.output import CommandError
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def port_of(server: socket.socket) -> int:
+    port: int = server.getsockname()[1]
+    return port
+
+
+def test_one_server_that_listens_is_enough(listening: socket.socket) -> None:
+    wait_until_listening(f"127.0.0.1:1, PLAINTEXT://127.0.0.1:{port_of(listening)}")
+
+
+def test_name_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> socket.socket:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(client, "START_PATIENCE_S", 0.0)
+    monkeypatch.setattr(socket, "create_connection", unknown)
+    with pytest.raises(CommandError, match=r"at nowhere:9092 \(Name or service not known\)"):
+        wait_until_listening("nowhere:9092")
+
+
+def test_broker_that_is_still_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))  # refuses as long as it does not listen
+        pauses: list[float] = []
+
+        def start(pause_s: float) -> None:
+            pauses.append(pause_s)
+            server.listen()
+
+        monkeypatch.setattr(client, "START_PATIENCE_S", 600.0)
+        monkeypatch.setattr("odradek.cli.client.time.sleep", start)
+        wait_until_listening(f"127.0.0.1:{port_of(server)}")
+        assert len(pauses) == 1
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(113, "No route to host")])
+def test_what_may_pass_is_left_to_the_clients_patience(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def fails(*_: object) -> socket.socket:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fails)
+    wait_until_listening("broker:9092")
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("broker", ("broker", 9092)),
+        ("broker:19092", ("broker", 19092)),
+        (" SASL_SSL://broker:1 ", ("broker", 1)),
+        ("[::1]:19092", ("::1", 19092)),
+        ("[::1]", ("::1", 9092)),
+        ("broker:port", None),
+        ("", None),
+    ],
+)
+def test_servers_are_read_as_librdkafka_does(server: str, address: object) -> None:
+    assert client._address(server) == address
