@@ -74,15 +74,43 @@ def test_sql_makes_no_directory(tmp_path: Path) -> None:
         (["--topics", ","], "--topics names no topic"),
         (["--schema", "@/nowhere.ddl"], "/nowhere.ddl: No such file"),
         (["--kafka-option", "nonsense"], "--kafka-option takes key=value"),
+        (["--interval", "foo"], "The interval 'foo' is none"),
+        (["--starting", "foo"], "There is no start 'foo'"),
+        (["--parser", "nope"], "There is no parser 'nope'"),
+        (["--parser", "json"], "The json parser needs --schema"),
+        (["--parser", "json", "--schema", ""], "The schema is empty"),
+        (["--table-dir", ""], "--table-dir names no directory"),
     ],
 )
-def test_wrong_options_are_one_clear_line(tmp_path: Path, arguments: list[str], says: str) -> None:
-    told = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *arguments)
-    assert says in told
+def test_wrong_options_are_one_line_before_the_broker_is_asked(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    nobody = ["--bootstrap-server", "127.0.0.1:1"]
+    told = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *nobody, *arguments)
+    [line] = told.splitlines()
+    assert says in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directory_that_cannot_be_made_is_one_clear_line(
+    bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    file = tmp_path / "file"
+    file.touch()
+    at = ["--bootstrap-server", bootstrap_servers, "--once"]
+    told = refused("ingest", "--topics", topic, "--table-dir", str(file / "x"), *at)
+    assert told.splitlines()[-1] == f"odradek: {file / 'x'}: Not a directory"
     assert "Traceback" not in told
 
 
 def test_missing_packages_are_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(CommandError, match="pyspark, delta, matplotlib is missing: pip install"):
+    with pytest.raises(CommandError, match="pyspark, delta, matplotlib are missing: pip install"):
+        need_spark("matplotlib")
+
+
+def test_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "delta" else name)
+    with pytest.raises(CommandError, match="delta is missing: pip install"):
         need_spark("matplotlib")

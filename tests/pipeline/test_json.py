@@ -114,5 +114,6 @@ def test_time_of_a_record_is_read_with_its_zone(spark: SparkSession) -> None:
 def test_wrong_parser_or_schema_is_one_clear_error(
     spark: SparkSession, parser: str, schema: str | None
 ) -> None:
-    with pytest.raises(PipelineError):
+    with pytest.raises(PipelineError) as refused:
         make_parser(parser, schema)
+    assert "\n" not in str(refused.value)

@@ -108,6 +108,7 @@ def ingest(
     )
     if not options.topics:
         raise CommandError("--topics names no topic")
+    _check(options)
     session = SessionOptions(
         app_name="odradek pipeline ingest",
         jvm_log=None if "://" in table_dir else Path(table_dir).absolute() / "spark.log",
@@ -167,7 +168,20 @@ def need_spark(*more: str) -> None:
 
     missing = [name for name in ("pyspark", "delta", *more) if find_spec(name) is None]
     if missing:
-        raise CommandError(f"{', '.join(missing)} is missing: pip install 'odradek[spark]'")
+        is_or_are = "is" if len(missing) == 1 else "are"
+        raise CommandError(
+            f"{', '.join(missing)} {is_or_are} missing: pip install 'odradek[spark]'"
+        )
+
+
+def _check(options: IngestOptions) -> None:
+    from odradek.pipeline.errors import PipelineError
+    from odradek.pipeline.jobs.checks import check_options
+
+    try:
+        check_options(options)
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
 
 
 def _check_topics(options: IngestOptions) -> None:
@@ -195,6 +209,8 @@ def _plain(value: Any) -> Any:
 def _table_dir(table_dir: str, format_: str) -> TableDir:
     from odradek.pipeline.tables import TableDir, TableFormat
 
+    if not table_dir:
+        raise CommandError("--table-dir names no directory")
     if format_ not in tuple(TableFormat):
         raise CommandError(f"--format is delta or parquet, not {format_!r}")
     return TableDir(_absolute(table_dir), TableFormat(format_))

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from odradek.pipeline import packages
 from odradek.pipeline.errors import PipelineError
@@ -136,14 +136,21 @@ def _start_jvm(conf: SparkConf, jvm_log: Path | None) -> None:
     with contextlib.ExitStack() as stack:
         popen_kwargs: dict[str, object] = {}
         if jvm_log is not None:
-            jvm_log.parent.mkdir(parents=True, exist_ok=True)
-            popen_kwargs["stderr"] = stack.enter_context(jvm_log.open("ab"))
+            popen_kwargs["stderr"] = stack.enter_context(_open_log(jvm_log))
         stack.enter_context(_packages_lock())
         try:
             gateway = launch_gateway(conf, popen_kwargs)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             raise PipelineError(_why_no_jvm(jvm_log)) from error
         SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _open_log(path: Path) -> BinaryIO:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise PipelineError(f"{error.filename or path}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

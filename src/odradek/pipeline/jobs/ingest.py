@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
+from odradek.pipeline.jobs.checks import check_parser
 from odradek.pipeline.progress import Progress, total_lag
 from odradek.pipeline.sinks.files import Files
 from odradek.pipeline.tables import TableDir
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-PARSER_NAMES = ("raw", "json", "access-log")
 POLL_INTERVAL_S = 1
 KAFKA_SOURCE_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
@@ -98,13 +98,10 @@ def make_parser(name: str, schema: str | None) -> Parser:
 
     Errors: PipelineError when there is no such parser, or the schema is missing, extra or wrong.
     """
-    if (name == "json") != (schema is not None):
-        raise PipelineError("The json parser needs --schema, and the other parsers take none.")
+    check_parser(name, schema)
     if schema is not None:
         return json_parser(parse_schema(schema))
     parsers: dict[str, Parser] = {"raw": parse_raw, "access-log": parse_access_log}
-    if name not in parsers:
-        raise PipelineError(f"There is no parser {name!r}: choose of {', '.join(PARSER_NAMES)}.")
     return parsers[name]
 
 
@@ -115,7 +112,8 @@ def parse_schema(ddl: str) -> StructType:
     try:
         schema = StructType.fromDDL(ddl)
     except ParseException as error:
-        raise PipelineError(f"The schema {ddl!r} is not Spark DDL: {error}.") from error
+        why = str(error).strip().partition("\n")[0].rstrip(".")
+        raise PipelineError(f"The schema {ddl!r} is not Spark DDL: {why}.") from error
     if not isinstance(schema, StructType):
         raise PipelineError(f"The schema {ddl!r} has no fields.")
     return schema

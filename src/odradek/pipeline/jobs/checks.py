@@ -1,0 +1,87 @@
+"""What can be said of an ingest's options before Spark's JVM is started."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from odradek.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from odradek.pipeline.jobs.ingest import IngestOptions
+
+PARSER_NAMES = ("raw", "json", "access-log")
+INT64_MAX = 2**63 - 1
+_UNITS_US = {
+    "week": 7 * 86_400_000_000,
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
+_PART = rf"(\d{{1,18}})\s+({'|'.join(_UNITS_US)})s?"
+_INTERVAL = re.compile(rf"(?:interval\s+)?{_PART}(?:\s+{_PART})*", re.IGNORECASE | re.ASCII)
+
+
+def check_options(options: IngestOptions) -> None:
+    """Errors: PipelineError when parser, schema, `interval` or `starting` cannot be meant."""
+    check_parser(options.parser, options.schema)
+    check_interval(options.interval)
+    check_starting(options.starting)
+
+
+def check_parser(name: str, schema: str | None) -> None:
+    """Whether `schema` is DDL is for Spark to say. Errors: PipelineError."""
+    if name not in PARSER_NAMES:
+        raise PipelineError(f"There is no parser {name!r}: choose of {', '.join(PARSER_NAMES)}.")
+    if (name == "json") != (schema is not None):
+        raise PipelineError("The json parser needs --schema, and the other parsers take none.")
+    if schema is not None and not schema.strip():
+        raise PipelineError("The schema is empty.")
+
+
+def check_interval(text: str) -> None:
+    """Spark's intervals, of which a trigger takes weeks and shorter units (its `IntervalUtils` and
+    `Triggers`), without fractions. Errors: PipelineError."""
+    if _INTERVAL.fullmatch(text.strip()):
+        parts = re.findall(_PART, text.lower())
+        if sum(int(count) * _UNITS_US[unit] for count, unit in parts) <= INT64_MAX:
+            return
+    raise PipelineError(
+        f'The interval {text!r} is none: "10 seconds" is, and "1 minute 30 seconds";'
+        " the longest unit is a week."
+    )
+
+
+def check_starting(text: str) -> None:
+    """Spark's `startingOffsets`. Errors: PipelineError."""
+    if text.strip().lower() in ("earliest", "latest"):
+        return
+    try:
+        offsets = json.loads(text)
+    except (ValueError, RecursionError):
+        offsets = None
+    if not _is_offsets(offsets):
+        raise PipelineError(
+            f"There is no start {text!r}: it is earliest, latest, or Spark's JSON of offsets,"
+            ' {"TOPIC": {"PARTITION": OFFSET}}, -2 for the earliest and -1 for the latest.'
+        )
+
+
+def _is_offsets(value: object) -> bool:
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(isinstance(one, dict) and _are_partitions(one) for one in value.values())
+
+
+def _are_partitions(value: dict[str, object]) -> bool:
+    return all(
+        re.fullmatch("[0-9]{1,9}", number)
+        and isinstance(offset, int)
+        and not isinstance(offset, bool)
+        and -2 <= offset <= INT64_MAX
+        for number, offset in value.items()
+    )
