@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,7 +28,11 @@ def test_demo_on_a_real_log_counts_the_same_on_both_ends(tmp_path: Path) -> None
     out = tmp_path / "out"
     command = [sys.executable, "-m", "odradek", "demo", "--input", str(ACCESS_LOG)]
     result = subprocess.run(
-        [*command, "--out", str(out)], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+        [*command, "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        env=os.environ | {"PATH": _path_without_odradek()},
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert "Every record is there, once." in result.stdout
@@ -36,6 +42,14 @@ def test_demo_on_a_real_log_counts_the_same_on_both_ends(tmp_path: Path) -> None
     assert re.search(r" 219 +█+ +/projects/xdotool/\n", result.stdout)
     assert (out / "traffic.png").read_bytes().startswith(PNG)
     assert "odradek serve --data" in result.stdout
+    read = re.search(r"^ +(\S*odradek) consume access-log", result.stdout, re.MULTILINE)
+    assert read is not None, result.stdout
+    assert shutil.which(read[1]) is not None  # also where the PATH has no `odradek`
+
+
+def _path_without_odradek() -> str:
+    directories = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(one for one in directories if not (Path(one) / "odradek").exists())
 
 
 RIGHT = Outcome(Ends(10, 10, 10), Counts(9, 1, 10), [], [], Path("x.png"))
@@ -69,6 +83,14 @@ def test_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="choose another --out"):
         demo(events=1, out=tmp_path)
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize("below", ["", "/a/b"])
+def test_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(CommandError, match=r"/file.*: Not a directory$"):
+        demo(events=1, out=Path(f"{file}{below}"))
 
 
 def test_missing_input_is_one_clear_line(tmp_path: Path) -> None:

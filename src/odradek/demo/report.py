@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from odradek.demo.commands import shown
+
 if TYPE_CHECKING:
     from odradek.demo.results import Counts
-
-
-QUERY = "SELECT partition, count(*) AS records FROM t GROUP BY partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +79,8 @@ def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
         console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page}", highlight=False, no_wrap=True)
 
 
-def shown(path: Path) -> str:
-    """`path` as a user here would type it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def show_how_to_go_on(
-    topic: str, out: Path, parser: str, bootstrap_servers: str | None, console: Console
-) -> None:
-    """Prints commands that work on what the demo left."""
-    lake = shown(out / "lake")
-    ingest = f"odradek pipeline ingest --topics {topic} --table-dir {lake} {parser} --once"
-    lines = []
-    at = ""
-    if bootstrap_servers is None:
-        broker = shown(out / "broker")
-        lines.append(("the broker again, with its topic", f"odradek serve --data {broker} &"))
-    else:
-        at = f" --bootstrap-server {bootstrap_servers}"
-    lines += [
-        ("read some of the events", f"odradek consume {topic} --max 5{at}"),
-        ("send one more, and have it ingested", f"echo '{{}}' | odradek produce {topic}{at}"),
-        ("", f"{ingest}{at}"),
-        ("ask the tables", f'odradek pipeline sql --table-dir {lake} "{QUERY}"'),
-    ]
+def show_how_to_go_on(lines: list[tuple[str, str]], console: Console) -> None:
+    """Prints `lines` of `commands.commands`: commands that work on what the demo left."""
     console.print("\n  How to go on:")
     for what, command in lines:
         if what:

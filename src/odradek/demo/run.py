@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from odradek.demo import events, report
 from odradek.demo.broker_process import running_broker
 from odradek.demo.clients import LiveCounter, Streamer, count_records, create_topic
+from odradek.demo.commands import commands, shown
 from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions, IngestSummary
 from odradek.pipeline.session import SHORT_LIFE, SessionOptions, find_java, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
@@ -112,12 +114,20 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
         outcome = _look(options, report.Ends(sent, in_topic, counted), console)
     report.show(outcome, console)
     parser = _parser_arguments(options)
-    report.show_how_to_go_on(options.topic, options.out, parser, options.bootstrap_servers, console)
+    lines = commands(options.topic, options.out, parser, options.bootstrap_servers)
+    report.show_how_to_go_on(lines, console)
     return outcome.is_right
 
 
 def _make_out_dir(out: Path) -> None:
-    """Makes `out` empty; one that the demo did not make is not touched."""
+    """Makes `out` empty; one that the demo did not make is not touched. Errors: DemoFailed."""
+    try:
+        _make_empty(out)
+    except OSError as error:
+        raise DemoFailed(f"{error.filename or out}: {error.strerror}") from error
+
+
+def _make_empty(out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         if not (out / MARKER).exists():
             raise DemoFailed(f"{out} is not empty and not of an earlier demo: choose another --out")
@@ -132,7 +142,7 @@ def _parser_arguments(options: DemoOptions) -> str:
         return "--parser access-log"
     schema = options.out / "schema.ddl"
     schema.write_text(f"{events.SCHEMA}\n", encoding="utf-8")
-    return f"--parser json --schema @{report.shown(schema)}"
+    return f"--parser json --schema {shlex.quote(f'@{shown(schema)}')}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,89 @@
+"""The commands that the demo prints are such as the user's shell can run."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek import __version__
+from odradek.demo.commands import commands, program
+
+
+def install(directory: Path) -> Path:
+    """A script `odradek` in `directory`, beside a Python."""
+    directory.mkdir(parents=True)
+    script = directory / "odradek"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The script of a venv in the current directory, which is run and is not on the PATH."""
+    script = install(tmp_path / "venv" / "bin")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "executable", str(script.with_name("python")))
+    monkeypatch.setattr(sys, "argv", ["/somewhere/odradek/__main__.py", "demo"])
+    return script
+
+
+def test_program_off_the_path_is_named_by_its_own(venv: Path) -> None:
+    assert program() == "venv/bin/odradek"
+
+
+def test_program_on_the_path_is_named_alone(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(venv.parent))
+    assert program() == "odradek"
+
+
+def test_another_program_on_the_path_is_not_taken_for_it(
+    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(install(tmp_path / "other").parent))
+    assert program() == "venv/bin/odradek"
+
+
+def test_program_in_the_current_directory_is_no_name_for_the_path(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(venv.parent)
+    assert program() == "./odradek"
+
+
+def test_program_elsewhere_is_named_whole_and_quoted(
+    venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = tmp_path / "it's away"
+    script = install(away)
+    monkeypatch.chdir(venv.parent)
+    monkeypatch.setattr(sys, "argv", [str(script), "demo"])
+    assert shlex.split(program()) == [str(script)]
+
+
+def test_without_a_script_it_is_a_module(venv: Path) -> None:
+    venv.unlink()
+    assert program() == "venv/bin/python -m odradek"
+
+
+def test_the_name_of_this_very_installation_runs() -> None:
+    result = subprocess.run(f"{program()} --version", shell=True, capture_output=True, text=True)
+    assert result.stdout == f"odradek {__version__}\n"
+
+
+def test_directories_are_quoted(venv: Path) -> None:
+    lines = [line for _, line in commands("t", Path("my out").absolute(), "--parser raw", None)]
+    assert lines[0] == "venv/bin/odradek serve --data 'my out/broker' &"
+    ingest = next(line for line in lines if " pipeline ingest " in line)
+    assert shlex.split(ingest)[5:7] == ["--table-dir", "my out/lake"]
+
+
+def test_broker_of_the_user_is_named_and_not_started(venv: Path) -> None:
+    lines = [line for _, line in commands("t", Path("out").absolute(), "--parser raw", "h:1")]
+    assert not any(" serve " in line for line in lines)
+    assert all("--bootstrap-server h:1" in line for line in lines if " sql " not in line)
