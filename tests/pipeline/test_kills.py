@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def make_killer(
-    bootstrap_servers: str, topic: str, tmp_path: Path, table_format: TableFormat, mutant: bool
+    bootstrap_servers: str,
+    topic: str,
+    tmp_path: Path,
+    table_format: TableFormat,
+    seed: int,
+    mutant: bool,
 ) -> tuple[Killer, TableDir]:
     directory = tmp_path / "lake"
     directory.mkdir()
@@ -34,8 +39,6 @@ def make_killer(
         BATCH_ROWS,
         forget_transactions=mutant,
     )
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
     return Killer(plan, random.Random(seed)), TableDir(str(directory), table_format)
 
 
@@ -51,8 +54,11 @@ def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
     topic: str,
     tmp_path: Path,
     table_format: TableFormat,
+    seed: int,
 ) -> None:
-    killer, tables = make_killer(bootstrap_servers, topic, tmp_path, table_format, mutant=False)
+    killer, tables = make_killer(
+        bootstrap_servers, topic, tmp_path, table_format, seed, mutant=False
+    )
     for step in Step:
         assert killer.kill_at(step, 1).gap == GAP_OF_STEP[step]
     killer.kill_anywhere()
@@ -61,11 +67,13 @@ def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
 
 
 def test_commits_that_forget_their_batch_are_caught(
-    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path
+    spark: SparkSession, bootstrap_servers: str, topic: str, tmp_path: Path, seed: int
 ) -> None:
     """The mutant: without Delta's transaction ids the batch between the two commits comes twice."""
     table_format = TableFormat.DELTA
-    killer, tables = make_killer(bootstrap_servers, topic, tmp_path, table_format, mutant=True)
+    killer, tables = make_killer(
+        bootstrap_servers, topic, tmp_path, table_format, seed, mutant=True
+    )
     killer.kill_at(Step.TABLE_COMMITTED, 1)
     killer.run_to_the_end()
     found = compare(spark, bootstrap_servers, topic, tables)
