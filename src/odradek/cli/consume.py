@@ -29,21 +29,18 @@ ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 GROUP_IDLE_S = 3.0
 NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
 
+OFFSET_HELP = (
+    "beginning, end, an offset, or -N: N before the end. A partition that does not have the offset"
+    " is read from its nearest end, with a warning. With --group: beginning or end, where nothing"
+    " is committed."
+)
+
 Start = int | Literal["beginning", "end"]
 
 
 def consume(
     topic: TopicArgument,
-    offset: Annotated[
-        str,
-        typer.Option(
-            "--offset",
-            "-o",
-            help="beginning, end, an offset, or -N: N before the end. A partition that does not"
-            " have the offset is read from its nearest end, with a warning. With --group:"
-            " beginning or end, where nothing is committed.",
-        ),
-    ] = "beginning",
+    offset: Annotated[str, typer.Option("--offset", "-o", help=OFFSET_HELP)] = "beginning",
     from_time: Annotated[
         str | None,
         typer.Option("--from-time", "-t", help="ISO 8601 (local time), or ms since 1970."),
@@ -68,7 +65,7 @@ def consume(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Print the records of a topic, from the beginning to the end unless told otherwise."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaException
 
     start = _parse_offset(offset)
     from_time_ms = None if from_time is None else _parse_time_ms(from_time)
@@ -84,14 +81,8 @@ def consume(
             consumer.subscribe([topic])
             ends = None
         else:
-            numbers = _partitions(consumer, topic, partition or [])
-            if from_time_ms is None:
-                wanted = _starts(consumer, admin, topic, numbers, start)
-            else:
-                times = [TopicPartition(topic, number, from_time_ms) for number in numbers]
-                wanted = consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S)
-            consumer.assign(wanted)
-            ends = set(numbers)
+            ends = _partitions(consumer, topic, partition or [])
+            consumer.assign(_starts(consumer, admin, topic, sorted(ends), start, from_time_ms))
         printer = _json_line if as_json else (_key_value if keys else _value)
         _Reader(consumer, printer, follow, max_records, ends).run()
     except KafkaException as error:
@@ -186,7 +177,7 @@ def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, 
     }
 
 
-def _partitions(consumer: Any, topic: str, asked: list[int]) -> list[int]:
+def _partitions(consumer: Any, topic: str, asked: list[int]) -> set[int]:
     """The numbers of the topic's partitions, or those of them that are asked for."""
     metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
@@ -194,13 +185,23 @@ def _partitions(consumer: Any, topic: str, asked: list[int]) -> list[int]:
     missing = [number for number in asked if number not in metadata.partitions]
     if missing:
         raise CommandError(f"{topic} has no partition {missing[0]}")
-    return sorted(set(asked or metadata.partitions))
+    return set(asked or metadata.partitions)
 
 
-def _starts(consumer: Any, admin: Any, topic: str, numbers: list[int], start: Start) -> list[Any]:
+def _starts(
+    consumer: Any,
+    admin: Any,
+    topic: str,
+    numbers: list[int],
+    start: Start,
+    from_time_ms: int | None,
+) -> list[Any]:
     """The TopicPartitions with the offsets at which to begin."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
+    if from_time_ms is not None:
+        times = [TopicPartition(topic, number, from_time_ms) for number in numbers]
+        return list(consumer.offsets_for_times(times, timeout=REQUEST_TIMEOUT_S))
     if isinstance(start, str):
         offset = OFFSET_BEGINNING if start == "beginning" else OFFSET_END
         return [TopicPartition(topic, number, offset) for number in numbers]
