@@ -14,8 +14,6 @@ _SINGLE = "the default of a single node; Kafka's had to be set"
 _FAILS = "Kafka itself fails: UNKNOWN_SERVER_ERROR or no answer at all"
 _ELR = "Kafka's eligible leader replicas make it a dynamic default of the cluster"
 _BODY = "bodies are not opened: docs/deviations.md, lies inside a correctly summed batch"
-_NO_TEXT = "no message is null, where Kafka has an empty one"
-_FENCED = "PRODUCER_FENCED, where Kafka says INVALID_PRODUCER_EPOCH: clients take both for fenced"
 _EMPTY = "a topic without partitions is answered as it was asked; Kafka leaves it out"
 
 ALLOWED: dict[str, str] = {
@@ -69,11 +67,6 @@ ALLOWED: dict[str, str] = {
     "consumer_group_heartbeat.refused_beats@*/blank group/*": (
         "a group id of blanks is one like any other; Kafka refuses it here, and in no older API"
     ),
-    "txn_offset_commit.*/other epoch/*": _FENCED,
-    "txn_offset_commit.*/with the epoch before/*": _FENCED,
-    "describe_producers.*/unknown topic/*/error_message": "the error's code says it all",
-    "alter_partition_reassignments.reassigned@*/none/error_message": _NO_TEXT,
-    "describe_user_scram_credentials.scram_described@*/error_message": _NO_TEXT,
     "*_acls.acls_*/unknown kinds": _FAILS,
     "alter_client_quotas.*/validated, not a number/*": "Kafka takes NaN for a rate",
     "alter_client_quotas.*/validated, request rate/*": "rates of requests are not enforced",

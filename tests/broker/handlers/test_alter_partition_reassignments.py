@@ -28,7 +28,7 @@ def asked(
 
 def answered(response: Any) -> tuple[int, str | None]:
     ((partition,),) = [each.partitions for each in response.responses]
-    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
     return partition.error_code, partition.error_message
 
 

@@ -54,8 +54,7 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
         log = services.replica_manager.log(topic_partition)
     except KafkaError as error:
         answer.error_code = int(error.code)
-        if error.message != error.code.name:
-            answer.error_message = error.message
+        answer.error_message = error.message
         return answer
     answer.active_producers = [
         ProducerState(

@@ -29,7 +29,7 @@ async def handle(
 ) -> DescribeUserScramCredentialsResponse:
     times = Counter(user.name for user in request.users or ())
     results = await Turns().map(lambda each: _without(*each), times.items())
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
 def _without(name: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -7,7 +7,8 @@ pending, and held back from fetches that require stable offsets, until the marke
 group id is INVALID_GROUP_ID before anybody is asked about the transaction.
 
 Errors stand at each partition. Versions 0-1 are told COORDINATOR_NOT_AVAILABLE while the group's
-shard loads, and versions before 4 INVALID_TXN_STATE for TRANSACTION_ABORTABLE.
+shard loads, and versions before 4 INVALID_TXN_STATE for TRANSACTION_ABORTABLE. A
+producer that the verification finds fenced is told INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ def _commit(
 def _refused(
     services: Services, request: TxnOffsetCommitRequest, code: ErrorCode, version: int
 ) -> TxnOffsetCommitResponse:
+    if code is ErrorCode.PRODUCER_FENCED:  # as to a produce that is verified, in every version
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return _for_version(services.groups.offsets.refuse_transactional(request, code), version)
 
 
