@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ from odradek.cli.pipe import reader_is_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from odradek.testing import Broker
 
@@ -100,3 +100,12 @@ def test_pipe_that_is_read_is_not_taken_for_a_closed_one(monkeypatch: pytest.Mon
         gone = reader_is_gone()
         monkeypatch.undo()
     assert (there, gone) == (False, True)
+
+
+@BUFFERS
+def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        code, said = run_into(full.fileno(), unbuffered, "--help")
+    assert code != 0
+    assert said.count("\n") == 1
+    assert "No space left on device" in said

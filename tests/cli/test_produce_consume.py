@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,9 @@ def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
     [
         (["produce", "t", "-z", "brotli"], "--compression is one of"),
         (["produce", "t", "missing-file"], "no such file"),
+        (["produce", "t", "."], "a directory"),
+        (["produce", "t", "--rate", "-1"], "--rate"),
+        (["produce", "t", "--rate", "nan"], "--rate"),
         (["produce", "t", "-K", "\\"], "--key-separator: "),
         (["consume", "t", "-o", "middle"], "--offset is beginning, end or a number"),
         (["consume", "t", "-t", "yesterday"], "--from-time is ISO 8601"),
@@ -147,3 +151,46 @@ def test_what_cannot_be_done_is_one_line(cli: Cli, arguments: list[str], line: s
     result = cli(*arguments)
     assert result.exit_code == 1
     assert line in str(result.exception)
+
+
+def test_a_record_the_broker_refuses_is_one_line_that_says_how_many_went(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    large = "x" * 5_000_000
+    result = cli("produce", "t", input=f"one\ntwo\n{large}\n")
+    assert result.exit_code == 1
+    assert str(result.exception).startswith("t: ")
+    assert "too large" in str(result.exception)
+    assert "2 records acknowledged" in str(result.exception)
+    assert cli.ok("consume", "t").splitlines() == ["one", "two"]
+
+
+def test_a_large_record_goes_where_the_topic_takes_it(cli: Cli) -> None:
+    cli.ok("topic", "create", "t", "--config", "max.message.bytes=10000000")
+    large = "x" * 5_000_000
+    cli.ok("produce", "t", input=f"{large}\n")
+    assert cli.ok("consume", "t").splitlines() == [large]
+
+
+def test_a_refused_record_aborts_its_transaction(cli: Cli) -> None:
+    cli.ok("topic", "create", "t")
+    large = "x" * 5_000_000
+    refused = cli("produce", "t", "--transactional-id", "a", input=f"one\n{large}\n")
+    assert "their transaction was aborted" in str(refused.exception)
+    cli.ok("produce", "t", input="after\n")
+    assert cli.ok("consume", "t", "--isolation-level", "read_committed").splitlines() == ["after"]
+
+
+def test_lines_come_from_pipes_and_from_standard_input_by_its_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.ok("topic", "create", "t")
+    file = tmp_path / "input"
+    file.write_text("first\n", encoding="utf-8")
+    assert "1 record to t" in cli("produce", "t", str(file)).stderr
+    cli.ok("produce", "t", "-", input="second\n")
+    reading, writing = os.pipe()
+    os.write(writing, b"third\n")
+    os.close(writing)
+    cli.ok("produce", "t", f"/dev/fd/{reading}")
+    os.close(reading)
+    assert cli.ok("consume", "t").splitlines() == ["first", "second", "third"]

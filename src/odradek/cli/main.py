@@ -9,20 +9,29 @@ import sys
 from odradek.cli.output import CommandError
 from odradek.cli.pipe import flush_output, reader_is_gone
 
+INTERRUPTED = 130
+"""The exit code of what SIGINT ended, as shells give it."""
+
 
 def main() -> None:
-    """Runs the command line; a `CommandError` is one line on stderr and exit code 1."""
+    """Runs the command line; what it refuses, or the system does, is one line on stderr, and 1."""
+    refusal: object = None
     try:
         _run()
-    except CommandError as error:
-        print(f"odradek: {error}", file=sys.stderr)
-        sys.exit(1)
     except BrokenPipeError:
         if not reader_is_gone():
             raise
         sys.exit(0)
+    except (CommandError, OSError) as error:
+        refusal = error
+    except KeyboardInterrupt:  # before the command had a way of its own to end
+        sys.exit(INTERRUPTED)
     finally:
-        flush_output()
+        unwritten = flush_output()
+        refusal = refusal or unwritten
+        if refusal is not None:
+            print(f"odradek: {refusal}", file=sys.stderr)
+            sys.exit(1)
 
 
 def _run() -> None:

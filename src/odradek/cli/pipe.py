@@ -15,14 +15,18 @@ def reader_is_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def flush_output() -> None:
+def flush_output() -> str | None:
     """Writes what standard output has left; to nowhere when nobody reads it. At the interpreter's
-    end a closed pipe would be a message and exit code 120."""
+    end a closed pipe would be a message and exit code 120. Why not, where the system refused it (a
+    full disk).
+    """
     if sys.stdout is None:  # `>&-`
-        return
+        return None
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+        return None if isinstance(error, BrokenPipeError) else str(error)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ TRANSACTION_TIMEOUT_S = 60.0
 QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
 NO_OFFSET = -1
+RECORD_BYTES_MAX = 1_000_000_000
+"""The largest record that librdkafka sends; how large one may be is the broker's to say."""
+STANDARD_INPUT = Path("-")
 
 # A line to key and value.
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
@@ -35,7 +39,8 @@ Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 def produce(
     topic: TopicArgument,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Standard input when none.")
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Standard input when none, or -."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="One key for every line.")] = None,
     key_separator: Annotated[
@@ -71,12 +76,14 @@ def produce(
         raise CommandError("--commit-every and --abort want a --transactional-id")
     if compression not in COMPRESSIONS:
         raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
+    if not 0 <= rate < math.inf:
+        raise CommandError(f"--rate is a number of records a second, not {rate}")
     headers = [
         (name, value.encode())
         for each in header or []  # a name may come more than once
         for name, value in parse_assignments([each], "--header").items()
     ]
-    _refuse_missing(files or [])
+    _refuse_unreadable(files or [])
     admin_client(bootstrap_server)
     producer = _producer(bootstrap_server, acks, compression, transactional_id)
     kind = _CountingSender if as_json else _Sender
@@ -87,12 +94,20 @@ def produce(
     if isinstance(plain, _CountingSender):
         print_json(plain.summary() | sender.transactions)
     else:
-        print(f"{sent} records to {topic}{sender.outcome}", file=sys.stderr)
+        print(f"{_records(sent)} to {topic}{sender.outcome}", file=sys.stderr)
 
 
-def _refuse_missing(files: list[Path]) -> None:
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def _refuse_unreadable(files: list[Path]) -> None:
     for path in files:
-        if not path.is_file():
+        if path == STANDARD_INPUT:
+            continue
+        if path.is_dir():
+            raise CommandError(f"a directory, not a file: {path}")
+        if not path.exists():
             raise CommandError(f"no such file: {path}")
 
 
@@ -101,7 +116,13 @@ def _producer(
 ) -> Any:
     from confluent_kafka import Producer
 
-    config = client_config(bootstrap_server, acks=acks, compression_type=compression, linger_ms=5)
+    config = client_config(
+        bootstrap_server,
+        acks=acks,
+        compression_type=compression,
+        linger_ms=5,
+        message_max_bytes=RECORD_BYTES_MAX,
+    )
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
     # Java's default partitioner: the same key lands in the same partition from either.
@@ -134,12 +155,17 @@ class _Sender:
         self._partition = partition
         self._headers = headers
         self._error: str | None = None
+        self._acknowledged = 0
 
     def _delivered(self, error: Any, _message: Any) -> None:
-        if error is not None and self._error is None:
+        if error is None:
+            self._acknowledged += 1
+        elif self._error is None:
             self._error = error.str()
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
+        from confluent_kafka import KafkaException
+
         while True:
             try:
                 self.producer.produce(
@@ -153,6 +179,9 @@ class _Sender:
                 break
             except BufferError:
                 self.producer.poll(QUEUE_POLL_S)
+            except KafkaException as error:
+                self._error = self._error or error.args[0].str()
+                break
         self.producer.poll(0)
         self._raise_first()
 
@@ -163,8 +192,11 @@ class _Sender:
             raise CommandError(f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s")
 
     def _raise_first(self) -> None:
-        if self._error is not None:
-            raise CommandError(f"{self.topic}: {self._error}")
+        if self._error is None:
+            return
+        self.producer.flush(FLUSH_TIMEOUT_S)  # of those before it the broker has its say, too
+        told = f"{_records(self._acknowledged)} acknowledged"
+        raise CommandError(f"{self.topic}: {self._error} ({told})")
 
 
 class _CountingSender(_Sender):
@@ -172,14 +204,13 @@ class _CountingSender(_Sender):
 
     def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
         super().__init__(producer, topic, partition, headers)
-        self._records = self._bytes = 0
+        self._bytes = 0
         self._offsets: dict[int, tuple[int, int]] = {}
 
     def _delivered(self, error: Any, message: Any) -> None:
         super()._delivered(error, message)
         if error is not None:
             return
-        self._records += 1
         self._bytes += len(message.key() or b"") + len(message)
         partition, offset = message.partition(), message.offset()
         if offset is None:  # acks=0: the broker has not told it
@@ -193,7 +224,7 @@ class _CountingSender(_Sender):
         not tell the offsets."""
         return {
             "topic": self.topic,
-            "records": self._records,
+            "records": self._acknowledged,
             "bytes": self._bytes,
             "partitions": [
                 {
@@ -233,7 +264,7 @@ class _TransactionalSender:
     def send(self, key: bytes | None, value: bytes | None) -> None:
         if not self._open_records:
             self._run(self._sender.producer.begin_transaction)
-        self._sender.send(key, value)
+        self._or_abort(self._sender.send, key, value)
         self._open_records += 1
         if self._open_records == self._records_max:
             self._end()
@@ -244,12 +275,20 @@ class _TransactionalSender:
 
     def _end(self) -> None:
         # All is on its way to the broker first: an abort would drop what is still queued here.
-        self._sender.finish()
+        self._or_abort(self._sender.finish)
         producer = self._sender.producer
         end = producer.abort_transaction if self._abort else producer.commit_transaction
         self._run(end, TRANSACTION_TIMEOUT_S)
         self._open_records = 0
         self._ended += 1
+
+    def _or_abort(self, step: Callable[..., None], *arguments: bytes | None) -> None:
+        """A record that is refused ends its transaction: its readers do not wait for a time-out."""
+        try:
+            step(*arguments)
+        except CommandError as error:
+            self._run(self._sender.producer.abort_transaction, TRANSACTION_TIMEOUT_S)
+            raise CommandError(f"{error}; their transaction was aborted") from None
 
     def _run(self, step: Callable[..., None], *arguments: float) -> None:
         from confluent_kafka import KafkaException
@@ -284,9 +323,10 @@ def _unescaped(text: str) -> str:
 
 
 def _lines(files: list[Path]) -> Iterator[bytes]:
-    if not files:
-        yield from sys.stdin.buffer
-    for path in files:
+    for path in files or [STANDARD_INPUT]:
+        if path == STANDARD_INPUT:
+            yield from sys.stdin.buffer
+            continue
         with path.open("rb") as file:
             yield from file
 
@@ -308,8 +348,8 @@ class _progress:
     """A bar on a terminal when the input is files (their size is known); nothing otherwise."""
 
     def __init__(self, files: list[Path]) -> None:
-        self._total = sum(path.stat().st_size for path in files)
-        self._shown = bool(files) and sys.stderr.isatty()
+        self._shown = bool(files) and all(map(Path.is_file, files)) and sys.stderr.isatty()
+        self._total = sum(path.stat().st_size for path in files) if self._shown else 0
         self._progress: Any = None
         self._pending_bytes = 0
         self._pending_lines = 0
