@@ -28,7 +28,7 @@ def asked(
 
 def answered(response: Any) -> tuple[int, str | None]:
     ((partition,),) = [each.partitions for each in response.responses]
-    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
     return partition.error_code, partition.error_message
 
 
@@ -87,3 +87,8 @@ def test_a_partition_of_other_nodes_is_not_taken_over(
         return handle(services, None, asked("t", 0, [1], may_resize))  # type: ignore[arg-type]
 
     assert answered(broker.call(ask))[0] == code
+
+
+def test_a_request_of_nothing_has_the_empty_message_of_kafka(client: WireClient) -> None:
+    response = client.call(AlterPartitionReassignmentsRequest(60_000, True, []), 1)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")

@@ -49,8 +49,12 @@ def test_producers_are_described_with_their_transactions(
 def test_errors_are_by_partition(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     assert describe(client).active_producers == []
-    assert describe(client, partition=4).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert describe(client, "gone").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = describe(client, partition=4)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unknown.error_message is None
+    gone = describe(client, "gone")
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert gone.error_message
     refused = describe(client, "not/a name")
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert refused.error_message

@@ -38,7 +38,7 @@ async def handle(
     may_resize = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_resize,
-        error_message="",
+        error_message=None if request.topics else "",  # as Kafka does
         responses=[
             ReassignableTopicResponse(
                 topic.name,
