@@ -21,6 +21,7 @@ from odradek.broker.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.log import UnifiedLog
+from odradek.log.manager import FILE_NAME_BYTES_MAX
 from odradek.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from odradek.protocol.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -29,7 +30,6 @@ from odradek.protocol.messages.alter_replica_log_dirs_response import (
 )
 from odradek.turns import Turns, begun
 
-FILE_NAME_MAX = 255
 FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
 """What Kafka adds to the name of a directory that it moves: a UUID's digits between these."""
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class _Alteration:
 
     def _check(self, topic_partition: TopicPartition, path: str) -> None:
         """Raises KafkaError unless the replica is in the directory already."""
-        if len(str(topic_partition)) + FUTURE_SUFFIX_LENGTH > FILE_NAME_MAX:
+        if len(str(topic_partition)) + FUTURE_SUFFIX_LENGTH > FILE_NAME_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log_dir = self._log_dirs.get(path)
         if log_dir is None:
