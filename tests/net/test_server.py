@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.clock import ManualClock
+from odradek.net import listener
 from odradek.net.limits import NetLimits
 from odradek.net.listener import RETRY_S, BindError, Endpoint
 from odradek.net.server import Server
@@ -445,18 +446,40 @@ def test_requests_without_an_answer_keep_the_order_of_the_others(loop: str) -> N
     run(main(), loop)
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such option")
-def test_peers_on_this_machine_are_not_paced() -> None:
-    async def main() -> None:
-        async with serving(lambda _, view: [bytes(view)]) as server:
-            peer = await Peer.connect(server)
-            await peer.send(frame(b"x"))
-            await peer.read_frame()
-            (connection,) = server.connections
-            ours = connection._socket
-            assert ours is not None
-            used = ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
-            assert used.rstrip(b"\0") == b"reno"
-            peer.close()
+def congestion_control(sock: socket.socket) -> bytes:
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
-    run(main(), "uvloop")
+
+async def congestion_controls() -> list[bytes]:
+    """Of the listening socket, and of one that it accepted."""
+    async with serving(lambda _, view: [bytes(view)]) as server:
+        peer = await Peer.connect(server)
+        await peer.send(frame(b"x"))
+        await peer.read_frame()
+        (connection,) = server.connections
+        assert connection._socket is not None
+        used = [server._listeners[0]._sock, connection._socket]
+        controls = [congestion_control(each) for each in used]
+        peer.close()
+        return controls
+
+
+needs_congestion_control = pytest.mark.skipif(
+    not hasattr(socket, "TCP_CONGESTION"), reason="the system has no such option"
+)
+
+
+@needs_congestion_control
+def test_peers_on_this_machine_were_never_paced() -> None:
+    # The listening socket too: what was accepted as BBR's is paced for ever.
+    assert asyncio.run(congestion_controls()) == [b"reno", b"reno"]
+
+
+@needs_congestion_control
+def test_peers_elsewhere_have_the_congestion_control_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener, "_is_this_machine", lambda *_: False)
+    with socket.socket() as fresh:
+        usual = congestion_control(fresh)
+    assert asyncio.run(congestion_controls()) == [b"reno", usual]

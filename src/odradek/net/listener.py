@@ -14,13 +14,21 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from odradek.net.connection import plain_address
 from odradek.net.limits import NetLimits
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 """How long accepting rests when the system has no descriptor or memory for a connection."""
+
+_TCP_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)  # Linux
+UNPACED = b"reno"
+"""Congestion control for peers on this machine: always allowed, and it does not pace."""
+CONGESTION_NAME_BYTES = 16
+_LOOPBACK = ("127.", "::1")
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -109,10 +117,35 @@ def _bind_error(endpoint: Endpoint, error: OSError) -> BindError:
     return BindError(f"cannot listen on {endpoint}: {reason}")
 
 
-class Listener:
-    """Accepts on one listening socket. Owned by its server, which says when to pause."""
+def _exchange_congestion(sock: socket.socket, name: bytes) -> bytes | None:
+    """Sets the congestion control of `sock`; the one before, None where that cannot be had."""
+    if _TCP_CONGESTION is None:
+        return None
+    try:
+        before = sock.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, CONGESTION_NAME_BYTES)
+        sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
+    except OSError as error:
+        logger.debug("the congestion control stays as it is: %s", error)
+        return None
+    return before.rstrip(b"\0")
 
-    __slots__ = ("_accept", "_accepting", "_loop", "_resting", "_sock", "endpoint")
+
+def _is_this_machine(sock: socket.socket, peer: Any) -> bool:
+    """Whether the peer of an accepted socket is a program on this machine."""
+    host, own = plain_address(peer)[0], plain_address(sock.getsockname())[0]
+    return host.startswith(_LOOPBACK) or host == own
+
+
+class Listener:
+    """Accepts on one listening socket. Owned by its server, which says when to pause.
+
+    With peers on this machine there is no network to spare, and each packet that BBR's pacing holds
+    back costs a timer and an interrupt. A socket that was BBR's once
+    is paced for ever, whatever it is set to later; so the listening socket, which the accepted ones
+    take after, is set, and peers elsewhere are set back to what the system uses.
+    """
+
+    __slots__ = ("_accept", "_accepting", "_congestion", "_loop", "_resting", "_sock", "endpoint")
 
     def __init__(
         self, name: str, sock: socket.socket, accept: Callable[[str, socket.socket], bool]
@@ -125,6 +158,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._accepting = False
         self._resting: asyncio.TimerHandle | None = None
+        self._congestion = _exchange_congestion(sock, UNPACED)
 
     def resume(self) -> None:
         """Accepts from now on."""
@@ -152,7 +186,7 @@ class Listener:
     def _on_readable(self) -> None:
         while self._accepting:
             try:
-                sock, _ = self._sock.accept()
+                sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -163,5 +197,7 @@ class Listener:
                     return
                 logger.debug("a connection was gone before it was accepted: %s", error)
                 continue
+            if self._congestion and not _is_this_machine(sock, address):
+                _exchange_congestion(sock, self._congestion)
             if not self._accept(self.endpoint.name, sock):
                 self.pause()

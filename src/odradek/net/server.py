@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections import Counter
@@ -19,9 +18,6 @@ from odradek.net.listener import Endpoint, Listener, bind
 from odradek.net.receive import Scratch
 
 logger = logging.getLogger(__name__)
-
-_LOOPBACK = ("127.", "::1")
-_TCP_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)  # Linux
 
 TICK_S = 1.0
 """How often connections are looked at for idleness at most; the precision of the time-outs."""
@@ -224,8 +220,6 @@ class Server:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if host.startswith(_LOOPBACK):
-                _do_not_pace(sock)
             await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
             logger.debug("a connection from %s was lost at once: %s", host, error)
@@ -253,12 +247,3 @@ class Server:
     def _close_listeners(self) -> None:
         for listener in self._listeners:
             listener.close()
-
-
-def _do_not_pace(sock: socket.socket) -> None:
-    """Takes a peer on this machine off congestion control that paces (BBR): there is no network to
-    spare, and each packet that waits for a timer costs an interrupt. Reno is always allowed.
-    """
-    if _TCP_CONGESTION is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, b"reno")
