@@ -67,8 +67,9 @@ class ConsumerMachine:
         held = None
         if owned is not None:
             held = [TopicPartitions(id_of(name), sorted(each)) for name, each in owned.items()]
+        more.setdefault("group_id", "g")
         request = ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=member_id, member_epoch=epoch, topic_partitions=held, **more
+            member_id=member_id, member_epoch=epoch, topic_partitions=held, **more
         )
         heartbeat.validate(request, version, self.settings)
         decide = heartbeat.leave if epoch < 0 else heartbeat.heartbeat

@@ -40,6 +40,14 @@ def two_members() -> tuple[ConsumerMachine, Any]:
         ({"member_id": ""}, "MemberId can't be empty."),
         ({"instance_id": ""}, "InstanceId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
+        ({"member_id": " \t"}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"group_id": " "}, "GroupId can't be empty."),
+        ({"group_id": "\x00\n"}, "GroupId can't be empty."),
+        ({"instance_id": " "}, "InstanceId can't be empty."),
+        ({"rack_id": "\r "}, "RackId can't be empty."),
+        ({"member_id": "", "group_id": "", "epoch": -3}, "MemberId can't be empty."),
+        ({"group_id": "", "epoch": -3, "version": 0}, "GroupId can't be empty."),
         ({"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
         ({"owned": None}, "TopicPartitions must be empty when (re-)joining."),
         ({"owned": {"t": {1}}}, "TopicPartitions must be empty when (re-)joining."),
@@ -77,8 +85,26 @@ def test_assignors_that_are_not_there_and_expressions_that_are_none() -> None:
     assert machine.log == []
 
 
+@pytest.mark.parametrize("name", ["\u3000", "\u00a0", " a "])
+def test_what_java_does_not_trim_away_is_a_name(name: str) -> None:
+    machine = ConsumerMachine()
+    joined = machine.join(name, instance_id=name, rack_id=name, group_id=name)
+    assert joined.member_id == name
+
+
 def test_version_0_is_given_an_id_by_the_server() -> None:
     assert ConsumerMachine().join("", version=0).member_id == "made-up"
+
+
+def test_a_blank_id_is_one_where_version_0_asks_for_none() -> None:
+    assert ConsumerMachine().join(" ", version=0).member_id == " "
+
+
+def test_a_static_member_of_version_0_may_say_no_id_when_it_leaves_for_a_while() -> None:
+    machine = ConsumerMachine()
+    machine.join("a", instance_id="i", version=0)
+    leave = {"owned": None, "instance_id": "i", "version": 0}
+    assert code_of(machine.beat, "", -2, **leave) is E.FENCED_INSTANCE_ID
 
 
 # -- joining and reconciling

@@ -53,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 # From this version on members make up their own ids.
 CLIENT_MEMBER_ID_FROM = 1
+# The space and all control characters before it: a Unicode space is none of them.
+JAVA_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 E = ErrorCode
 
@@ -101,37 +103,26 @@ class Outcome:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
-    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could answer."""
+    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could answer; in Kafka's
+    order, which decides the message."""
     epoch = request.member_epoch
-    checks = [
-        (request.group_id == "", "GroupId can't be empty."),
-        (request.instance_id == "", "InstanceId can't be empty."),
-        (request.rack_id == "", "RackId can't be empty."),
+    checks = []
+    if version >= CLIENT_MEMBER_ID_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        checks.append((_is_blank(request.member_id), "MemberId can't be empty."))
+    checks += [
+        (_is_blank(request.group_id), "GroupId can't be empty."),
+        (_is_blank(request.instance_id), "InstanceId can't be empty."),
+        (_is_blank(request.rack_id), "RackId can't be empty."),
+    ]
+    if epoch == JOIN_EPOCH:
+        checks += _checks_of_joining(request)
+    checks += [
+        (
+            epoch == LEAVE_STATIC_EPOCH and request.instance_id is None,
+            "InstanceId can't be null.",
+        ),
         (epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."),
     ]
-    if version >= CLIENT_MEMBER_ID_FROM or epoch != JOIN_EPOCH:
-        checks.append((request.member_id == "", "MemberId can't be empty."))
-    if epoch == JOIN_EPOCH:
-        unsubscribed = (
-            request.subscribed_topic_names is None and request.subscribed_topic_regex is None
-        )
-        checks += [
-            (
-                request.rebalance_timeout_ms == -1,
-                "RebalanceTimeoutMs must be provided in first request.",
-            ),
-            (
-                request.topic_partitions is None or bool(request.topic_partitions),
-                "TopicPartitions must be empty when (re-)joining.",
-            ),
-            (
-                unsubscribed,
-                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
-                "(re-)joining.",
-            ),
-        ]
-    if epoch == LEAVE_STATIC_EPOCH:
-        checks.append((request.instance_id is None, "InstanceId can't be null."))
     for wrong, message in checks:
         if wrong:
             raise KafkaError(E.INVALID_REQUEST, message)
@@ -141,6 +132,29 @@ def validate(request: ConsumerGroupHeartbeatRequest, version: int, settings: Set
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
             f"{', '.join(settings.assignors)}.",
         )
+
+
+def _is_blank(text: str | None) -> bool:
+    """Nothing but what Java's ``String.trim`` takes away; None stands for no value at all."""
+    return text is not None and not text.strip(JAVA_BLANKS)
+
+
+def _checks_of_joining(request: ConsumerGroupHeartbeatRequest) -> list[tuple[bool, str]]:
+    return [
+        (
+            request.rebalance_timeout_ms == -1,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        (
+            request.topic_partitions is None or bool(request.topic_partitions),
+            "TopicPartitions must be empty when (re-)joining.",
+        ),
+        (
+            request.subscribed_topic_names is None and request.subscribed_topic_regex is None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining.",
+        ),
+    ]
 
 
 def heartbeat(
