@@ -8,6 +8,10 @@ from uuid import UUID
 import pytest
 
 from odradek.errors import ErrorCode
+from odradek.ids import uuid_from_string
+from odradek.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
 from odradek.protocol.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -117,3 +121,15 @@ def test_a_member_id_is_instance_or_client_and_a_uuid(
     member_id = client.call(request, 5).member_id
     assert member_id.startswith(prefix)
     assert str(UUID(member_id.removeprefix(prefix))) == member_id.removeprefix(prefix)
+
+
+def test_the_id_of_a_consumer_that_brings_none_is_a_uuid_as_kafka_prints_it(
+    client: WireClient,
+) -> None:
+    client.call(FindCoordinatorRequest("g", GROUP_TYPE), 3)
+    request = ConsumerGroupHeartbeatRequest(
+        "g", "", 0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    member_id = client.call(request, 0).member_id
+    uuid_from_string(member_id)
+    assert (len(member_id), member_id[0] != "-") == (22, True)

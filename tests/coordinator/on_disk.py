@@ -130,6 +130,7 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
             append_marker=lambda *arguments: state.append_marker(*arguments),
             executor=executor,
             new_id=lambda: str(next(ids)),
+            new_uuid=lambda: Uuid(next(ids).to_bytes(16)),
         )
         image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t"))
         state = OnDisk(groups, clock, manager, image)

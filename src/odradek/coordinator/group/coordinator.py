@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 from odradek.clock import Clock
+from odradek.cluster.controller import random_uuid
 from odradek.cluster.image import MetadataImage
 from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.config.broker import BrokerConfig
@@ -35,7 +36,7 @@ from odradek.coordinator.group.shard import Group, GroupShard
 from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition
+from odradek.ids import TopicPartition, Uuid
 from odradek.log.log import UnifiedLog
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.join_group_request import JoinGroupRequest
@@ -67,7 +68,8 @@ class GroupCoordinator:
     """Serves the groups whose partition of ``__consumer_offsets`` this broker leads.
 
     Owned by the event loop; nothing here may be called from elsewhere. `log_of`, `append` and
-    `append_marker` are the replica manager's; `new_id` makes the random part of a member id.
+    `append_marker` are the replica manager's; `new_id` makes the random part of a classic member's
+    id, `new_uuid` the id of a consumer that comes without one.
     `start` begins to load what there is; after `stop` every request is answered
     COORDINATOR_NOT_AVAILABLE.
     """
@@ -82,12 +84,14 @@ class GroupCoordinator:
         append: Append,
         executor: Executor,
         new_id: Callable[[], str],
+        new_uuid: Callable[[], Uuid] = random_uuid,
         append_marker: Callable[..., Any] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self.image = image
         self.new_id = new_id
+        self.new_uuid = new_uuid
         self._active = False
         # How many partitions the offsets topic has or will have, and the image that says so.
         self._counted: MetadataImage | None = None

@@ -32,6 +32,7 @@ from odradek.coordinator.group.records import group_metadata_tombstone
 from odradek.coordinator.group.state import ClassicGroup
 from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import uuid_to_string
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -127,7 +128,7 @@ class ConsumerGroups:
             self.settings(group_id),
             coordinator.image(),
             coordinator.now(),
-            coordinator.new_id(),
+            uuid_to_string(coordinator.new_uuid()),
         )
 
     # -- the consumer protocol ---------------------------------------------------------------------
