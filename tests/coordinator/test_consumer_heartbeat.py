@@ -266,6 +266,21 @@ def test_expressions_match_whole_names_and_new_topics() -> None:
     assert machine.group.regexes == {}
 
 
+def test_a_member_that_ends_its_expression_gives_its_partitions_to_the_others() -> None:
+    machine = ConsumerMachine()
+    for member_id in ("a", "b"):
+        machine.join(member_id, subscribed_topic_names=None, subscribed_topic_regex="t")
+    machine.beat("a", 1, ALL)
+    mine = machine.held("a")
+    machine.beat("a", 1, mine)
+    machine.beat("b", 2)
+    ended = machine.beat("a", 2, mine, subscribed_topic_regex="")
+    assert told(ended) == {}, "they are to be let go of at once"
+    machine.beat("a", 2, {})
+    assert set(machine.group.regexes) == {"t"}, "the other member's"
+    assert told(machine.beat("b", 2)) == ALL
+
+
 def test_names_and_an_expression_are_read_together() -> None:
     machine = ConsumerMachine()
     machine.set_topics(t=1, u=1, v=1)
