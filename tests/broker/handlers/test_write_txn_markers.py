@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from odradek.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -84,3 +87,35 @@ def test_producer_that_is_named_twice_is_answered_once(broker: Broker, client: W
     broker.create_topic("t")
     codes = write(client, marker(1, 0, epoch=2), marker(1, 0, epoch=1))
     assert codes == {1: {"t": {0: int(ErrorCode.INVALID_PRODUCER_EPOCH)}}}
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-1, -1), (1, -1)])
+def test_a_marker_without_a_producer_is_refused_and_the_others_are_taken(
+    broker: Broker, client: WireClient, producer_id: int, epoch: int
+) -> None:
+    broker.create_topic("t")
+    produce_transactional(broker, 2, 0, b"a")
+    codes = write(client, marker(producer_id, 0, 7, epoch=epoch), marker(2, 0))
+    invalid, unknown = int(ErrorCode.INVALID_REQUEST), int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert codes == {producer_id: {"t": {0: invalid, 7: unknown}}, 2: {"t": {0: 0}}}
+    assert stable_offset(client) == 2, "one record, and one marker"
+
+
+@pytest.mark.parametrize("topic", ["t", "__consumer_offsets"])
+@pytest.mark.parametrize("epoch", [-2, -(2**15)])
+def test_a_negative_epoch_is_behind_any_producers(
+    broker: Broker, client: WireClient, topic: str, epoch: int
+) -> None:
+    broker.create_topic("t")
+    client.call(FindCoordinatorRequest("g", 0), 3)  # makes the offsets topic
+    fenced = int(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert write(client, marker(1, 0, topic=topic, epoch=epoch)) == {1: {topic: {0: fenced}}}
+
+
+def test_a_negative_id_that_is_nobodys_ends_nothing(broker: Broker, client: WireClient) -> None:
+    broker.create_topic("t")
+    produce_transactional(broker, 1, 0, b"a")
+    assert write(client, marker(-2, 0, epoch=-2)) == {-2: {"t": {0: 0}}}
+    assert stable_offset(client) == 0
+    assert write(client, marker(1, 0)) == {1: {"t": {0: 0}}}
+    assert stable_offset(client) == 3
