@@ -4,8 +4,8 @@ Sent by transaction coordinators, and by ``kafka-transactions abort`` for a tran
 Answered when each marker is committed; the errors are those of the append: INVALID_PRODUCER_EPOCH,
 TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER and so on. A
 producer that is named in two markers is answered once, and what was said last counts. A producer's
-epoch is never negative (INVALID_PRODUCER_EPOCH); a negative producer id, other than -1, is nobody's,
-and its marker ends nothing.
+epoch is never negative (INVALID_PRODUCER_EPOCH); a producer id below -1 is nobody's, and its marker
+ends nothing.
 
 Deviations from Kafka: a marker without a producer id or without an epoch (-1) is INVALID_REQUEST;
 Kafka fails, and answers UNKNOWN_SERVER_ERROR for all markers. KIP-98, KIP-664.
