@@ -1,8 +1,9 @@
 """The configs of this broker: what it was started with, and what was altered while it runs.
 
-`BROKER_CONFIGS` is the table of every broker config of Kafka 4.1 that applies here; the others
-that Kafka knows are in `odradek.config.inapplicable`. A value is looked for as Kafka does
-(``DynamicBrokerConfig``): set for this broker, set for all brokers, given at the start, default.
+`BROKER_CONFIGS` is the table of every broker config of Kafka 4.1 that applies here, and of the few
+that are kept for tools; the others that Kafka knows are in `odradek.config.inapplicable`. A value
+is looked for as Kafka does (``DynamicBrokerConfig``): set for this broker, set for all brokers,
+given at the start, default.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from odradek.config.definition import (
     to_text,
     value_text,
 )
-from odradek.config.inapplicable import inapplicable_reason
+from odradek.config.inapplicable import KEPT_CONFIGS, KEPT_NAMES, inapplicable_reason
 from odradek.config.log_config import LogConfig
 from odradek.config.topic import (
     HOUR_MS,
@@ -44,8 +45,10 @@ BROKER_CONFIGS = ConfigDef(
         *CLEANER_CONFIGS,
         *GROUP_CONFIGS,
         *PRODUCER_CONFIGS,
+        *KEPT_CONFIGS,
     ]
 )
+_EFFECTIVE = frozenset(BROKER_CONFIGS) - KEPT_NAMES
 
 
 class ConfigSource(IntEnum):
@@ -105,7 +108,7 @@ class BrokerConfig:
             for name, value in properties.items()
             if value is not None
         }
-        others = sorted(name for name in self._given if name not in BROKER_CONFIGS)
+        others = sorted(name for name in self._given if name not in _EFFECTIVE)
         self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
         self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
         self._static = {n: t for n, t in self._given.items() if n in BROKER_CONFIGS}

@@ -2,10 +2,14 @@
 the reason.
 
 A Kafka ``server.properties`` is accepted as it is: these keys are listed once at the start, apart
-from the keys that nobody knows, which are more likely misspelt.
+from the keys that nobody knows, which are more likely misspelt. The sizes of Kafka's thread pools
+can be altered there while the broker runs, and tools do that: so `KEPT_CONFIGS` are configs like
+all others, but for having no effect.
 """
 
 from __future__ import annotations
+
+from odradek.config.definition import ConfigKey, ConfigType, Importance, UpdateMode, at_least
 
 _KRAFT = "there is no KRaft quorum: the node keeps its own metadata"
 _ZOOKEEPER = "belongs to Kafka's ZooKeeper mode"
@@ -116,6 +120,28 @@ _SINGLE: dict[str, str] = {
 }
 
 
+def _pool(name: str, default: int, at_least_one: bool = True) -> ConfigKey:
+    return ConfigKey(
+        name,
+        ConfigType.INT,
+        default,
+        Importance.HIGH,
+        f"Changes nothing here: {_SINGLE[name]}.",
+        at_least(1) if at_least_one else None,
+        UpdateMode.CLUSTER_WIDE,
+    )
+
+
+KEPT_CONFIGS = [
+    _pool("background.threads", 10),
+    _pool("num.io.threads", 8),
+    _pool("num.network.threads", 3),
+    _pool("num.recovery.threads.per.data.dir", 2),
+    _pool("num.replica.fetchers", 1, at_least_one=False),
+]
+KEPT_NAMES = frozenset(key.name for key in KEPT_CONFIGS)
+
+
 def inapplicable_reason(name: str) -> str | None:
     """Why a key of a Kafka configuration changes nothing here; None for a key that Kafka does not
     know.
@@ -130,5 +156,8 @@ def inapplicable_reason(name: str) -> str | None:
 
 
 def inapplicable_names() -> list[tuple[str, str]]:
-    """Every name, or beginning of names followed by ``*``, with its reason."""
-    return [*_SINGLE.items(), *((f"{prefix}*", why) for prefix, why in _FAMILIES.items())]
+    """Every name that is no config here, or beginning of names followed by ``*``, with its
+    reason.
+    """
+    single = [(name, why) for name, why in _SINGLE.items() if name not in KEPT_NAMES]
+    return [*single, *((f"{prefix}*", why) for prefix, why in _FAMILIES.items())]

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from odradek.cluster.config_changes import OpType, ResourceType
+from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode
+from odradek.protocol.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from odradek.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -121,6 +126,58 @@ def test_threads_are_altered_step_by_step_up_and_down(
     refused = "Log cleaner threads cannot be reduced to less than half the current value 4"
     assert [threads("1"), threads(None)] == [refused, refused]
     assert [threads(value) for value in ("2", "1", None)] == [None, None, None]
+
+
+POOLS = [
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+]
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("node", ["1", ""])
+def test_sizes_of_pools_that_are_not_there_are_kept_and_shown_for_the_tools_that_set_them(
+    broker: Broker, client: WireClient, node: str, name: str
+) -> None:
+    def shown() -> tuple[str | None, int, bool]:
+        resource = DescribeConfigsResource(ResourceType.BROKER, "1", [name])
+        (result,) = client.call(DescribeConfigsRequest([resource]), 4).results
+        (config,) = result.configs
+        return config.value, config.config_source, config.read_only
+
+    default = shown()
+    assert default[1:] == (ConfigSource.DEFAULT_CONFIG, False)
+    assert not alter(client, ResourceType.BROKER, node, (name, SET, "4")).error_code
+    level = "DYNAMIC_BROKER_CONFIG" if node else "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    assert shown() == ("4", ConfigSource[level], False)
+    wrong = alter(client, ResourceType.BROKER, node, (name, SET, "many"))
+    assert (wrong.error_code, wrong.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        f"Invalid value many for configuration {name}: Not a number of type INT",
+    )
+    assert not alter(client, ResourceType.BROKER, node, (name, DELETE, None)).error_code
+    assert shown() == default
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("max.connection.creation.rate", "of quotas only the byte rates of clients are enforced"),
+        ("remote.log.reader.threads", "there is no tiered storage"),
+        ("ssl.keystore.location", "only PLAINTEXT listeners are served"),
+    ],
+)
+def test_what_would_be_missed_is_refused_with_the_reason(
+    client: WireClient, name: str, reason: str
+) -> None:
+    answer = alter(client, ResourceType.BROKER, "1", (name, SET, "4"))
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.INVALID_CONFIG,
+        f"Broker config {name} cannot be altered: it does not apply here, {reason}",
+    )
 
 
 def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> None:
