@@ -182,6 +182,8 @@ class CoordinatorRuntime(Generic[S]):
         self._places: dict[int, TopicPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._failed: dict[int, ErrorCode] = {}
+        # The last write of each partition that was not committed at once.
+        self._last_writes: dict[int, asyncio.Future[None]] = {}
 
     # -- shards ------------------------------------------------------------------------------------
 
@@ -289,6 +291,7 @@ class CoordinatorRuntime(Generic[S]):
         if task is not None:
             task.cancel()
         self._failed.pop(partition, None)
+        self._last_writes.pop(partition, None)
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.unload(code)
@@ -387,7 +390,14 @@ class CoordinatorRuntime(Generic[S]):
                 committed.set_result(None)
 
         appended.add_done_callback(finish)
+        self._last_writes[partition] = committed
         return committed
+
+    def uncommitted(self, partition: int) -> asyncio.Future[None] | None:
+        """Ends when all that the shard holds now is committed, or fails; None when it is. Others
+        wait for it too: it is not to be cancelled."""
+        last = self._last_writes.get(partition)
+        return None if last is None or last.done() else last
 
     def _fail(self, partition: int) -> None:
         """The state holds what the log may not: the shard is not served again in this life."""

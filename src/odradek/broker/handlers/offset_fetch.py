@@ -9,13 +9,17 @@ stands at each partition.
 UNSTABLE_OFFSET_COMMIT, until its marker has arrived (KIP-447). The member id and epoch of version 9
 belong to groups of the consumer protocol (KIP-848): UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH when
 they are not, or are no longer, a member's.
+
+Answered when what it tells is committed (``log.flush.interval.messages`` may have it wait for the
+disk); in Kafka that is so with `require_stable`, and without it the offset before is told at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.errors import response_code
@@ -44,6 +48,8 @@ GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
 NO_OFFSET = -1
 
+Answer = OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]
+Writes = set[asyncio.Future[None]]
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -57,19 +63,47 @@ class _Offsets(NamedTuple):
 @begun
 async def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
+) -> Answer:
+    """The answer, or a future of it while the disk is waited for. What it says of a partition is
+    true in its turn."""
+    writes: Writes = set()
+    response = await _response(services, context, request, writes)
+    if not writes:
+        return response
+    return asyncio.ensure_future(_committed(services, context, request, response, writes))
+
+
+async def _committed(
+    services: Services,
+    context: RequestContext,
+    request: OffsetFetchRequest,
+    response: OffsetFetchResponse,
+    writes: Writes,
 ) -> OffsetFetchResponse:
-    """The answer; what it says of a partition is true in its turn."""
+    """The answer, when those writes are committed; a new one, when one of them could not be."""
+    await asyncio.wait(writes)  # which leaves them alone when this is cancelled
+    if not any(write.cancelled() or write.exception() for write in writes):
+        return response
+    again: Any = handle(services, context, request)
+    while not isinstance(again, OffsetFetchResponse):
+        again = await again
+    return again
+
+
+async def _response(
+    services: Services, context: RequestContext, request: OffsetFetchRequest, writes: Writes
+) -> OffsetFetchResponse:
+    """The answer; `writes` takes in what has to be committed before it may be told."""
     stable = request.require_stable
     turns = Turns()
     if context.api_version >= GROUPS_FROM:
-        return OffsetFetchResponse(
-            groups=[await _group(services, group, stable, turns) for group in request.groups]
-        )
+        groups = [await _group(services, each, stable, turns, writes) for each in request.groups]
+        return OffsetFetchResponse(groups=groups)
     try:
         offsets = _offsets(services, request.group_id, stable)
     except KafkaError as error:
         return await _failed(request, context.api_version, response_code(error.code))
-    return OffsetFetchResponse(
+    response = OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
                 name=name,
@@ -80,10 +114,22 @@ async def handle(
             for name, indexes in _asked(request.topics, offsets)
         ]
     )
+    _wait_for(services, request.group_id, writes)
+    return response
+
+
+def _wait_for(services: Services, group_id: str, writes: Writes) -> None:
+    write = services.groups.uncommitted(group_id)
+    if write is not None:
+        writes.add(write)
 
 
 async def _group(
-    services: Services, group: OffsetFetchRequestGroup, stable: bool, turns: Turns
+    services: Services,
+    group: OffsetFetchRequestGroup,
+    stable: bool,
+    turns: Turns,
+    writes: Writes,
 ) -> OffsetFetchResponseGroup:
     await turns.take()
     try:
@@ -91,7 +137,7 @@ async def _group(
     except KafkaError as error:
         code = response_code(error.code)
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-    return OffsetFetchResponseGroup(
+    response = OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
             OffsetFetchResponseTopics(
@@ -103,6 +149,8 @@ async def _group(
             for name, indexes in _asked(group.topics, offsets)
         ],
     )
+    _wait_for(services, group.group_id, writes)
+    return response
 
 
 def _offsets(

@@ -166,6 +166,10 @@ class GroupCoordinator:
             self.require_active()
         return self.runtime.shard(self.partition_of(group_id))
 
+    def uncommitted(self, group_id: str) -> asyncio.Future[None] | None:
+        """What ends when the group's shard, as it is now, is committed (see the runtime's)."""
+        return self.runtime.uncommitted(self.partition_of(group_id))
+
     def loaded_shards(self) -> list[GroupShard]:
         """All shards of this broker. Raises COORDINATOR_LOAD_IN_PROGRESS when one is not loaded."""
         self.require_active()
