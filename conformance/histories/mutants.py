@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -84,6 +84,24 @@ def _offsets_of_aborted() -> None:
     )
 
 
+def _no_epoch_bump() -> None:
+    """The client is told the old epoch as if it were the next, and begins its sequences anew."""
+    from odradek.coordinator.transaction import state
+
+    end = state._end_v2
+
+    def keep(current: Any, *arguments: Any) -> Any:
+        decision = end(current, *arguments)
+        if decision.next is None:
+            return decision
+        epoch = current.producer_epoch
+        # The first protocol's markers: for the second's, partitions have a check of their own.
+        prepared = replace(decision.next, producer_epoch=epoch, client_transaction_version=0)
+        return replace(decision, producer_epoch=epoch, next=prepared)
+
+    _patch(state, "_end_v2", keep)
+
+
 def _patch(owner: Any, name: str, instead: Any) -> None:
     """A name that is gone must not make a mutant harmless."""
     assert hasattr(owner, name), f"{owner} has no {name} any more"
@@ -131,6 +149,15 @@ MUTANTS = {
             frozenset({"group-skip"}),
             ("client-kill",),
             mode="assign",
+        ),
+        Mutant(
+            "no-epoch-bump",
+            "a transaction of the second protocol ends without a new epoch (KIP-890)",
+            _no_epoch_bump,
+            frozenset({"inconsistent-offsets", "lost-write", "torn-transaction"}),
+            (),
+            clients="txn-v2=3,consumer=1",
+            mode="subscribe",
         ),
     )
 }

@@ -11,6 +11,7 @@ keep, so that the checker can be shown to miss nothing::
     torn-commit     a commit leaves out a partition
     offsets-always  an aborted transaction's offsets count
     skip            a fetch begins one record late
+    late-end        an end that comes again ends its producer's next transaction (KIP-890)
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ BROKEN = {
     "torn-commit": {"torn-transaction"},
     "offsets-always": {"group-skip"},
     "skip": {"poll-skip", "group-skip"},
+    "late-end": {"G1a", "precommitted-read", "torn-transaction"},
 }
 
 
@@ -167,6 +169,7 @@ class World:
     def _transactor(self, process: int, group: str) -> Iterator[None]:
         position = {k: self.broker.offsets.get((group, k), 0) for k in range(KEYS)}
         sought: dict[int, int] = dict(position)
+        last_end: bool | None = None
         for number in range(1 << 30):
             me = {"process": process, "op": number, "f": "txn", "group": group}
             txn = next(self.transactions)
@@ -180,11 +183,12 @@ class World:
                 done: list[list[Any]] = []
                 for key, value in sends:
                     done.append([key, value, self.broker.append(key, value, txn), "ok"])
+                    txn = self._ended_late(txn, last_end)
                     yield
                 seen: dict[str, Any] = {"sends": done, "reads": reads}
                 if self.random.random() < 0.3:
                     self.broker.end(txn, commit=False)
-                    ended = True
+                    ended, last_end = True, False
                     if self.broker.broken == "offsets-always":
                         self._commit_offsets(group, position)
                         sought = {}
@@ -195,12 +199,19 @@ class World:
                 self._event("committing", **me, **seen, positions=position)
                 self._commit_offsets(group, position)
                 self.broker.end(txn, commit=True)
-                ended = True
+                ended, last_end = True, True
                 yield
                 self._event("ok", **me, **seen, positions=position)
             finally:
                 if not ended:
                     self.broker.end(txn, commit=False)
+
+    def _ended_late(self, txn: int, last_end: bool | None) -> int:
+        """The transaction that what is still to be sent becomes part of."""
+        if self.broker.broken != "late-end" or last_end is None or self.random.random() > 0.1:
+            return txn
+        self.broker.end(txn, commit=last_end)
+        return next(self.transactions)
 
     def _commit_offsets(self, group: str, position: dict[int, int]) -> None:
         self.broker.offsets |= {(group, key): offset for key, offset in position.items()}
