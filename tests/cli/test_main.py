@@ -70,6 +70,27 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "culprit"),
+    [
+        (["consume", "t", "--max", "-1"], "--max"),
+        (["topic", "create", "t", "--partitions", "99999999999"], "--partitions"),
+        (["topic", "create", "t", "--partitions", "many"], "--partitions"),
+        (["topic", "create", "t", "--part", "1"], "--part"),
+        (["topic", "creat"], "'creat'"),
+    ],
+)
+def test_a_command_line_that_cannot_be_meant_is_usage_and_exit_code_2(
+    arguments: list[str], culprit: str
+) -> None:
+    """Scripts can tell it from what a broker refuses, which is exit code 1."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: ")
+    assert "--help' for help." in result.stderr
+    assert culprit in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
     "arguments", [["demo"], ["pipeline", "ingest", "--topics", "t", "--table-dir", "d"]]
 )
 def test_spark_that_is_not_installed_is_one_line(arguments: list[str]) -> None:
