@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.dispatch import Dispatcher
+from odradek.broker.apis import API_BY_KEY
+from odradek.broker.dispatch import WITH_REGIONS, Dispatcher
 from odradek.broker.handlers import list_offsets
 from odradek.broker.quotas import ClientQuotas
 from odradek.net.connection import CloseConnection
@@ -18,6 +19,8 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import encode
 from odradek.protocol.messages.list_offsets_request import ListOffsetsRequest
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
+from odradek.protocol.registry import response_class
+from odradek.protocol.spec import StructSpec, find
 
 
 def frame(api_key: int, version: int, body: bytes = b"", *, flexible: bool = False) -> memoryview:
@@ -43,6 +46,20 @@ def dispatch() -> Any:
 def answer(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets ListOffsets answer `result(services, context, request)`."""
     monkeypatch.setattr(list_offsets, "handle", result)
+
+
+def holds_records(struct: StructSpec) -> bool:
+    return any(
+        field.kind == "records" or (field.struct is not None and holds_records(field.struct))
+        for field in struct.fields
+    )
+
+
+def test_answers_that_may_hold_regions_of_files_are_those_with_records() -> None:
+    with_records = {
+        key for key in API_BY_KEY if holds_records(find(response_class(key).__name__).body)
+    }
+    assert with_records == WITH_REGIONS
 
 
 def test_unknown_version_of_api_versions_gets_kafkas_answer(dispatch: Any, connection: Any) -> None:

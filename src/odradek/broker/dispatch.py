@@ -36,7 +36,7 @@ from odradek.protocol.codec import (
     turn_encoder,
 )
 from odradek.protocol.errors import MalformedMessage, TooManyElements
-from odradek.protocol.headers import parse_request_header, response_header
+from odradek.protocol.headers import parse_request_header, response_header_packer
 from odradek.protocol.registry import request_class, response_class
 from odradek.turns import ELEMENTS_AT_ONCE, in_turns, long_work
 
@@ -50,6 +50,9 @@ LONG_REQUESTS_MAX = 4
 """Requests worked on in turns at a time, each of some hundred bytes an element when it is decoded
 and answered. The others wait as frames, for which the network layer has its bounds.
 """
+
+WITH_REGIONS = frozenset({ApiKey.FETCH})
+"""Whose answers hold records, which may be regions of files."""
 
 Chunks = list[Any]
 Answer = Chunks | None
@@ -70,7 +73,9 @@ class _Entry:
     handle_long: Callable[[Services, RequestContext, Any], Any]
     request_class: type
     response_class: type
+    response_header: Callable[[int], bytes]
     encode: Callable[[Any, Callable[[Any], None]], None]
+    has_regions: bool
 
 
 class Dispatcher:
@@ -111,9 +116,7 @@ class Dispatcher:
             if self._produce_quota.enabled and api_key == ApiKey.PRODUCE:
                 response = throttled_produce(self._services, context, len(frame), response)
             if response.__class__ is entry.response_class:
-                chunks: Chunks = [response_header(api_key, version, correlation_id)]
-                entry.encode(response, chunks.append)
-                return chunks
+                return _encoded(entry, context, response)
             if response is None:
                 return None
             return _later(entry, context, response)
@@ -172,6 +175,8 @@ class Dispatcher:
             handle_long=getattr(handler, "handle_long", handler.handle),
             request_class=request_class(api_key),
             response_class=response_class(api_key),
+            response_header=response_header_packer(api_key, version),
+            has_regions=api_key in WITH_REGIONS,
             encode=encoder(response_class(api_key), version),
         )
         self._entries[api_key << 16 | version] = entry
@@ -188,19 +193,19 @@ def _later(entry: _Entry, context: RequestContext, response: Any) -> Reply:
 
 
 def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
+    """The chunks of the response; one, where none of them can be a region."""
     if response is None:
         return None
-    chunks: Chunks = [response_header(context.api_key, context.api_version, context.correlation_id)]
+    chunks: Chunks = [entry.response_header(context.correlation_id)]
     entry.encode(response, chunks.append)
-    return chunks
+    return chunks if entry.has_regions else [b"".join(chunks)]
 
 
 async def _encoded_in_turns(entry: _Entry, context: RequestContext, response: Any) -> Answer:
     """As `_encoded`; what has been encoded is joined in each turn, and not all of it at the end."""
     if response is None:
         return None
-    header = response_header(context.api_key, context.api_version, context.correlation_id)
-    chunks: Chunks = [header]
+    chunks: Chunks = [entry.response_header(context.correlation_id)]
     encode: TurnEncoder[Any] = turn_encoder(entry.response_class, context.api_version)
     try:
         await in_turns(_joining(encode(response, chunks.append), chunks))

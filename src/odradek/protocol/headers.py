@@ -11,6 +11,7 @@ speaks (KIP-511).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.errors import MalformedMessage
@@ -58,6 +59,11 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """The header that stands before the response to a request of this API and version."""
+    return response_header_packer(api_key, version)(correlation_id)
+
+
+def response_header_packer(api_key: int, version: int) -> Callable[[int], bytes]:
+    """What makes that header out of a correlation id."""
     if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER):
-        return _RESPONSE_V1.pack(correlation_id)
-    return _RESPONSE_V0.pack(correlation_id)
+        return _RESPONSE_V1.pack
+    return _RESPONSE_V0.pack

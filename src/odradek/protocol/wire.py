@@ -42,8 +42,16 @@ Append: TypeAlias = Callable[[Chunk], object]
 
 def uvarint_rest(view: memoryview, pos: int, first: int) -> tuple[int, int]:
     """The varint whose first byte `first` (>= 128) lies before `pos`: (value, position behind)."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
+    byte = view[pos]
+    if byte < 0x80:
+        return first & 0x7F | byte << 7, pos + 1
+    value = first & 0x7F | (byte & 0x7F) << 7
+    byte = view[pos + 1]
+    if byte < 0x80:  # the length of nearly every batch ends here
+        return value | byte << 14, pos + 2
+    value |= (byte & 0x7F) << 14
+    pos += 2
+    for shift in (21, 28):
         byte = view[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
