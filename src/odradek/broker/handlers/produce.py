@@ -164,11 +164,11 @@ def _append_one(services: Services, context: RequestContext, request: ProduceReq
         data.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
     response = _response(topic, answer)
-    if partition.flush_due_offset or acks == ACKS_ALL:
-        call = _Call(services, context, request, now_ms)
-        _wait_if_due(call, partition, info)
-        return _answer(call, response)
-    return response
+    if info.last_offset < partition.log.high_watermark:
+        return response
+    call = _Call(services, context, request, now_ms)
+    _wait_if_due(call, partition, info)
+    return _answer(call, response)
 
 
 def _response(topic: TopicProduceData, answer: PartitionProduceResponse) -> ProduceResponse:
