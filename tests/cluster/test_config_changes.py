@@ -47,7 +47,8 @@ def change(kind: ResourceType, name: str, *ops: tuple[str, OpType, str | None]) 
         (change(BROKER, "x", ("message.max.bytes", SET, "1")), ErrorCode.INVALID_REQUEST),
         (change(BROKER, "1", ("message.max.bytes", SET, "x")), ErrorCode.INVALID_REQUEST),
         (change(BROKER, "1", ("num.partitions", SET, "2")), ErrorCode.INVALID_REQUEST),
-        (change(BROKER, "1", ("num.io.threads", SET, "2")), ErrorCode.INVALID_CONFIG),
+        (change(BROKER, "1", ("num.io.threads", SET, "0")), ErrorCode.INVALID_REQUEST),
+        (change(BROKER, "1", ("queued.max.requests", SET, "2")), ErrorCode.INVALID_CONFIG),
         (change(BROKER, "1", ("nope", SET, "2")), ErrorCode.INVALID_CONFIG),
         (change(BROKER, "1", ("leader.replication.throttled.rate", SET, "x")), INVALID_REQUEST),
         (change(BROKER, "1", ("leader.replication.throttled.rate", SET, "-1")), INVALID_REQUEST),
@@ -101,7 +102,9 @@ def test_heartbeats_come_within_the_session() -> None:
         plan_config_change(IMAGE, config, wrong)
 
 
-@pytest.mark.parametrize("name", ["nope", "num.io.threads", "leader.replication.throttled.rate"])
+@pytest.mark.parametrize(
+    "name", ["nope", "queued.max.requests", "leader.replication.throttled.rate"]
+)
 def test_what_is_not_there_can_be_taken_back(name: str) -> None:
     made = plan_config_change(IMAGE, BrokerConfig({}), change(BROKER, "1", (name, DELETE, None)))
     assert name not in made
