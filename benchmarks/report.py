@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.peer.artifacts import ROOT
 
-from benchmarks import coordination_report
+from benchmarks import compaction_report, coordination_report
 from benchmarks.tables import MIB, machine, median, show
 
 DOCS = ROOT / "docs"
@@ -66,6 +66,9 @@ def render(docs: Path = DOCS) -> str:
     by_hand = docs / RESULTS / "compaction.md"
     if by_hand.exists():
         parts.append(by_hand.read_text(encoding="utf-8"))
+    beside = docs / RESULTS / "compaction_beside.json"
+    if beside.exists():
+        parts.append(compaction_report.section(json.loads(beside.read_text(encoding="utf-8"))))
     text = "\n".join(parts)
     (docs / "benchmarks.md").write_text(text, encoding="utf-8")
     return text

@@ -18,10 +18,10 @@ from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.ids import TopicPartition
 from odradek.log.cleaner import process as cleaner_process
-from odradek.log.cleaner import swap
+from odradek.log.cleaner import swap, worker
 from odradek.log.cleaner.batch_filter import _seal
 from odradek.log.cleaner.job import CleaningFailed
-from odradek.log.cleaner.worker import NICE
+from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
 from odradek.log.files import PooledFile
 from odradek.log.log import UnifiedLog
 from odradek.records.batch import parse_header
@@ -93,6 +93,12 @@ def leftovers(directory: Path) -> list[Path]:
 def workers() -> list[psutil.Process]:
     """The worker processes that have begun to run Python."""
     return [child for child in children() if cleaner_process._MODULE in child.cmdline()]
+
+
+def autogroup(pid: int) -> tuple[str, int]:
+    """The name and the nice value of the group by session that a process is in."""
+    name, _, nice = Path(f"/proc/{pid}/autogroup").read_text("ascii").partition(" nice ")
+    return name, int(nice)
 
 
 def children() -> list[psutil.Process]:
@@ -342,9 +348,9 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
         fill(server, log)
         cleaning = asyncio.create_task(server.log_cleaner.clean())
         await until(workers)
-        (worker,) = workers()
-        await until(lambda: worker.nice() == min(os.nice(0) + NICE, 19))  # the system ends at 19
-        assert not worker.net_connections()
+        (process,) = workers()
+        await until(lambda: process.nice() == min(os.nice(0) + NICE, 19))  # the system ends at 19
+        assert not process.net_connections()
         assert server.bootstrap_servers
         await server.stop()
         assert await cleaning == 0
@@ -355,6 +361,50 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
     process._process.stdin.close()
     assert process._process.wait(TIMEOUT_S) == 0
     process.close()
+
+
+@pytest.mark.skipif(not Path(AUTOGROUP).exists(), reason="the system has no groups by session")
+def test_the_group_that_the_system_makes_of_the_workers_session_is_nice_too(tmp_path: Path) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        cleaning = asyncio.create_task(server.log_cleaner.clean())
+        await until(workers)
+        (process,) = workers()
+        await until(lambda: len(process.threads()) > 1)  # it has begun to listen
+        own, nice = autogroup(process.pid)
+        assert nice == AUTOGROUP_NICE
+        assert own != autogroup(os.getpid())[0]
+        await server.stop()
+        assert await cleaning == 0
+
+    with_server(tmp_path, work, log_cleaner_io_max_bytes_per_second=1)
+
+
+def test_who_stands_back_in_the_session_of_another_leaves_its_group_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    group = tmp_path / "autogroup"
+    group.write_text("untouched", encoding="ascii")
+    monkeypatch.setattr(worker, "AUTOGROUP", str(group))
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid() + 1)
+    worker.stand_back()
+    assert group.read_text(encoding="ascii") == "untouched"
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    worker.stand_back()
+    assert group.read_text(encoding="ascii").startswith(str(AUTOGROUP_NICE))
+
+
+def test_without_groups_by_session_the_nice_value_is_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(os, "nice", asked.append)
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
+    monkeypatch.setattr(worker, "AUTOGROUP", str(tmp_path / "none"))
+    worker.stand_back()
+    assert asked == [NICE]
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_region_of_an_old_segment_is_read_on(tmp_path: Path) -> None:
