@@ -34,7 +34,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(client_software=None, on_close=[], closed=False)
+    return SimpleNamespace(client_software=None, on_close=[], closed=False, memory=None)
 
 
 @pytest.fixture

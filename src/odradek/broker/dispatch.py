@@ -2,9 +2,11 @@
 
 A request costs one dictionary lookup here: `Dispatcher` keeps, for each (API key, version) it has
 seen, the compiled decoder, the handler and the compiled encoder in one entry, and imports them on
-first use. What cannot be answered closes the connection, as in Kafka: an unknown API, a version
-that is not served (ApiVersions alone has an answer for that), a body that does not decode, a
-handler's bug.
+first use. A Produce request that is like an earlier one of its connection goes without all of that
+(`odradek.broker.repeated_produce`).
+
+What cannot be answered closes the connection, as in Kafka: an unknown API, a version that is not
+served (ApiVersions alone has an answer for that), a body that does not decode, a handler's bug.
 
 A request of more than `ELEMENTS_AT_ONCE` elements, and the answer of a handler that took turns, are
 decoded and encoded in turns (`odradek.turns`), so that other connections do not wait for them. For
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.apis import API_BY_KEY
 from odradek.broker.context import RequestContext
+from odradek.broker.repeated_produce import RepeatedProduce
 from odradek.broker.throttling import throttled_produce
 from odradek.net.connection import CloseConnection
 from odradek.net.sender import BYTES, close_regions
@@ -51,6 +54,7 @@ LONG_REQUESTS_MAX = 4
 and answered. The others wait as frames, for which the network layer has its bounds.
 """
 
+PRODUCE = int(ApiKey.PRODUCE)
 WITH_REGIONS = frozenset({ApiKey.FETCH})
 """Whose answers hold records, which may be regions of files."""
 
@@ -83,16 +87,23 @@ class Dispatcher:
     return.
     """
 
-    __slots__ = ("_entries", "_long_requests", "_produce_quota", "_services")
+    __slots__ = ("_entries", "_long_requests", "_produce_quota", "_repeated", "_services")
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._produce_quota = services.quotas.produce
+        self._repeated = RepeatedProduce(services)
         self._entries: dict[int, _Entry] = {}
         self._long_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Reply:
+    def dispatch(  # noqa: C901 - calls are what this path costs
+        self, connection: Connection, frame: memoryview
+    ) -> Reply:
         """Executes the request in `frame`. Raises CloseConnection when there is no answer to it."""
+        if connection.memory is not None:
+            answer = self._repeated.answer(connection, frame)
+            if answer is not None:
+                return answer
         try:
             api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
             entry = self._entries.get(api_key << 16 | version)
@@ -116,7 +127,10 @@ class Dispatcher:
             if self._produce_quota.enabled and api_key == ApiKey.PRODUCE:
                 response = throttled_produce(self._services, context, len(frame), response)
             if response.__class__ is entry.response_class:
-                return _encoded(entry, context, response)
+                reply = _encoded(entry, context, response)
+                if api_key == PRODUCE and reply is not None:
+                    self._repeated.learn(context, frame, request, reply)
+                return reply
             if response is None:
                 return None
             return _later(entry, context, response)

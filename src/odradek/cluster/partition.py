@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Partition:
         "opened",
         "plain",
         "produce_waiters",
+        "prompt",
         "recompressed",
         "replicas",
         "stable_offset_told",
@@ -104,6 +106,9 @@ class Partition:
         self.recompressed = False
         # Neither opened nor recompressed: one look for the produce path.
         self.plain = False
+        # Plain, and what is appended is committed at once: no flush is ever due, no replica waited
+        # for.
+        self.prompt = False
         self.config_changed()
 
     def config_changed(self) -> None:
@@ -112,6 +117,7 @@ class Partition:
         self.opened = self.internal or config.cleanup_compact
         self.recompressed = config.compression_type != "producer"
         self.plain = not self.opened and not self.recompressed
+        self.prompt = self.plain and config.flush_messages == LONG_MAX and len(self.replicas) <= 1
 
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
@@ -129,6 +135,7 @@ class Partition:
         self.replicas = replicas
         self.isr = isr
         self.error = ErrorCode.NONE
+        self.config_changed()
         self._advance_high_watermark(self.log.log_end_offset)
 
     def stop(self, error: ErrorCode) -> None:

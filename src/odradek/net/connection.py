@@ -127,9 +127,9 @@ class Connection(asyncio.BufferedProtocol):
         "idle_since_ms",
         "listener_name",
         "local_address",
+        "memory",
         "on_close",
         "peer_address",
-        "state",
     )
 
     _transport: asyncio.Transport
@@ -162,7 +162,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closing_since_ms: float | None = None
         self.counted_as = ""
         self.on_close: list[Callable[[], None]] = []
-        self.state: dict[Any, Any] = {}
+        # The dispatcher's: what it remembers of the requests that came here.
+        self.memory: Any = None
 
     def __repr__(self) -> str:
         return f"<connection {self.peer_address} to {self.local_address}>"

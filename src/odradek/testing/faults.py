@@ -429,8 +429,9 @@ def _fail_topics(request: Request, chunks: Any, code: ErrorCode, topic: str | No
     """A Metadata answer with the error in its topics."""
     from odradek.protocol.messages.metadata_response import MetadataResponse
 
-    body = b"".join(chunks[1:])
-    response = decode(MetadataResponse, request.version, memoryview(body))
+    header = response_header(ApiKey.METADATA, request.version, request.correlation_id)
+    answered = memoryview(b"".join(chunks))
+    response = decode(MetadataResponse, request.version, answered, len(header))
     for each in response.topics:
         if topic is None or each.name == topic:
             each.error_code = code

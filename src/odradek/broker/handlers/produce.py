@@ -157,9 +157,7 @@ def _append_one(services: Services, context: RequestContext, request: ProduceReq
     try:
         info = partition.append(records, acks, now_ms)
     except KafkaError as error:
-        call = _Call(services, context, request, now_ms)
-        answer = _refused(call, partition, data.index, error)
-        return _answer(call, _response(topic, answer))
+        return refused(services, context, request, partition, error)
     answer = PartitionProduceResponse(
         data.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
     )
@@ -169,6 +167,20 @@ def _append_one(services: Services, context: RequestContext, request: ProduceReq
     call = _Call(services, context, request, now_ms)
     _wait_if_due(call, partition, info)
     return _answer(call, response)
+
+
+def refused(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    partition: Partition,
+    error: KafkaError,
+) -> Result:
+    """The answer to a request of one batch (acks=1 or all) that `partition` refused."""
+    call = _Call(services, context, request, services.clock.time_ms())
+    topic = request.topic_data[0]
+    answer = _refused(call, partition, topic.partition_data[0].index, error)
+    return _answer(call, _response(topic, answer))
 
 
 def _response(topic: TopicProduceData, answer: PartitionProduceResponse) -> ProduceResponse:
