@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import socket
 import struct
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from odradek.net import sender as sender_module
-from odradek.net.limits import PUMP_BYTES_MAX, SMALL_REGION_BYTES
+from odradek.net.limits import PLUG_BYTES, PUMP_BYTES_MAX, SMALL_REGION_BYTES
 from odradek.net.sender import Sender
 from tests.helpers.mock_transport import MockTransport
 from tests.net.support import (
@@ -347,6 +348,144 @@ def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None
         assert transport.written == files.expected((0, SIZE))
 
     run(main())
+
+
+class Socket(socket.socket):
+    """Takes so many bytes of a send, and of a sendfile, as the lists say; then all it can."""
+
+    takes: list[int | None]
+
+    def send(self, data: Any, flags: int = 0) -> int:  # type: ignore[override]
+        return super().send(data[: _room(self.takes, len(data))], flags)
+
+
+def _room(takes: list[int | None], size: int) -> int:
+    """None in the list: the socket is full."""
+    room = takes.pop(0) if takes else size
+    if room is None:
+        raise BlockingIOError(errno.EAGAIN, "full")
+    return min(room, size)
+
+
+ANSWER = 100_000
+SHORT_WAYS: list[list[int | None]] = [
+    [],
+    [None],
+    [0],
+    [3],
+    [3, None],
+    [3, 2, None],
+    [6, None],
+    [6, 1],
+    [6, ANSWER - 1],
+    [6, ANSWER - PLUG_BYTES],
+    [6, 50_000, None],
+    [6, 50_000, 10_000, None],
+]
+
+
+@pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
+@pytest.mark.parametrize("full", [False, True], ids=["", "plugged"])
+@pytest.mark.parametrize("end", [b"", b"end"], ids=["bare", "tail"])
+@pytest.mark.parametrize("takes", SHORT_WAYS, ids=str)
+def test_a_socket_that_takes_a_part_gets_the_rest_in_order(
+    tmp_path: Path,
+    takes: list[int | None],
+    end: bytes,
+    full: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent, transport, reasons, sender, regions = _answered(
+        tmp_path, takes, end, 1 if full else float("inf"), monkeypatch
+    )
+    assert not reasons
+    assert regions == [0]
+    assert not sender.busy
+    assert sent == b"header" + body(7, 2 * ANSWER)[5 : 5 + ANSWER] + end
+    assert not transport.waiting
+
+
+@pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
+@pytest.mark.parametrize("takes", [[], [3], [6, 10_000]], ids=str)
+def test_a_file_cut_short_under_the_straight_way_is_the_end(
+    tmp_path: Path, takes: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, _, reasons, sender, regions = _answered(
+        tmp_path, takes, b"end", float("inf"), monkeypatch, cut_at=20_000
+    )
+    assert len(reasons) == 1
+    assert "cut short" in reasons[0]
+    assert sent == (b"header" + body(7, 2 * ANSWER)[5:20_000])[: len(sent)]
+    sender.drop()
+    assert regions == [0]
+
+
+def _answered(
+    tmp_path: Path,
+    takes: list[int | None],
+    end: bytes,
+    room: float,
+    monkeypatch: pytest.MonkeyPatch,
+    cut_at: int | None = None,
+) -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
+    """Sends an answer with one region; what went through socket and transport, in order."""
+    files = FileServer(tmp_path, 2 * ANSWER)
+    if cut_at is not None:
+        os.truncate(files.path, cut_at)
+    sendfile, takes, reasons = os.sendfile, list(takes), list[str]()
+
+    async def main() -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
+        ours, peer = socket.socketpair()
+        with peer, Socket(fileno=ours.detach()) as sock:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * ANSWER)
+            sock.takes = takes
+            monkeypatch.setattr(
+                os, "sendfile", lambda out, fd, at, n: sendfile(out, fd, at, _room(takes, n))
+            )
+            transport = RelayTransport(sock, room)
+            sender = Sender(
+                asyncio.get_running_loop(),
+                transport,
+                sock,
+                executor=None,
+                on_idle=lambda: None,
+                on_failure=lambda reason, level: reasons.append(reason),
+            )
+            transport.sender = sender
+            region = CountedRegion(files.open_regions, files.file, 5, ANSWER)
+            sender.send([b"hea", b"der", region, *(bytes([each]) for each in end)])
+            while transport.waiting and not reasons:
+                transport.relay()
+            sock.shutdown(socket.SHUT_WR)
+            sent = b"".join(iter(lambda: peer.recv(1 << 20), b""))
+            return sent, transport, reasons, sender, files.open_regions
+
+    return run(main())
+
+
+class RelayTransport(MockTransport):
+    """Hands what it takes to the socket; what is beyond its room waits, and pauses the sender."""
+
+    sender: Sender
+
+    def __init__(self, sock: socket.socket, room: float) -> None:
+        super().__init__(room)
+        self.sock = sock
+
+    def _move(self) -> None:
+        taken = self.waiting[: int(min(self.room, len(self.waiting)))]
+        socket.socket.sendall(self.sock, taken)
+        self.room -= len(taken)
+        del self.waiting[: len(taken)]
+        if self.waiting:
+            self.sender.paused = True
+
+    def relay(self) -> None:
+        """The peer takes all that waits."""
+        self.room = float("inf")
+        self._move()
+        self.sender.resume()
 
 
 def test_what_comes_after_the_end_is_closed(tmp_path: Path) -> None:

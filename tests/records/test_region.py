@@ -99,6 +99,34 @@ def test_a_cold_page_ends_what_is_resident(tmp_path: Path, monkeypatch: pytest.M
     assert region.resident() == 0
 
 
+def test_what_was_just_read_is_not_probed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+    probed: list[int] = []
+    cold: list[int] = []
+
+    def preadv(fd: int, buffers: object, position: int, flags: int) -> int:
+        probed.append(position)
+        if position in cold:
+            raise OSError(errno.EAGAIN, "would wait for the disk")
+        return 1
+
+    monkeypatch.setattr(region_module, "_RWF_NOWAIT", 8)
+    monkeypatch.setattr(region_module.os, "preadv", preadv)
+    length = 2 * PROBE_STEP_BYTES + 7
+    file = open_file(path)
+    assert FileRegion(file, 5, length, begun=True).resident() == length
+    assert probed == [5 + PROBE_STEP_BYTES, 5 + 2 * PROBE_STEP_BYTES, 5 + length - 1]
+    probed.clear()
+    assert FileRegion(file, 5, 10, begun=True).resident() == 10
+    assert FileRegion(file, 5, 1, begun=True).resident() == 1
+    assert probed == [14, 5]
+    cold.append(14)
+    assert FileRegion(file, 5, 10, begun=True).resident() == 0
+
+
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
 def test_file_system_that_cannot_tell_counts_as_resident(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int

@@ -434,26 +434,34 @@ class UnifiedLog:
             if found is None:
                 return NOTHING_READ
             segment, position, first_size = found
-        end = self._end_position(segment, max_offset)
+        to_end = max_offset >= self.log_end_offset and segment is self.active
+        end = segment.size if to_end else self._end_position(segment, max_offset)
         length = end - position
-        if length <= 0:
-            return NOTHING_READ
         if length > max_bytes:
             # The size of a batch behind a hint is looked up only when the limit may cut it.
-            first_size = first_size or (segment.locate(offset) or (0, 0))[1]
-            length = max(max_bytes, first_size) if min_one_message else max_bytes
-            length = min(length, end - position)
-        elif segment is self.active and max_offset >= self.log_end_offset:
-            self._remember(self.log_end_offset, end)
+            size = first_size or (segment.locate(offset) or (0, 0))[1]
+            length = size if min_one_message and size > max_bytes else max_bytes
+            if length > end - position:
+                length = end - position
+            cut = length < size
+        else:
+            cut = length < first_size
+            if to_end:
+                self._remember(self.log_end_offset, end)
         if length <= 0:
             return NOTHING_READ
-        region = FileRegion(segment.file.open(), position, length)
-        return LogReadInfo(region, 0 < length < first_size, segment)
+        return LogReadInfo(
+            FileRegion(segment.file.open(), position, length, first_size > 0), cut, segment
+        )
 
     def _find(self, offset: int) -> tuple[Segment, int, int] | None:
         """(segment, position, size) of the first batch that ends at `offset` or later."""
-        at = bisect_right(self.bases, offset) - 1
-        for segment in self.segments[max(at, 0) :]:
+        at = max(bisect_right(self.bases, offset) - 1, 0)
+        segment = self.segments[at]
+        found = segment.locate(offset)
+        if found is not None:
+            return segment, *found
+        for segment in self.segments[at + 1 :]:
             found = segment.locate(offset)
             if found is not None:
                 return segment, *found
@@ -464,7 +472,7 @@ class UnifiedLog:
         if segment is self.active:
             if max_offset >= self.log_end_offset:
                 return segment.size
-        elif max_offset >= self.bases[self.bases.index(segment.base_offset) + 1]:
+        elif max_offset >= self.bases[bisect_right(self.bases, segment.base_offset)]:
             return segment.size
         found = segment.locate(max_offset)
         return segment.size if found is None else found[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import struct
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -50,6 +50,8 @@ DELETED_SUFFIX = ".deleted"
 NEVER_MS = 2**63 - 1
 PROBE_BYTES = 4096
 """How much is read at once in search of an offset: about one index interval."""
+LARGE_GAP_BYTES = 2 * PROBE_BYTES
+"""Index entries so far apart have a large batch between them, or one before the second."""
 LOADED_INDEX_BYTES_MAX = 64 * 1_048_576
 """How much memory the indexes of inactive segments may take, over all logs."""
 
@@ -456,13 +458,27 @@ class Segment:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> tuple[int, int] | None:
+    def locate(  # noqa: C901 - calls are what this path costs
+        self, offset: int
+    ) -> tuple[int, int] | None:
         """(position, size) of the first batch whose last offset is `offset` or greater; or None."""
         index = self.index
         if index is None or self._pending:
             index, _ = self.indexes()
-        position = index.lookup(offset - self.base_offset)
+        offsets, positions = index.offsets, index.positions
+        relative_offset = offset - self.base_offset
+        at = bisect_right(offsets, relative_offset)
+        position = positions[at - 1] if at else 0
         handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        if at < len(positions) and not (at and offsets[at - 1] == relative_offset):
+            following = positions[at]
+            if position + LARGE_GAP_BYTES < following < end:
+                # Each large batch has an entry: most likely the next one is of the batch itself.
+                chunk = pread(handle.fd, _OFFSETS_BYTES, following)
+                if len(chunk) == _OFFSETS_BYTES:
+                    base_offset, length, last_offset_delta = _unpack_offsets(chunk)
+                    if base_offset <= offset <= base_offset + last_offset_delta and length > 0:
+                        return following, length + LOG_OVERHEAD
         while position < end:
             chunk = pread(handle.fd, PROBE_BYTES, position)
             at, last = 0, len(chunk) - _OFFSETS_BYTES

@@ -47,6 +47,7 @@ class Region(Protocol):
     position: int
     length: int
 
+    def __len__(self) -> int: ...
     def fileno(self) -> int: ...
     def resident(self) -> int: ...
     def close(self) -> None: ...
@@ -127,6 +128,8 @@ class Sender:
         if self._closed:
             close_regions(chunks)
             return
+        if self._use_sendfile and not self.busy and not self.paused and self._send_usual(chunks):
+            return
         queue = self._queue
         start = 0
         for at, chunk in enumerate(chunks):  # the bytes between regions as one: fewer steps later
@@ -140,6 +143,54 @@ class Sender:
         if not self.busy:
             self.busy = True
             self._pump()
+
+    def _send_usual(  # noqa: C901 - calls are what this path costs
+        self, chunks: list[Chunk]
+    ) -> bool:
+        """Sends an answer with one large region by the straight way, when nothing waits.
+
+        False, and nothing is done, when the chunks are not of that shape. What does not leave at
+        once, for whatever reason, is queued: the queue meets the same reason and deals with it.
+        """
+        at = len(chunks)
+        region: Any = None
+        for region in reversed(chunks):
+            at -= 1
+            if region.__class__ not in BYTES:
+                break
+        if at <= 0 or not SMALL_REGION_BYTES < region.length <= PUMP_BYTES_MAX:
+            return False
+        try:
+            head = b"".join(chunks[:at])  # type: ignore[arg-type]
+        except TypeError:  # there is a region more
+            return False
+        tail = b"".join(chunks[at + 1 :])  # type: ignore[arg-type]
+        if self._transport.is_closing():
+            return False
+        size, sent, offset, warm = region.length, 0, 0, -1
+        sock: Any = self._socket
+        try:
+            sent = sock.send(head, _MSG_MORE)
+            if sent == len(head):
+                warm = region.resident()
+                if warm == size:
+                    offset = os.sendfile(sock.fileno(), region.fileno(), region.position, size)
+        except (OSError, ValueError):  # of a socket that is full, too
+            pass
+        if offset == size:
+            region.close()
+            if tail:
+                self._transport.write(tail)
+        else:
+            self._offset, self._warm = offset, warm
+            self._send_rest(head[sent:], region, tail)
+        return True
+
+    def _send_rest(self, head: bytes, region: Region, tail: bytes) -> None:
+        """Queues what did not leave by the straight way, and goes on with it."""
+        self._queue.extend(chunk for chunk in (head, region, tail) if len(chunk))
+        self.busy = True
+        self._pump(full=self._offset > 0)
 
     def resume(self) -> None:
         """The transport has nothing left: sending goes on."""
@@ -163,10 +214,15 @@ class Sender:
         if not self.busy and not self._closed:
             self._on_idle()
 
-    def _pump(self) -> None:
-        """Sends until the queue is empty or something has to be waited for."""
-        self._turn = 0
+    def _pump(self, full: bool = False) -> None:
+        """Sends until the queue is empty or something has to be waited for.
+
+        `full`: the socket has just taken no more of the region at the front.
+        """
+        self._turn = self._offset if full else 0
         try:
+            if full:
+                self._plug(self._queue[0])  # type: ignore[arg-type]
             while self._queue and not (self.paused or self._closed or self._transport.is_closing()):
                 if self._turn >= PUMP_BYTES_MAX:
                     self.paused = True  # as if the transport were full: the others have a turn
@@ -278,7 +334,12 @@ class Sender:
         self._offset += sent
         self._turn += sent
         if sent < count:
-            self._write_piece(region, position + sent, min(count - sent, PLUG_BYTES))
+            self._plug(region)
+
+    def _plug(self, region: Region) -> None:
+        """Has the transport wait for the full socket."""
+        count = min(self._warm - self._offset, PLUG_BYTES)
+        self._write_piece(region, region.position + self._offset, count)
 
     def _write_piece(self, region: Region, position: int, count: int) -> None:
         """Hands `count` bytes of the file to the transport."""

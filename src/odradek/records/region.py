@@ -19,6 +19,8 @@ reads ahead, and evicts, in runs; a hole between two probes costs the loop a dis
 
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", None)
 _CANNOT_TELL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_PROBE = (bytearray(1),)
+"""Where probed bytes go; nobody looks at them."""
 
 
 class OpenFile(Protocol):
@@ -31,24 +33,27 @@ class OpenFile(Protocol):
 class FileRegion:
     """`length` bytes of `file` from `position` on. `close` it when sent or dropped.
 
+    `begun`: its first byte was just read, so `resident` need not probe it.
     `probes_residency` False makes `resident` answer as on a system without RWF_NOWAIT.
     """
 
     probes_residency: ClassVar[bool] = _RWF_NOWAIT is not None
 
-    __slots__ = ("_file", "length", "position")
+    __slots__ = ("_begun", "_file", "length", "position")
 
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+    def __init__(self, file: OpenFile, position: int, length: int, begun: bool = False) -> None:
         self._file: OpenFile | None = file
         self.position = position
         self.length = length
+        self._begun = begun
 
     def __len__(self) -> int:
         return self.length
 
     def fileno(self) -> int:
         """The descriptor, valid until `close`; ValueError after that."""
-        return self._held().fd
+        file = self._file
+        return self._held().fd if file is None else file.fd
 
     def _held(self) -> OpenFile:
         """The open file: whoever works on another thread keeps it, lest `close` there closes it."""
@@ -76,15 +81,17 @@ class FileRegion:
         Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Where the
         system or the file system cannot tell, all of it.
         """
-        if _RWF_NOWAIT is None or not self.length:
-            return self.length
-        file, position, last = self._held(), self.position, self.length - 1
-        fd, probe, at, found = file.fd, [bytearray(1)], 0, 0
+        length = self.length
+        if _RWF_NOWAIT is None or not length:
+            return length
+        fd, position, last, at, found = self.fileno(), self.position, length - 1, 0, 0
+        if self._begun:
+            at = last if last < PROBE_STEP_BYTES else PROBE_STEP_BYTES
         try:
             while True:
-                os.preadv(fd, probe, position + at, _RWF_NOWAIT)  # nothing past the end: no wait
+                os.preadv(fd, _PROBE, position + at, _RWF_NOWAIT)  # nothing past the end: no wait
                 if at == last:
-                    return self.length
+                    return length
                 found, at = at, at + PROBE_STEP_BYTES
                 if at > last:
                     at = last
@@ -92,7 +99,7 @@ class FileRegion:
             if error.errno == errno.EAGAIN:
                 return found
             if error.errno in _CANNOT_TELL:
-                return self.length
+                return length
             raise
 
     def close(self) -> None:
