@@ -43,10 +43,11 @@ PRODUCE_CALLS_MAX = 31
 # the connection remembers as many as it may, 3 to find that it is none of them and not to remember
 # it.
 FIRST_PRODUCE_CALLS_MAX = 77
-# Fetch: as above, and the reading (limits, session, lookup in the index: 40), the region (opened,
-# probed for residency, header sent with MSG_MORE, sendfile, closed: 30). 2 of them begin the
-# generator that gives way in a long fetch, so that there is one way to read and to answer.
-FETCH_CALLS_MAX = 137
+# Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
+# the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 2 of
+# them begin the generator that gives way in a long fetch, so that there is one way to read and to
+# answer.
+FETCH_CALLS_MAX = 113
 
 
 def framed(request: Any, version: int) -> bytes:

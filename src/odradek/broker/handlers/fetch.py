@@ -128,6 +128,10 @@ class _Reading:
     )
 
     _fetch: FetchContext
+    # Of one read of all partitions:
+    _answer_now: bool
+    _size_bytes: int
+    _partitions: list[Partition]
 
     def __init__(self, services: Services, context: RequestContext, request: FetchRequest) -> None:
         self._services = services
@@ -144,9 +148,6 @@ class _Reading:
         if self._limited:
             self._max_bytes = fetch_limit(services, context, self._max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._answer_now = False
-        self._size_bytes = 0
-        self._partitions: list[Partition] = []
         self._leaders: set[int] = set()
         self._future: asyncio.Future[FetchResponse] | None = None
         # Of a long fetch from its first read on, of any other while it waits.
@@ -240,46 +241,40 @@ class _Reading:
 
     def _read_all(self) -> Generator[None, None, list[PartitionData]]:
         """Reads every partition within max.bytes; answers in the order of the partitions."""
-        manager = self._services.replica_manager
-        names = manager.topic_names
-        delayed = self._delayed
         self._size_bytes = 0
         self._answer_now = False
-        partitions = self._partitions = []
-        remaining = self._max_bytes
+        self._partitions = []
+        partitions = self._fetch.partitions
+        if len(partitions) == 1:
+            return [self._read(partitions[0])]
         answers: list[PartitionData] = []
         left = ELEMENTS_A_TURN
         try:
-            for wanted in self._fetch.partitions:
+            for wanted in partitions:
                 if not left:
                     left = ELEMENTS_A_TURN
                     yield
                 left -= 1
-                topic: Any = wanted.topic
-                name: Any = names.get(topic) if self._by_id else topic
-                partition = manager.partitions.get((name, wanted.partition))
-                if partition is None:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    if name is None:
-                        code = ErrorCode.UNKNOWN_TOPIC_ID
-                    answers.append(PartitionData(wanted.partition, int(code), -1, records=b""))
-                    self._answer_now = True
-                    continue
-                partitions.append(partition)
-                if delayed is not None:  # what comes after its turn counts as if it had waited
-                    delayed.watch([partition], stable=self._committed)
-                answer = self._read(partition, wanted, remaining)
-                answers.append(answer)
-                size = len(answer.records)  # type: ignore[arg-type]
-                self._size_bytes += size
-                remaining -= size
+                answers.append(self._read(wanted))
         except BaseException:
             _close_regions(answers)
             raise
         return answers
 
-    def _read(self, partition: Partition, wanted: FetchPartition, remaining: int) -> PartitionData:
-        """Reads one partition; an error is in the answer."""
+    def _read(  # noqa: C901 - calls are what this path costs
+        self, wanted: FetchPartition
+    ) -> PartitionData:
+        """Reads one partition within what is left of max.bytes; an error is in the answer."""
+        manager = self._services.replica_manager
+        name: Any = wanted.topic
+        if self._by_id:
+            name = manager.topic_names.get(name)
+        partition = manager.partitions.get((name, wanted.partition))
+        if partition is None:
+            return self._unknown(wanted, name)
+        self._partitions.append(partition)
+        if self._delayed is not None:  # what comes after its turn counts as if it had waited
+            self._delayed.watch([partition], stable=self._committed)
         log = partition.log
         # Taken before the read, so that no answer claims more than was true then (R7).
         high_watermark = stable_offset = log.high_watermark
@@ -287,6 +282,8 @@ class _Reading:
         producers = log.producers
         if producers.ongoing or producers.unreplicated:
             stable_offset = log.stable_offset(high_watermark)
+        size_bytes = self._size_bytes
+        remaining = self._max_bytes - size_bytes
         try:
             if self._replica_id != CONSUMER:
                 self._check_replica(partition, wanted)
@@ -295,7 +292,7 @@ class _Reading:
             region, epoch, end_offset, info = partition.read(
                 wanted.fetch_offset,
                 wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0),
-                not self._size_bytes,
+                not size_bytes,
                 wanted.leader_epoch,
                 wanted.last_fetched_epoch,
                 stable_offset if self._committed else high_watermark,
@@ -311,6 +308,8 @@ class _Reading:
             aborted_transactions=None,
             records=b"" if region is None else region,
         )
+        if region is not None:
+            self._size_bytes = size_bytes + region.length
         if self._committed and info is not None:
             aborted = log.aborted_in(wanted.fetch_offset, info)
             answer.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
@@ -318,6 +317,13 @@ class _Reading:
             answer.diverging_epoch = EpochEndOffset(epoch, end_offset)
             self._answer_now = True
         return answer
+
+    def _unknown(self, wanted: FetchPartition, name: str | None) -> PartitionData:
+        self._answer_now = True
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+        return PartitionData(wanted.partition, int(code), -1, records=b"")
 
     def _check_replica(self, partition: Partition, wanted: FetchPartition) -> None:
         """No other broker is a replica here (``Partition.followerReplicaOrThrow``)."""
@@ -360,7 +366,10 @@ class _Reading:
                 if refusal is not None:
                     _close_regions(answers)
                     return refusal
-            topics = yield from self._by_topic(answers)
+            if len(answers) == 1:
+                topics = self._of_one(fetch.partitions[0], answers[0])
+            else:
+                topics = yield from self._by_topic(answers)
         except KafkaError as error:
             _close_regions(answers)
             return FetchResponse(0, int(error.code), session_id, [])
@@ -397,28 +406,44 @@ class _Reading:
                 if session is not None:
                     self._check_epoch(session)
             left -= 1
-            if session is not None:
-                if not _is_changed(wanted, answer):
-                    continue
-                if len(answer.records):  # type: ignore[arg-type]
-                    session.move_to_end(wanted)
+            if session is not None and not _is_told(session, wanted, answer):
+                continue
             topic = wanted.topic
-            if topic != last:
+            if topic == last:
+                topics[-1].partitions.append(answer)
+            else:
                 last = topic
-                entry = FetchableTopicResponse(partitions=[])
-                if self._by_id:
-                    entry.topic_id = topic  # type: ignore[assignment]
-                else:
-                    entry.topic = topic  # type: ignore[assignment]
-                topics.append(entry)
-            topics[-1].partitions.append(answer)
+                topics.append(self._topic(topic, answer))
         return topics
+
+    def _of_one(
+        self, wanted: FetchPartition, answer: PartitionData
+    ) -> list[FetchableTopicResponse]:
+        """`_by_topic`, of the usual fetch of one partition: without turns."""
+        session = self._fetch.session
+        if session is not None and not _is_told(session, wanted, answer):
+            return []
+        return [self._topic(wanted.topic, answer)]
+
+    def _topic(self, topic: Any, answer: PartitionData) -> FetchableTopicResponse:
+        if self._by_id:
+            return FetchableTopicResponse(topic_id=topic, partitions=[answer])
+        return FetchableTopicResponse(topic, partitions=[answer])
 
     def _create_session(self, answers: list[PartitionData]) -> int:
         for wanted, answer in zip(self._fetch.partitions, answers, strict=True):
             wanted.high_watermark = answer.high_watermark
             wanted.log_start_offset = answer.log_start_offset
         return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
+
+
+def _is_told(session: FetchSession, wanted: FetchPartition, answer: PartitionData) -> bool:
+    """Whether an incremental answer names the partition; with records it has had its turn."""
+    if not _is_changed(wanted, answer):
+        return False
+    if len(answer.records):  # type: ignore[arg-type]
+        session.move_to_end(wanted)
+    return True
 
 
 def _is_changed(known: FetchPartition, answer: PartitionData) -> bool:
