@@ -95,10 +95,23 @@ def workers() -> list[psutil.Process]:
     return [child for child in children() if cleaner_process._MODULE in child.cmdline()]
 
 
-def autogroup(pid: int) -> tuple[str, int]:
-    """The name and the nice value of the group by session that a process is in."""
-    name, _, nice = Path(f"/proc/{pid}/autogroup").read_text("ascii").partition(" nice ")
-    return name, int(nice)
+async def begun_cleaning(
+    server: BrokerServer, log: UnifiedLog
+) -> tuple[asyncio.Task[int], psutil.Process]:
+    """A cleaning of a dirty log, and its worker."""
+    fill(server, log)
+    cleaning = asyncio.create_task(server.log_cleaner.clean())
+    await until(workers)
+    (process,) = workers()
+    return cleaning, process
+
+
+def autogroup(pid: int) -> tuple[str, str]:
+    """The name and the nice value of the group by session that a process is in: both are empty for
+    one in whose session nobody has called setsid, as under a container's first process.
+    """
+    name, _, nice = Path(f"/proc/{pid}/autogroup").read_text("ascii").strip().partition(" nice ")
+    return name, nice
 
 
 def children() -> list[psutil.Process]:
@@ -333,9 +346,7 @@ def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(
 
 def test_the_broker_stops_in_the_middle_of_a_throttled_cleaning(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
-        fill(server, log)
-        cleaning = asyncio.create_task(server.log_cleaner.clean())
-        await until(workers)
+        cleaning, _ = await begun_cleaning(server, log)
         await asyncio.wait_for(server.stop(), TIMEOUT_S)
         assert await cleaning == 0
         assert not children()
@@ -345,10 +356,7 @@ def test_the_broker_stops_in_the_middle_of_a_throttled_cleaning(tmp_path: Path) 
 
 def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
-        fill(server, log)
-        cleaning = asyncio.create_task(server.log_cleaner.clean())
-        await until(workers)
-        (process,) = workers()
+        cleaning, process = await begun_cleaning(server, log)
         await until(lambda: process.nice() == min(os.nice(0) + NICE, 19))  # the system ends at 19
         assert not process.net_connections()
         assert server.bootstrap_servers
@@ -366,13 +374,10 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
 @pytest.mark.skipif(not Path(AUTOGROUP).exists(), reason="the system has no groups by session")
 def test_the_group_that_the_system_makes_of_the_workers_session_is_nice_too(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
-        fill(server, log)
-        cleaning = asyncio.create_task(server.log_cleaner.clean())
-        await until(workers)
-        (process,) = workers()
+        cleaning, process = await begun_cleaning(server, log)
         await until(lambda: len(process.threads()) > 1)  # it has begun to listen
         own, nice = autogroup(process.pid)
-        assert nice == AUTOGROUP_NICE
+        assert nice == str(AUTOGROUP_NICE)
         assert own != autogroup(os.getpid())[0]
         await server.stop()
         assert await cleaning == 0

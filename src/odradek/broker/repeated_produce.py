@@ -156,9 +156,7 @@ class RepeatedProduce:
         request = decoder(ProduceRequest, version)(frame, start)[0]
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         response: Any = produce.refused(self._services, context, request, partition, error)
-        chunks: list[Any] = [response_header(api_key, version, correlation_id)]
-        encoder(ProduceResponse, version)(response, chunks.append)
-        return [b"".join(chunks)]
+        return [_encoded(version, correlation_id, response)]
 
     def learn(
         self, context: RequestContext, frame: memoryview, request: Any, reply: list[Any]
@@ -265,10 +263,14 @@ def _template(version: int, topic: Any, index: int) -> tuple[bytes, bytes] | Non
     """
     answer = PartitionProduceResponse(index, 0, *_MARKS)
     response = ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [answer])])
-    chunks: list[Any] = [response_header(ApiKey.PRODUCE, version, 0)]
-    encoder(ProduceResponse, version)(response, chunks.append)
-    data = b"".join(chunks)
+    data = _encoded(version, 0, response)
     at = data.find(_NUMBERS.pack(*_MARKS))
     if at < 0:
         return None
     return data[_CORRELATION_ID_BYTES:at], data[at + _NUMBERS.size :]
+
+
+def _encoded(version: int, correlation_id: int, response: ProduceResponse) -> bytes:
+    chunks: list[Any] = [response_header(ApiKey.PRODUCE, version, correlation_id)]
+    encoder(ProduceResponse, version)(response, chunks.append)
+    return b"".join(chunks)

@@ -468,11 +468,13 @@ class UnifiedLog:
         return None
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
-        """Where the first batch at or behind `max_offset` begins: the segment's end mostly."""
-        if segment is self.active:
-            if max_offset >= self.log_end_offset:
-                return segment.size
-        elif max_offset >= self.bases[bisect_right(self.bases, segment.base_offset)]:
+        """Where the first batch at or behind `max_offset` begins. In the active segment that is an
+        offset below the log's end.
+        """
+        if (
+            segment is not self.active
+            and max_offset >= self.bases[bisect_right(self.bases, segment.base_offset)]
+        ):
             return segment.size
         found = segment.locate(max_offset)
         return segment.size if found is None else found[0]

@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.leader_hints import leader_endpoints
+from odradek.broker.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
 from odradek.broker.verification import Operation, Transaction, Verdicts, verify
 from odradek.cluster.partition import ACKS_ALL, Partition
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 Result = ProduceResponse | None | asyncio.Future[Any] | Coroutine[Any, Any, Any]
 
-TOPIC_ID_VERSION = 13
-ZSTD_VERSION = 7
 ABORTABLE_VERSION = 11
 ADD_PARTITION_VERSION = 12
 CURRENT_LEADER_VERSION = 10
