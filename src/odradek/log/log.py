@@ -468,13 +468,9 @@ class UnifiedLog:
         return None
 
     def _end_position(self, segment: Segment, max_offset: int) -> int:
-        """Where the first batch at or behind `max_offset` begins. In the active segment that is an
-        offset below the log's end.
-        """
-        if (
-            segment is not self.active
-            and max_offset >= self.bases[bisect_right(self.bases, segment.base_offset)]
-        ):
+        """Where the first batch at or behind `max_offset`, which is below the log's end, begins."""
+        at = bisect_right(self.bases, segment.base_offset)
+        if at < len(self.bases) and max_offset >= self.bases[at]:
             return segment.size
         found = segment.locate(max_offset)
         return segment.size if found is None else found[0]
