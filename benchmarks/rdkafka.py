@@ -115,6 +115,9 @@ def fetch(address: str, topic: str, records: int) -> dict[str, float]:
             "group.id": "unused",
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 262_144,
+            # By default a consumer that has 100,000 records to hand over asks for no more for a
+            # whole second: a faster broker would only make it sleep more often.
+            "fetch.queue.backoff.ms": 10,
         }
     )
     assigned = time.perf_counter()
