@@ -166,6 +166,16 @@ def test_partitions_are_revoked_before_they_are_assigned() -> None:
     assert machine.group.state is ConsumerGroupState.STABLE
 
 
+def test_partitions_that_a_member_let_go_of_can_be_given_back_to_it_at_once() -> None:
+    machine, _ = two_members()
+    kept = told(machine.beat("a", 1))
+    machine.beat("b", -1)
+    back = machine.beat("a", 1, kept)
+    assert (back.member_epoch, told(back)) == (3, ALL)
+    assert machine.group.members["a"].state is MemberState.STABLE
+    assert machine.restarted().held("a") == ALL
+
+
 def test_member_that_owns_less_than_it_might_moves_on_at_once() -> None:
     machine, _ = two_members()
     assert machine.beat("a", 1, {}).member_epoch == 2

@@ -2,7 +2,7 @@
 
 Kafka's rules (``CurrentAssignmentBuilder``). A member is first told to let go of what is not in its
 target; once it reports that it has, it moves to the next epoch and gets those partitions of its
-target that nobody else holds any more.
+target that nobody else holds any more. What it has itself just let go of is free (KAFKA-19449).
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def _next(
             pending_revocation=revoked,
         )
     missing = wanted - kept
-    free = {place for place in missing if not is_held(place)}
+    # What it was waited for to let go of, and has, is still on the books as held: by itself.
+    released = frozenset(partitions_of(member.pending_revocation))
+    free = {place for place in missing if place in released or not is_held(place)}
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     return member.moved_to(
         target.epoch, state, assigned=assignment_of(kept | free), pending_revocation=NOTHING
