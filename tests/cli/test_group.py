@@ -179,6 +179,10 @@ def test_members_are_listed_with_their_partitions(cli: Cli, kafka: Broker, pages
         (("--by-duration", "P1D"), [0, 0]),
         (("--by-duration", "PT0.001S"), [5, 5]),
         (("--to-datetime", "2001-01-01T00:00:00"), [0, 0]),
+        (("--to-datetime", "1960-01-01"), [0, 0]),
+        (("--to-datetime", "1969-12-31T23:59:59.999+00:00"), [0, 0]),  # -1 asks for the end
+        (("--by-duration", "P40000D"), [0, 0]),
+        (("--by-duration", "P99999999999999D"), [0, 0]),
     ],
 )
 def test_reset_shows_first_and_sets_when_told_to(
@@ -210,6 +214,8 @@ def test_reset_says_that_nothing_was_changed(cli: Cli, pages: str) -> None:
         (("--topic", "pages:7", "--to-latest"), "pages has no partition 7"),
         (("--topic", "pages", "--by-duration", "1h"), "PnDTnHnMnS"),
         (("--topic", "pages", "--to-datetime", "noon"), "ISO 8601"),
+        (("--topic", "pages", "--to-datetime", str(2**63)), "ISO 8601"),
+        (("--topic", "pages", "--to-datetime", "\u00b2"), "ISO 8601"),
     ],
 )
 def test_reset_refuses_what_is_not_clear(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -20,14 +19,13 @@ from odradek.cli.client import (
     reason,
 )
 from odradek.cli.group_offsets import list_offsets
-from odradek.cli.output import CommandError, text_or_base64
+from odradek.cli.output import NUMBER_MAX, CommandError, parse_time_ms, text_or_base64
 
 POLL_S = 0.5
 BATCH_RECORDS = 500
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 # A member that has read its partitions to their ends, and is given no others for so long, is done.
 GROUP_IDLE_S = 3.0
-NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
 
 OFFSET_HELP = (
     "beginning, end, an offset, or -N: N before the end. A partition that does not have the offset"
@@ -68,7 +66,7 @@ def consume(
     from confluent_kafka import Consumer, KafkaException
 
     start = _parse_offset(offset)
-    from_time_ms = None if from_time is None else _parse_time_ms(from_time)
+    from_time_ms = None if from_time is None else parse_time_ms(from_time, "--from-time")
     if group is not None:
         _check_group(group, start, partition, from_time)
     if isolation_level not in ISOLATION_LEVELS:
@@ -246,17 +244,6 @@ def _parse_offset(text: str) -> Start:
     if abs(number) > NUMBER_MAX:
         raise CommandError(f"--offset is at most {NUMBER_MAX}, not {text}")
     return number
-
-
-def _parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970; earlier times are 0, for a request's negative times mean others."""
-    if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= NUMBER_MAX:
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-        return max(0, int(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise CommandError(f"--from-time is ISO 8601 or milliseconds, not {text!r}") from None
 
 
 def _value(message: Any) -> bytes:

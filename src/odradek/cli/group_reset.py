@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ from odradek.cli.client import (
     wait,
 )
 from odradek.cli.group_offsets import committed_offsets, list_offsets
-from odradek.cli.output import CommandError, print_rows
+from odradek.cli.output import CommandError, parse_time_ms, print_rows
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -109,7 +108,7 @@ def _targets(
         *([_current] if to_current else []),
         *([_at_offset(to_offset)] if to_offset is not None else []),
         *([_shifted(shift_by)] if shift_by is not None else []),
-        *([_at_time(_time_ms(to_datetime))] if to_datetime is not None else []),
+        *([_at_datetime(to_datetime)] if to_datetime is not None else []),
         *([_at_time(_before_now_ms(by_duration))] if by_duration is not None else []),
     ]
     if len(given) != 1:
@@ -148,6 +147,10 @@ def _shifted(by: int) -> Targets:
     return targets
 
 
+def _at_datetime(text: str) -> Targets:
+    return _at_time(parse_time_ms(text, "--to-datetime"))
+
+
 def _at_time(timestamp_ms: int) -> Targets:
     def targets(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
         found = list_offsets(admin, partitions, timestamp_ms)
@@ -157,21 +160,13 @@ def _at_time(timestamp_ms: int) -> Targets:
     return targets
 
 
-def _time_ms(text: str) -> int:
-    if text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        raise CommandError(f"--to-datetime is ISO 8601 or milliseconds, not {text!r}") from None
-
-
 def _before_now_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise CommandError(f"--by-duration is PnDTnHnMnS (PT1H30M), not {text!r}")
     days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
-    return int((time.time() - ((days * 24 + hours) * 60 + minutes) * 60 - seconds) * 1000)
+    before_s = time.time() - ((days * 24 + hours) * 60 + minutes) * 60 - seconds
+    return int(max(0.0, before_s) * 1000)  # a request's negative times mean others
 
 
 def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:

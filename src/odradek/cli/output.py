@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
 
 
 class CommandError(Exception):
@@ -71,6 +75,16 @@ def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
             raise CommandError(f"{option} takes key=value, not {pair!r}")
         result[key.strip()] = value.strip()
     return result
+
+
+def parse_time_ms(text: str, option: str) -> int:
+    """Milliseconds since 1970; earlier times are 0, for a request's negative times mean others."""
+    if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= NUMBER_MAX:
+        return int(text)
+    try:
+        return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise CommandError(f"{option} is ISO 8601 or milliseconds, not {text!r}") from None
 
 
 def text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
