@@ -71,6 +71,8 @@ def test_list_is_filtered_by_entity(cli: Cli) -> None:
         (("set", "group=g", "-q", "producer_byte_rate=1"), "an entity is user="),
         (("set", "user=alice", "-q", "producer_byte_rate=fast"), "is a number"),
         (("set", "user=alice", "-q", "no_such_rate=1"), "no_such_rate"),
+        (("set", "client-id=a", "client-id=b", "-q", "producer_byte_rate=1"), "is not one entity"),
+        (("delete", "client-id=a", "client-id=b"), "is not one entity"),
         (("delete", "user=alice"), "has no quotas"),
     ],
 )

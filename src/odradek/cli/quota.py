@@ -141,7 +141,7 @@ def _alter(bootstrap_server: str, entities: list[str], quotas: Mapping[str, floa
     )
 
     ops = [OpData(key, value or 0.0, value is None) for key, value in quotas.items()]
-    entry = EntryData([EntityData(*_entity(each)) for each in entities], ops)
+    entry = EntryData([EntityData(*each) for each in _entity(entities)], ops)
     with WireClient(bootstrap_server) as client:
         result = client.call(AlterClientQuotasRequest([entry]), 1).entries[0]
     check(result.error_code, " ".join(entities), result.error_message)
@@ -155,7 +155,7 @@ def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
         DescribeClientQuotasRequest,
     )
 
-    components = [ComponentData(*_component(_required(each))) for each in entities]
+    components = [ComponentData(*_match(*each)) for each in _entity(entities)]
     request = DescribeClientQuotasRequest(components, strict=True)
     with WireClient(bootstrap_server) as client:
         response = client.call(request, 1)
@@ -169,7 +169,15 @@ def _required(text: str) -> str:
     return text
 
 
-def _entity(text: str) -> tuple[str, str | None]:
+def _entity(texts: list[str]) -> list[tuple[str, str | None]]:
+    """Type and name of each part of one entity; it has no two parts of a type."""
+    parts = [_part(each) for each in texts]
+    if len({kind for kind, _ in parts}) < len(parts):
+        raise CommandError(f"{' '.join(texts)} is not one entity: name each of them by itself")
+    return parts
+
+
+def _part(text: str) -> tuple[str, str | None]:
     """``user=alice`` -> its type and name; the name of the default is null."""
     kind, _, name = _required(text).partition("=")
     if kind not in ENTITY_TYPES or not name:
@@ -180,7 +188,10 @@ def _entity(text: str) -> tuple[str, str | None]:
 def _component(text: str) -> tuple[str, int, str | None]:
     if text in ENTITY_TYPES:
         return text, MATCH_ANY, None
-    kind, name = _entity(text)
+    return _match(*_part(text))
+
+
+def _match(kind: str, name: str | None) -> tuple[str, int, str | None]:
     return kind, MATCH_DEFAULT if name is None else MATCH_EXACT, name
 
 
