@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from odradek.cli import client
-from odradek.cli.client import wait_until_listening
+from odradek.cli.client import server_address, wait_until_listening
 from odradek.cli.output import CommandError
+from odradek.cli.wire import WireClient
 
 
 @pytest.fixture
@@ -18,13 +19,20 @@ def listening() -> Iterator[socket.socket]:
         yield server
 
 
+def connect_and_close(server: str) -> None:
+    with WireClient(server):
+        pass
+
+
 def port_of(server: socket.socket) -> int:
     port: int = server.getsockname()[1]
     return port
 
 
 def test_one_server_that_listens_is_enough(listening: socket.socket) -> None:
-    wait_until_listening(f"127.0.0.1:1, PLAINTEXT://127.0.0.1:{port_of(listening)}")
+    servers = f"127.0.0.1:1, PLAINTEXT://127.0.0.1:{port_of(listening)}"
+    wait_until_listening(servers)
+    connect_and_close(servers)
 
 
 def test_name_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,11 +41,15 @@ def test_name_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(client, "START_PATIENCE_S", 0.0)
     monkeypatch.setattr(socket, "create_connection", unknown)
-    with pytest.raises(CommandError, match=r"at nowhere:9092 \(Name or service not known\)"):
-        wait_until_listening("nowhere:9092")
+    for connect in (wait_until_listening, connect_and_close):
+        with pytest.raises(CommandError, match=r"at nowhere:9092 \(Name or service not known\)"):
+            connect("nowhere:9092")
 
 
-def test_broker_that_is_still_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("connect", [wait_until_listening, connect_and_close])
+def test_broker_that_is_still_starting_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], object]
+) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))  # refuses as long as it does not listen
         pauses: list[float] = []
@@ -48,7 +60,7 @@ def test_broker_that_is_still_starting_is_waited_for(monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(client, "START_PATIENCE_S", 600.0)
         monkeypatch.setattr("odradek.cli.client.time.sleep", start)
-        wait_until_listening(f"127.0.0.1:{port_of(server)}")
+        connect(f"127.0.0.1:{port_of(server)}")
         assert len(pauses) == 1
 
 
@@ -76,4 +88,4 @@ def test_what_may_pass_is_left_to_the_clients_patience(
     ],
 )
 def test_servers_are_read_as_librdkafka_does(server: str, address: object) -> None:
-    assert client._address(server) == address
+    assert server_address(server) == address

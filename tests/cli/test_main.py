@@ -46,6 +46,9 @@ def test_help_imports_nothing_heavy() -> None:
         ["group", "list"],
         ["consume", "t"],
         ["produce", "t"],
+        ["txn", "list"],
+        ["quota", "list"],
+        ["config", "describe", "group", "g"],
     ],
 )
 def test_no_broker_is_one_clear_line(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def _refusal(bootstrap_server: str) -> OSError | None:
     """Why no server can be reached; None when one can, or when it is not known at once."""
     refusal: OSError | None = None
     for server in bootstrap_server.split(","):
-        address = _address(server)
+        address = server_address(server)
         if address is None:
             return None  # librdkafka says what is wrong with it
         try:
@@ -95,7 +95,7 @@ def _refusal(bootstrap_server: str) -> OSError | None:
     return refusal
 
 
-def _address(server: str) -> tuple[str, int] | None:
+def server_address(server: str) -> tuple[str, int] | None:
     """Host and port of `[PROTOCOL://]HOST[:PORT]`, or None; an IPv6 host stands in brackets."""
     match = _SERVER.fullmatch(server.strip())
     if match is None:

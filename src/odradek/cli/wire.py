@@ -10,7 +10,12 @@ import socket
 import struct
 from typing import Any, Self
 
-from odradek.cli.client import REQUEST_TIMEOUT_S
+from odradek.cli.client import (
+    REQUEST_TIMEOUT_S,
+    server_address,
+    unreachable,
+    wait_until_listening,
+)
 from odradek.cli.output import CommandError
 from odradek.errors import ErrorCode
 from odradek.protocol.codec import decode, encode
@@ -28,16 +33,7 @@ class WireClient:
 
     def __init__(self, bootstrap_server: str) -> None:
         self._server = bootstrap_server
-        host, _, port = bootstrap_server.split(",")[0].rpartition(":")
-        try:
-            self._socket = socket.create_connection(
-                (host.strip("[]"), int(port)), REQUEST_TIMEOUT_S
-            )
-        except (OSError, ValueError) as error:
-            raise CommandError(
-                f"no broker answers at {bootstrap_server} ({error});"
-                " start one with `odradek serve`, or name it with --bootstrap-server"
-            ) from None
+        self._socket = _connected(bootstrap_server)
         self._correlation_id = 0
 
     def __enter__(self) -> Self:
@@ -80,6 +76,20 @@ class WireClient:
                 raise ConnectionError("the connection was closed")
             data += chunk
         return bytes(data)
+
+
+def _connected(bootstrap_server: str) -> socket.socket:
+    """A connection to the first of the servers that takes one."""
+    wait_until_listening(bootstrap_server)
+    refusal: Exception = ValueError("not HOST:PORT")
+    for address in map(server_address, bootstrap_server.split(",")):
+        if address is None:
+            continue
+        try:
+            return socket.create_connection(address, REQUEST_TIMEOUT_S)
+        except (OSError, OverflowError) as error:  # a port beyond 65535 overflows
+            refusal = error
+    raise unreachable(bootstrap_server, refusal)
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
