@@ -14,7 +14,7 @@ from odradek.cli.client import (
     JsonOutput,
     complete_topic,
 )
-from odradek.cli.output import CommandError, print_json, print_rows
+from odradek.cli.output import NUMBER_MAX, CommandError, print_json, print_rows
 
 if TYPE_CHECKING:
     from odradek.cli.wire import WireClient
@@ -23,6 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 
 # Of InitProducerId: nobody will use the epoch that an abort by id leaves behind.
 ABORT_TIMEOUT_MS = 60_000
+PARTITION_MAX = 2**31 - 1
 
 
 def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
@@ -82,9 +83,10 @@ def abort(
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", autocompletion=complete_topic)
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p")] = 0,
+    partition: Annotated[int, typer.Option("--partition", "-p", min=0, max=PARTITION_MAX)] = 0,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", help="Where the transaction begins.")
+        int | None,
+        typer.Option("--start-offset", help="Where the transaction begins.", min=0, max=NUMBER_MAX),
     ] = None,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -116,7 +118,10 @@ def find_hanging(
         typer.Option("--topic", "-t", autocompletion=complete_topic, help="Of all without."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Of all of the topic without.")
+        int | None,
+        typer.Option(
+            "--partition", "-p", help="Of all of the topic without.", min=0, max=PARTITION_MAX
+        ),
     ] = None,
     max_transaction_timeout_min: Annotated[
         int,
