@@ -34,11 +34,14 @@ BATCH_BYTES = 100_000
 RECORD_OVERHEAD_BYTES = 8
 RECORD_COUNTS = (1, 50, 5000)
 WARM_UP = 3
+PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 
 # Produce, acks=1, a request like the one before: 9 for connection and dispatcher, 3 of them to join
 # and hand over the answer; 8 to see what it is; 13 for partition, log, header check, CRC, leader
 # fields, and the one write; 4 are the mock transport's own.
 PRODUCE_CALLS_MAX = 31
+# An idempotent producer with acks=all: four more for its state (looked up, taken in) and the ISR.
+IDEMPOTENT_PRODUCE_CALLS_MAX = 35
 # The first of its kind: 12 to decode, 9 for the handler, 21 to encode the response; and here, where
 # the connection remembers as many as it may, 3 to find that it is none of them and not to remember
 # it.
@@ -79,8 +82,9 @@ def received(connection: Connection, data: bytes) -> Callable[[], None]:
     return execute
 
 
-def records_of(count: int) -> bytes:
-    return bytes(batch(*[bytes(BATCH_BYTES // count - RECORD_OVERHEAD_BYTES)] * count))
+def records_of(count: int, **options: int) -> bytes:
+    values = [bytes(BATCH_BYTES // count - RECORD_OVERHEAD_BYTES)] * count
+    return bytes(batch(*values, **options))
 
 
 def counted(connection: Connection, data: bytes) -> CallCount:
@@ -124,6 +128,28 @@ def test_produce_costs_the_same_for_any_number_of_records(
             for partition, each in enumerate(RECORD_COUNTS)
         }
     check(counts, calls_max)
+
+
+def test_idempotent_produce_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (runner, server):
+
+        async def count(records: int, partition: int) -> CallCount:
+            connection, _ = open_connection(Dispatcher(server.services).dispatch)
+            for number in range(WARM_UP + 1):
+                sequence = number * records
+                written = records_of(records, base_sequence=sequence, **PRODUCER)
+                request = produce(records=written, partition=partition, acks=-1)
+                result = count_calls(received(connection, framed(request, 9)))
+            assert (
+                server.services.replica_manager.partitions["t", partition].log.log_end_offset
+                == sequence + records
+            )
+            return result
+
+        counts = {
+            each: runner.run(count(each, partition)) for partition, each in enumerate(RECORD_COUNTS)
+        }
+    check(counts, IDEMPOTENT_PRODUCE_CALLS_MAX)
 
 
 def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:

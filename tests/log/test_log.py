@@ -195,7 +195,7 @@ def test_empty_log_leaves_nothing_on_the_disk(tmp_path: Path, manager) -> None:
     assert not (tmp_path / str(TP)).exists()
 
 
-@pytest.mark.parametrize(("producer_id", "calls"), [(-1, 9), (7, 14)])
+@pytest.mark.parametrize(("producer_id", "calls"), [(-1, 9), (7, 12)])
 def test_an_append_makes_as_many_calls_whatever_the_batch_holds(
     tmp_path: Path, producer_id: int, calls: int
 ) -> None:

@@ -213,6 +213,15 @@ def test_plain_batch_in_an_open_transaction_is_refused(log: UnifiedLog) -> None:
     append(log, [b"b"], base_sequence=1, **options)
 
 
+def test_a_marker_of_a_new_epoch_lets_no_sequence_of_the_old_one_go_on(log: UnifiedLog) -> None:
+    append(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0)
+    append_marker(log, 1, committed=True, epoch=1)
+    options = {"producer_id": 1, "producer_epoch": 1}
+    error = error_of(append, log, [b"b"], base_sequence=1, **options)
+    assert error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, [b"b"], base_sequence=0, **options)
+
+
 def test_duplicate_is_a_duplicate_even_when_its_transaction_has_ended(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=True)

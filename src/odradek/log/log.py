@@ -201,11 +201,14 @@ class UnifiedLog:
         _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer_id, epoch, seq, _ = (
             header
         )
-        producers = self.producers
         if producer_id >= 0:
-            found = producers.check(producer_id, epoch, seq, last_delta, attributes, origin)
-            if found is not None:
-                return self._duplicate_info(found)
+            producers = self.producers
+            producer = producers.producers.get(producer_id)
+            if producer is None or origin or seq != producer.expected or epoch != producer.epoch:
+                producer = None
+                found = producers.check(producer_id, epoch, seq, last_delta, attributes, origin)
+                if found is not None:
+                    return self._duplicate_info(found)
         append_time = NO_TIMESTAMP
         if attributes & TIMESTAMP_TYPE_MASK or rules.log_append_time:
             max_timestamp, append_time = self._stamp(batch, attributes, max_timestamp, now_ms)
@@ -234,17 +237,14 @@ class UnifiedLog:
             self._begin_segment(segment, max_timestamp)
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
-            producers.update(
-                producer_id, epoch, seq, last_delta, last_offset, max_timestamp, attributes, origin
-            )
-        return LogAppendInfo(
-            first_offset,
-            last_offset,
-            append_time,
-            self.log_start_offset,
-            False,
-            last_offset + 1 - self.recovery_point >= self._flush_messages,
-        )
+            if producer is None:
+                what = (last_delta, last_offset, max_timestamp, attributes, origin)
+                producers.update(producer_id, epoch, seq, *what)
+            else:
+                producer.append(seq, last_delta, last_offset, max_timestamp)
+        must_flush = last_offset + 1 - self.recovery_point >= self._flush_messages
+        start = self.log_start_offset
+        return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
 
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
         """A duplicate is acknowledged like the first time, flushed if that was promised.

@@ -56,6 +56,8 @@ _COUNT = struct.Struct(">i")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _WINDOW_ENTRY = struct.Struct(">qhiiqqi")
 NO_OFFSET = -1
+NOTHING_EXPECTED = -2
+"""No sequence, not even that of a batch without one."""
 
 
 class CorruptSnapshot(ValueError):
@@ -90,12 +92,17 @@ class LateTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: `batches` newest last, `last_sequence` -1 when there is none in this epoch."""
+    """One producer: `batches` newest last, `last_sequence` -1 when there is none in this epoch.
+
+    `expected`: the sequence with which a batch of this epoch that is no part of a transaction can
+    be taken in at once, with `append`; what begins otherwise has to be asked about, with `check`.
+    """
 
     __slots__ = (
         "batches",
         "coordinator_epoch",
         "epoch",
+        "expected",
         "last_sequence",
         "last_timestamp",
         "transaction_first_offset",
@@ -108,6 +115,7 @@ class ProducerEntry:
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = -1
         self.transaction_first_offset = NO_OFFSET
+        self.expected = NOTHING_EXPECTED
 
     def set_epoch(self, epoch: int) -> None:
         """A new epoch begins with an empty window."""
@@ -115,6 +123,19 @@ class ProducerEntry:
             self.epoch = epoch
             self.batches.clear()
             self.last_sequence = NO_SEQUENCE
+            self.expected = NOTHING_EXPECTED
+
+    def append(
+        self, first_sequence: int, offset_delta: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Takes in the next batch of this epoch."""
+        last_sequence = first_sequence + offset_delta
+        if last_sequence > INT32_MAX:
+            last_sequence -= INT32_MAX + 1
+        self.last_sequence = last_sequence
+        self.expected = last_sequence + 1
+        self.last_timestamp = timestamp
+        self.batches.append((first_sequence, last_sequence, last_offset, offset_delta, timestamp))
 
 
 class ProducerState:
@@ -157,8 +178,7 @@ class ProducerState:
         if entry is None:
             return None
         if epoch == entry.epoch:
-            last_sequence = entry.last_sequence
-            if first_sequence == last_sequence + 1 and entry.transaction_first_offset < 0:
+            if first_sequence == entry.expected:
                 return None
             duplicate = _find_duplicate(entry, first_sequence, offset_delta)
             if duplicate is not None:
@@ -209,12 +229,7 @@ class ProducerState:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
         elif epoch != entry.epoch:
             entry.set_epoch(epoch)
-        last_sequence = first_sequence + offset_delta
-        if last_sequence > INT32_MAX:
-            last_sequence -= INT32_MAX + 1
-        entry.last_sequence = last_sequence
-        entry.last_timestamp = timestamp
-        entry.batches.append((first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+        entry.append(first_sequence, offset_delta, last_offset, timestamp)
         if attributes & TRANSACTIONAL_MASK or first_sequence < 0:
             self._update_unusual(producer_id, entry, attributes)
 
@@ -317,6 +332,7 @@ class ProducerState:
 
     def _update_unusual(self, producer_id: int, entry: ProducerEntry, attributes: int) -> None:
         """What a batch that is transactional, or has no sequence, does beside what `update` did."""
+        entry.expected = NOTHING_EXPECTED
         first_sequence, _, last_offset, offset_delta, timestamp = entry.batches[-1]
         if first_sequence < 0:
             entry.last_sequence = NO_SEQUENCE
