@@ -70,6 +70,8 @@ def test_all_shows_defaults_too(cli: Cli) -> None:
         (("alter", "topic", "pages", "--set", "retention.hours=1"), "retention.hours"),
         (("alter", "topic", "pages", "--set", "novalue"), "--set takes key=value"),
         (("describe", "topic", "none"), "none"),
+        (("describe", "topic", ""), "is not empty"),
+        (("alter", "topic", "", "--set", "retention.ms=1"), "is not empty"),
         (("describe", "broker", "77"), "there is no broker 77"),
     ],
 )

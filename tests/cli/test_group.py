@@ -151,6 +151,19 @@ def test_groups_that_are_there_are_shown_before_the_refusal(cli: Cli, pages: str
     assert str(result.exception) == "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("describe", ""),
+        ("members", ""),
+        ("delete", ""),
+        ("reset-offsets", "", "-t", "t", "--to-latest"),
+    ],
+)
+def test_empty_group_id_is_refused(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert str(cli("group", *arguments).exception) == "a group id is not empty"
+
+
 def test_refusal_is_the_same_of_a_broker_that_has_an_error_for_it() -> None:
     """Which newer brokers send instead of a group that is Dead (KIP-1043)."""
     future: Future[None] = Future()

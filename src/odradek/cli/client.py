@@ -136,6 +136,12 @@ def no_such_group(group: str) -> CommandError:
     return CommandError(f"group {group} does not exist (GROUP_ID_NOT_FOUND)")
 
 
+def check_group_id(group: str) -> None:
+    """Refuses the empty id, of which brokers and librdkafka say nothing that helps."""
+    if not group:
+        raise CommandError("a group id is not empty")
+
+
 def wait_each(
     futures: dict[str, Any], describe: Callable[[str], str], json_key: str | None = None
 ) -> None:

@@ -132,6 +132,8 @@ def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:
             known = ", ".join(str(each) for each in sorted(brokers))
             raise CommandError(f"there is no broker {name}: the brokers are {known}")
         return ConfigResource(ResourceType.BROKER, name, **options)
+    if not name:
+        raise CommandError("a topic's name is not empty")
     return ConfigResource(ResourceType.TOPIC, name, **options)
 
 

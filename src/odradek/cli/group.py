@@ -14,6 +14,7 @@ from odradek.cli.client import (
     GroupArguments,
     JsonOutput,
     admin_client,
+    check_group_id,
     no_such_group,
     wait,
     wait_each,
@@ -105,6 +106,8 @@ def delete(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Delete groups without members, and their committed offsets."""
+    for group in groups:
+        check_group_id(group)
     admin = admin_client(bootstrap_server)
     futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
     wait_each(futures, lambda name: f"deleted group {name}", "group" if as_json else None)
@@ -118,6 +121,8 @@ def _found(admin: AdminClient, groups: list[str]) -> tuple[list[Any], list[str]]
     from confluent_kafka import ConsumerGroupState
 
     names = list(dict.fromkeys(groups))
+    for name in names:
+        check_group_id(name)
     futures = admin.describe_consumer_groups(names)
     found, errors = [], []
     for name in names:

@@ -16,6 +16,7 @@ from odradek.cli.client import (
     GroupArgument,
     JsonOutput,
     admin_client,
+    check_group_id,
     complete_topic,
     wait,
 )
@@ -69,6 +70,7 @@ def reset_offsets(
     )
     if bool(topic) == all_topics:
         raise CommandError("name the partitions: --topic (repeatable) or --all-topics")
+    check_group_id(group)
     admin = admin_client(bootstrap_server)
     _refuse_active(admin, group)
     committed = committed_offsets(admin, group)
