@@ -154,9 +154,22 @@ def test_classic_requests_are_fenced() -> None:
     assert code_of(machine.classic_sync, generation, protocol_name="x") is (
         E.INCONSISTENT_GROUP_PROTOCOL
     )
+
+
+def test_classic_member_that_is_told_at_sync_to_join_again_has_its_rebalance_time_out() -> None:
+    machine = Mixed()
+    machine.join("a")
+    generation = machine.classic_join().response.generation_id
     machine.set_topics(t=9)
     machine.beat("a", 1)
-    assert code_of(machine.classic_sync, generation) is E.REBALANCE_IN_PROGRESS
+    machine.now_ms = 1_000
+    request = SyncGroupRequest("g", generation, "c")
+    response, timers = classic_members.sync(machine.group, request, machine.scene())
+    assert (response.error_code, response.assignment) == (E.REBALANCE_IN_PROGRESS, b"")
+    assert timers == [(TimerKind.JOIN, "c", (31_000, -1))]
+    machine.classic_beat(generation)
+    machine.now_ms = 2_000
+    assert classic_members.sync(machine.group, request, machine.scene())[1] == [], "not put off"
 
 
 def test_classic_member_has_its_own_time_outs() -> None:

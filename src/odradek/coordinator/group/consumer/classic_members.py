@@ -157,14 +157,15 @@ def _in_generation(
 def sync(
     group: ConsumerGroup, request: SyncGroupRequest, scene: Scene
 ) -> tuple[SyncGroupResponse, list[Timer]]:
-    """SyncGroup: what the member holds, at once. Raises KafkaError."""
+    """SyncGroup: what the member holds, at once; REBALANCE_IN_PROGRESS when it has to join again
+    first, for which it has its rebalance time-out. Raises KafkaError."""
     member = _in_generation(group, request)
     assert member.classic is not None
     name, metadata = member.classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
         raise KafkaError(E.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        raise KafkaError(E.REBALANCE_IN_PROGRESS)
+        return SyncGroupResponse(error_code=E.REBALANCE_IN_PROGRESS), _rejoin(group, member, scene)
     try:
         version = read_version(metadata)
     except MalformedMessage:
@@ -200,10 +201,15 @@ def heartbeat(
     timers = [_session(member, scene)]
     if not must_rejoin(group, member):
         return E.NONE, timers
-    if (TimerKind.JOIN, member.member_id) not in group.deadlines:
-        at_ms = scene.now.monotonic_ms + member.rebalance_timeout_ms
-        timers.append(Timer(TimerKind.JOIN, member.member_id, Deadline(at_ms)))
-    return E.REBALANCE_IN_PROGRESS, timers
+    return E.REBALANCE_IN_PROGRESS, timers + _rejoin(group, member, scene)
+
+
+def _rejoin(group: ConsumerGroup, member: ConsumerMember, scene: Scene) -> list[Timer]:
+    """The time in which the member has to join again, from when it was first told to."""
+    if (TimerKind.JOIN, member.member_id) in group.deadlines:
+        return []
+    at_ms = scene.now.monotonic_ms + member.rebalance_timeout_ms
+    return [Timer(TimerKind.JOIN, member.member_id, Deadline(at_ms))]
 
 
 def leave(
