@@ -10,18 +10,28 @@ import pytest
 
 from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.consumer.migration import read_held
+from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
+from odradek.protocol.messages.join_group_request import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.coordinator.on_disk import OFFSETS_ID, OnDisk, coordinator, image_of, topic
-from tests.coordinator.test_coordinator import CLIENT, commit, on_loop, settled, stable
+from tests.coordinator.test_consumer_migration import subscription
+from tests.coordinator.test_coordinator import CLIENT, commit, heartbeat, on_loop, settled, stable
 
 E = ErrorCode
 
 
-def beat(state: OnDisk, member_id: str, epoch: int, owned: Any = None) -> Any:
+def beat(
+    state: OnDisk, member_id: str, epoch: int, owned: Any = None, instance_id: str | None = None
+) -> Any:
     more: dict[str, Any] = {"topic_partitions": owned}
     if epoch == 0:
         more = {
@@ -29,7 +39,7 @@ def beat(state: OnDisk, member_id: str, epoch: int, owned: Any = None) -> Any:
             "subscribed_topic_names": ["t"],
             "rebalance_timeout_ms": 10_000,
         }
-    request = ConsumerGroupHeartbeatRequest("g", member_id, epoch, **more)
+    request = ConsumerGroupHeartbeatRequest("g", member_id, epoch, instance_id=instance_id, **more)
     return state.groups.consumers.heartbeat(request, CLIENT, 1)
 
 
@@ -122,6 +132,77 @@ async def test_classic_group_whose_metadata_is_no_consumers_keeps_its_members(
         joined = await stable(state)
         assert beat(state, "a", 0).error_code == E.GROUP_ID_NOT_FOUND
         assert set(state.groups.shard_of("g").groups["g"].members) == {joined.member_id}
+
+
+def classic_join(member_id: str, *topics: str, **options: Any) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        "g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol("range", subscription(*topics))],
+        **options,
+    )
+
+
+async def returned_classic(state: OnDisk, *topics: str) -> tuple[Any, Any]:
+    """The static member `i` of the consumer protocol, gone for a while, joins by the classic one,
+    and asks what it holds; both answers."""
+    beat(state, "a", -2, instance_id="i")
+    join = classic_join("", *topics, group_instance_id="i")
+    joined = await settled(state.groups.join(join, CLIENT, 9))
+    assert joined.error_code == 0
+    request = SyncGroupRequest(
+        "g", joined.generation_id, joined.member_id, group_instance_id="i", protocol_name="range"
+    )
+    return joined, await settled(state.groups.sync(request))
+
+
+@on_loop
+async def test_static_member_that_takes_the_group_to_the_classic_protocol_goes_on_at_once(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
+        beat(state, "a", 0, instance_id="i")
+        joined, synced = await returned_classic(state)
+        assert synced.error_code == 0, "nothing has changed: it need not rebalance"
+        held = read_held(synced.assignment, state.image)
+        assert held == {b"t" * 16: frozenset({0, 1})}
+        group = state.groups.shard_of("g").groups["g"]
+        assert isinstance(group, ClassicGroup)
+        assert (group.state.value, group.leader_id) == ("Stable", joined.member_id)
+        await state.advance(9_999)
+        assert set(group.members) == {joined.member_id}
+        await state.advance(1)
+        assert group.members == {}, "its session is of its own length"
+
+
+@on_loop
+async def test_downgrade_by_a_static_member_with_another_subscription_rebalances(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        beat(state, "a", 0, instance_id="i")
+        _, synced = await returned_classic(state, "t", "u")
+        assert synced.error_code == E.ILLEGAL_GENERATION
+        assert state.groups.shard_of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
+
+
+@on_loop
+async def test_downgrade_by_a_static_member_rebalances_where_another_waits_for_partitions(
+    tmp_path: Path,
+) -> None:
+    """Else the other would not hear that it has been given them, and nobody would read them."""
+    async with coordinator(tmp_path) as state:
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
+        beat(state, "a", 0, instance_id="i")
+        classic = await settled(state.groups.join(classic_join("c"), CLIENT, 9))
+        assert group_of(state).members["c"].assigned == {}
+        _, synced = await returned_classic(state)
+        assert synced.error_code == E.REBALANCE_IN_PROGRESS
+        assert heartbeat(state, classic) is E.REBALANCE_IN_PROGRESS
 
 
 @on_loop

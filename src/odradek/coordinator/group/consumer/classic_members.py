@@ -97,6 +97,7 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, scene: Scene) -> Joine
         alone = len(group.members) == 1 and former.classic is None
         if alone or may_downgrade(group, gone, scene.settings.classic_max_size):
             downgrade(group, gone, reached, scene, outcome)
+            outcome.settled = _is_settled(group, former, reached, outcome.target_epoch)
     if outcome.downgraded is None:
         outcome.timers += _join_timers(reached, request, scene)
     response = JoinGroupResponse(
@@ -106,6 +107,17 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, scene: Scene) -> Joine
         protocol_name=protocols[0][0],
     )
     return Joined(response, outcome)
+
+
+def _is_settled(
+    group: ConsumerGroup, former: ConsumerMember, joins: ConsumerMember, target_epoch: int
+) -> bool:
+    """Whether everybody holds what the target assigns, and the member in the place of its former
+    self has not changed that: then the downgraded group need not rebalance."""
+    others = [member for member in group.members.values() if member is not former]
+    return target_epoch == group.target_epoch and all(
+        member.is_reconciled_to(target_epoch) for member in [*others, joins]
+    )
 
 
 def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolSubscription:

@@ -98,8 +98,12 @@ class Outcome:
     timers: list[Timer] = field(default_factory=list)
     response: answer.ConsumerGroupHeartbeatResponse | None = None
     seen_metadata: int = -1
-    # The group that takes this one's place: all of its members speak the classic protocol.
+    # The epoch of the target assignment, as it is then.
+    target_epoch: int = -1
+    # The group that takes this one's place: all of its members speak the classic protocol. When it
+    # is settled, each of them holds what it is assigned, and none has to join again.
     downgraded: ClassicGroup | None = None
+    settled: bool = False
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
@@ -358,6 +362,7 @@ def advance(
     else:
         mine = group.target_of(updated.member_id, updated.instance_id)
         target = Target(group.target_epoch, mine)
+    outcome.target_epoch = target.epoch
     reached = reconcile(updated, target, group.partition_epochs.__contains__, owned)
     if reached != updated or new:
         records.append(write.current_record(group_id, reached))

@@ -288,7 +288,7 @@ class ConsumerGroups:
             self._coordinator.give(answers)
         group = shard.groups.get(group_id)
         if outcome.downgraded is not None:
-            self._downgraded(shard, outcome.downgraded)
+            self._downgraded(shard, outcome.downgraded, outcome.settled)
         elif isinstance(group, ConsumerGroup):
             group.seen_metadata = outcome.seen_metadata
             self._set(group, outcome.timers)
@@ -302,15 +302,18 @@ class ConsumerGroups:
                 group.deadlines[kind, member_id] = deadline
                 self._coordinator.arm(group.group_id, deadline.at_ms)
 
-    def _downgraded(self, shard: GroupShard, classic: ClassicGroup) -> None:
-        """The group is a classic one from now on: its members hear of it by a rebalance."""
+    def _downgraded(self, shard: GroupShard, classic: ClassicGroup, settled: bool) -> None:
+        """The group is a classic one from now on: its members hear of it by a rebalance, if it is
+        not settled."""
         logger.info("group %s speaks the classic protocol again", classic.group_id)
         shard.groups[classic.group_id] = classic
         effects = Effects()
         now = self._coordinator.now()
         for member in classic.members.values():
             rebalance.refresh_session(member, now)
-        rebalance.prepare_rebalance(classic, self._coordinator.limits(), "downgrade", effects, now)
+        if not settled:
+            limits = self._coordinator.limits()
+            rebalance.prepare_rebalance(classic, limits, "downgrade", effects, now)
         self._coordinator.perform(shard, classic, effects)
 
 
