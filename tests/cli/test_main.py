@@ -76,6 +76,10 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
     ("arguments", "culprit"),
     [
         (["consume", "t", "--max", "-1"], "--max"),
+        (["produce", "t", "--rate", "-1"], "--rate"),
+        (["produce", "t", "--rate", "nan"], "--rate"),
+        (["produce", "t", "--partition", "-2"], "--partition"),
+        (["produce", "t", "--partition", "99999999999"], "--partition"),
         (["topic", "create", "t", "--partitions", "99999999999"], "--partitions"),
         (["topic", "create", "t", "--partitions", "many"], "--partitions"),
         (["topic", "create", "t", "--part", "1"], "--part"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
+PARTITION_MAX = 2**31 - 1
 
 
 class CommandError(Exception):

@@ -20,8 +20,9 @@ from odradek.cli.client import (
     client_config,
     reason,
 )
-from odradek.cli.output import CommandError, parse_assignments, print_json
+from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
 
+ACKS = ("0", "1", "all", "-1")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_S = 60.0
@@ -50,7 +51,9 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", help="A header, key=value.")
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p", help="-1: by the key.")] = -1,
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", min=-1, max=PARTITION_MAX, help="-1: by the key.")
+    ] = -1,
     compression: Annotated[
         str, typer.Option("--compression", "-z", help=" | ".join(COMPRESSIONS))
     ] = "none",
@@ -76,8 +79,10 @@ def produce(
         raise CommandError("--commit-every and --abort want a --transactional-id")
     if compression not in COMPRESSIONS:
         raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
+    if acks not in ACKS:
+        raise CommandError("--acks is one of 0, 1, all")
     if not 0 <= rate < math.inf:
-        raise CommandError(f"--rate is a number of records a second, not {rate}")
+        raise typer.BadParameter(f"{rate} records a second", param_hint="--rate")
     headers = [
         (name, value.encode())
         for each in header or []  # a name may come more than once
@@ -114,7 +119,7 @@ def _refuse_unreadable(files: list[Path]) -> None:
 def _producer(
     bootstrap_server: str, acks: str, compression: str, transactional_id: str | None
 ) -> Any:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaException, Producer
 
     config = client_config(
         bootstrap_server,
@@ -126,7 +131,10 @@ def _producer(
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
     # Java's default partitioner: the same key lands in the same partition from either.
-    return Producer({**config, "partitioner": "murmur2_random"})
+    try:
+        return Producer({**config, "partitioner": "murmur2_random"})
+    except KafkaException as error:  # as of a transactional id with acks=1
+        raise CommandError(reason(error)) from None
 
 
 def _send_all(

@@ -14,7 +14,13 @@ from odradek.cli.client import (
     JsonOutput,
     complete_topic,
 )
-from odradek.cli.output import NUMBER_MAX, CommandError, print_json, print_rows
+from odradek.cli.output import (
+    NUMBER_MAX,
+    PARTITION_MAX,
+    CommandError,
+    print_json,
+    print_rows,
+)
 
 if TYPE_CHECKING:
     from odradek.cli.wire import WireClient
@@ -23,7 +29,6 @@ app = typer.Typer(no_args_is_help=True)
 
 # Of InitProducerId: nobody will use the epoch that an abort by id leaves behind.
 ABORT_TIMEOUT_MS = 60_000
-PARTITION_MAX = 2**31 - 1
 
 
 def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
