@@ -40,8 +40,8 @@ PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 # and hand over the answer; 8 to see what it is; 13 for partition, log, header check, CRC, leader
 # fields, and the one write; 4 are the mock transport's own.
 PRODUCE_CALLS_MAX = 31
-# An idempotent producer with acks=all: four more for its state (looked up, taken in) and the ISR.
-IDEMPOTENT_PRODUCE_CALLS_MAX = 35
+# An idempotent producer with acks=all: three more for its state, which is looked up and moved on.
+IDEMPOTENT_PRODUCE_CALLS_MAX = 34
 # The first of its kind: 12 to decode, 9 for the handler, 21 to encode the response; and here, where
 # the connection remembers as many as it may, 3 to find that it is none of them and not to remember
 # it.

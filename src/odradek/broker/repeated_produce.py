@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.broker.context import RequestContext
-from odradek.cluster.partition import ACKS_ALL
+from odradek.cluster.partition import ACKS_ALL, ACKS_LEADER
 from odradek.errors import KafkaError
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import decoder, encoder
@@ -71,7 +71,6 @@ class _Shape(NamedTuple):
     topic_id: Uuid | None
     name: str
     partition_index: int
-    acks: int
     tail: bytes
     tail_bytes: int
     pack: Callable[..., bytes]
@@ -133,7 +132,8 @@ class RepeatedProduce:
         if partition is None or not partition.prompt or partition.flush_due_offset:
             return None
         try:
-            info = partition.append(frame[start:end], shape.acks, services.clock.time_ms())
+            # So with acks=all: a `prompt` partition has no replica to wait for, or to miss.
+            info = partition.append(frame[start:end], ACKS_LEADER, services.clock.time_ms())
         except KafkaError as error:
             return self._refused(connection, frame, partition, error)
         return [
@@ -167,7 +167,7 @@ class RepeatedProduce:
             len(topics) != 1
             or len(topics[0].partition_data) != 1
             or request.transactional_id is not None
-            or request.acks not in (1, ACKS_ALL)
+            or request.acks not in (ACKS_LEADER, ACKS_ALL)
             or context.api_version < ZSTD_VERSION
         ):
             return
@@ -211,7 +211,6 @@ def _remember(
         topic_id=topic.topic_id if version >= TOPIC_ID_VERSION else None,
         name=topic.name,
         partition_index=data.index,
-        acks=request.acks,
         tail=tail,
         tail_bytes=len(tail),
         pack=struct.Struct(f">i{len(head)}sqqq{len(rest)}s").pack,

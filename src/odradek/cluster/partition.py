@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.records.region import FileRegion
 
 ACKS_ALL = -1
+ACKS_LEADER = 1
 NO_LEADER = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 UNDEFINED_EPOCH = -1

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.broker.leader_hints import leader_endpoints
 from odradek.broker.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
 from odradek.broker.verification import Operation, Transaction, Verdicts, verify
-from odradek.cluster.partition import ACKS_ALL, Partition
+from odradek.cluster.partition import ACKS_ALL, ACKS_LEADER, Partition
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
 from odradek.ids import TopicPartition
 from odradek.log.verification import CLIENT, NO_GUARD, Origin
@@ -148,7 +148,7 @@ def _append_one(services: Services, context: RequestContext, request: ProduceReq
     if (
         partition is None
         or not partition.plain
-        or (acks != 1 and acks != ACKS_ALL)
+        or (acks != ACKS_LEADER and acks != ACKS_ALL)
         or version < ZSTD_VERSION
         or records is None
     ):
@@ -223,7 +223,7 @@ def _append_each(call: _Call, topic_data: list[TopicProduceData]) -> Generator[N
             name: Any = manager.topic_names.get(topic.topic_id) if by_id else topic.name
             partition = manager.partitions.get((name, data.index))
             left -= 1 if partition is None or partition.log.on_disk else NEW_LOG_ELEMENTS
-            if partition is None or not partition.plain or acks not in (1, ACKS_ALL):
+            if partition is None or not partition.plain or acks not in (ACKS_LEADER, ACKS_ALL):
                 _append_special(call, name, partition, data, answers)
             else:
                 answers.append(_append(call, partition, data.index, data.records))
@@ -244,7 +244,7 @@ def _append_all(call: _Call, topic_data: list[TopicProduceData]) -> Result:
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             partition = manager.partitions.get((name, data.index))  # type: ignore[arg-type]
-            if partition is None or not partition.plain or acks not in (1, ACKS_ALL):
+            if partition is None or not partition.plain or acks not in (ACKS_LEADER, ACKS_ALL):
                 _append_special(call, name, partition, data, answers)
             else:
                 answers.append(_append(call, partition, data.index, data.records))
@@ -442,7 +442,7 @@ def _append_special(
     index: int = data.index
     records: Any = data.records
     try:
-        if call.acks not in (0, 1, ACKS_ALL):
+        if call.acks not in (0, ACKS_LEADER, ACKS_ALL):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
