@@ -41,7 +41,8 @@ INTRODUCTIONS = {
     "have the assignment of one generation; they heartbeat each 100 ms.",
     "idempotent": "The produce loads of the first table without and with idempotent producers "
     "(`enable.idempotence=true`, acks=all, and by that at most five requests in flight), in turns "
-    "within each pair; the target is on the median of the pairs' ratios of the two ratios.",
+    "within each pair; the target is on the median of the pairs' ratios of the two ratios. As in "
+    "the first table latencies less than 1 ms apart count as equal: Odradek's with and without.",
 }
 TITLES = {
     "commits": "OffsetCommit",
@@ -93,7 +94,7 @@ def _rows(part: str, result: dict[str, Any]) -> list[str]:
         for metric, unit in row["metrics"].items():
             medians = [middle(row, name, metric) for name in PAIR]
             ratio = result["ratios"][f"{key}.{metric}"]
-            target = _target(part, key, metric, result["ratios"], medians)
+            target = _target(part, key, metric, result)
             lines.append(
                 f"| {row['title']} | {_named(row, metric, unit)} "
                 f"| {show(medians[0])} | {show(medians[1])} | {show(ratio)} | {target} |"
@@ -124,18 +125,26 @@ def _named(row: dict[str, Any], metric: str, unit: str) -> str:
     return f"{unit}, all pairs together" if together else unit
 
 
-def _target(
-    part: str, key: str, metric: str, ratios: dict[str, float], medians: list[float]
-) -> str:
+def _target(part: str, key: str, metric: str, result: dict[str, Any]) -> str:
+    ratios = result["ratios"]
     if part != "idempotent":
         return judged(ratios[f"{key}.{metric}"], TARGETS.get(f"{part}.{metric}"))
     of_plain = ratios.get(f"{key}.{metric}.of_plain")
     if of_plain is None:
         return ""
     verdict = judged(of_plain, OF_PLAIN[metric])
-    if "missed" in verdict and metric in ("p50", "p99") and abs(medians[0] - medians[1]) < EQUAL_US:
-        verdict = "met (under 1 ms apart)"
+    if "missed" in verdict and metric in ("p50", "p99") and _hardly_slower(result, key, metric):
+        verdict = "met (Odradek's own are under 1 ms apart)"
     return f"{show(of_plain)} of the plain one; {verdict}"
+
+
+def _hardly_slower(result: dict[str, Any], key: str, metric: str) -> bool:
+    """Whether Odradek's percentile with idempotent producers is less than a millisecond above that
+    without: a ratio of ratios also moves when only Kafka's plain one does.
+    """
+    rows = result["rows"]
+    plain = rows[key.replace("idempotent.", "plain.", 1)]
+    return middle(rows[key], "odradek", metric) - middle(plain, "odradek", metric) < EQUAL_US
 
 
 def _partitions(result: dict[str, Any]) -> list[str]:
