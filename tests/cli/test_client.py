@@ -84,6 +84,7 @@ def test_what_may_pass_is_left_to_the_clients_patience(
         ("[::1]:19092", ("::1", 19092)),
         ("[::1]", ("::1", 9092)),
         ("broker:port", None),
+        ("broker:65536", None),
         ("", None),
     ],
 )

@@ -84,6 +84,10 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
         (["topic", "create", "t", "--partitions", "many"], "--partitions"),
         (["topic", "create", "t", "--part", "1"], "--part"),
         (["topic", "creat"], "'creat'"),
+        (["topic", "list", "--bootstrap-server", ""], "'' is not of the form HOST:PORT"),
+        (["consume", "t", "--bootstrap-server", "broker:port"], "HOST:PORT"),
+        (["txn", "list", "--bootstrap-server", ":9092,broker:99999"], "HOST:PORT"),
+        (["demo", "--bootstrap-server", "two words"], "HOST:PORT"),
     ],
 )
 def test_a_command_line_that_cannot_be_meant_is_usage_and_exit_code_2(

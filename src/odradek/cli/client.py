@@ -24,9 +24,26 @@ START_PATIENCE_S = 3.0
 CONNECT_TIMEOUT_S = 1.0
 CONNECT_AGAIN_S = 0.1
 DEFAULT_PORT = 9092
+PORT_MAX = 65535
 _SERVER = re.compile(
     r"(?:\w+://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>\d{1,5}))?"
 )
+
+
+def server_address(server: str) -> tuple[str, int] | None:
+    """Host and port of `[PROTOCOL://]HOST[:PORT]`, or None; an IPv6 host stands in brackets."""
+    match = _SERVER.fullmatch(server.strip())
+    if match is None or int(match["port"] or DEFAULT_PORT) > PORT_MAX:
+        return None
+    return match["ipv6"] or match["host"], int(match["port"] or DEFAULT_PORT)
+
+
+def readable_servers(text: str | None) -> str | None:
+    """`text`; refused if no server in it can be read, which librdkafka would try for long."""
+    if text is not None and not any(map(server_address, text.split(","))):
+        raise typer.BadParameter(f"{text!r} is not of the form HOST:PORT")
+    return text
+
 
 BootstrapServer = Annotated[
     str,
@@ -35,6 +52,7 @@ BootstrapServer = Annotated[
         envvar="ODRADEK_BOOTSTRAP_SERVER",
         help="HOST:PORT of a broker.",
         metavar="HOST:PORT",
+        callback=readable_servers,
     ),
 ]
 JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -93,14 +111,6 @@ def _refusal(bootstrap_server: str) -> OSError | None:
         else:
             return None
     return refusal
-
-
-def server_address(server: str) -> tuple[str, int] | None:
-    """Host and port of `[PROTOCOL://]HOST[:PORT]`, or None; an IPv6 host stands in brackets."""
-    match = _SERVER.fullmatch(server.strip())
-    if match is None:
-        return None
-    return match["ipv6"] or match["host"], int(match["port"] or DEFAULT_PORT)
 
 
 def unreachable(bootstrap_server: str, error: Exception) -> CommandError:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli.client import admin_client, reason
+from odradek.cli.client import admin_client, readable_servers, reason
 from odradek.cli.output import CommandError
 from odradek.cli.pipeline import need_spark
 
@@ -31,7 +31,11 @@ def demo(
     rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 20_000,
     bootstrap_server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Use this broker and start none."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Use this broker and start none.",
+            callback=readable_servers,
+        ),
     ] = None,
 ) -> None:
     """See it work: usage events through a broker into a lakehouse table, and a picture of them."""
