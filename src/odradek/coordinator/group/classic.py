@@ -344,7 +344,8 @@ def _take_over(group: ClassicGroup, old: Member, new_id: str, effects: Effects) 
     fenced = ErrorCode.FENCED_INSTANCE_ID
     group.answer_join(old, rebalance.join_error(fenced, old.member_id), effects)
     group.answer_sync(old, SyncGroupResponse(error_code=fenced), effects)
-    member = replace(old, member_id=new_id)
+    # Not new any more, as in Kafka: its session does not run while it waits.
+    member = replace(old, member_id=new_id, is_new=False)
     _swap(group, old, member)
     return member
 
