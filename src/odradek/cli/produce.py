@@ -77,12 +77,7 @@ def produce(
     """Send each line as a record."""
     if transactional_id is None and (commit_every or abort):
         raise CommandError("--commit-every and --abort want a --transactional-id")
-    if compression not in COMPRESSIONS:
-        raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
-    if acks not in ACKS:
-        raise CommandError("--acks is one of 0, 1, all")
-    if not 0 <= rate < math.inf:
-        raise typer.BadParameter(f"{rate} records a second", param_hint="--rate")
+    _refuse_values(compression, acks, rate)
     headers = [
         (name, value.encode())
         for each in header or []  # a name may come more than once
@@ -104,6 +99,15 @@ def produce(
 
 def _records(count: int) -> str:
     return "1 record" if count == 1 else f"{count} records"
+
+
+def _refuse_values(compression: str, acks: str, rate: float) -> None:
+    if compression not in COMPRESSIONS:
+        raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
+    if acks not in ACKS:
+        raise CommandError("--acks is one of 0, 1, all")
+    if not 0 <= rate < math.inf:
+        raise typer.BadParameter(f"{rate} records a second", param_hint="--rate")
 
 
 def _refuse_unreadable(files: list[Path]) -> None:
