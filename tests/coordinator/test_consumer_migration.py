@@ -282,6 +282,23 @@ def test_static_member_changes_to_the_classic_protocol_and_takes_the_group_along
     assert held == {id_of("t"): frozenset({0, 1, 2, 3})}
 
 
+def test_static_member_changes_to_the_consumer_protocol_without_having_left() -> None:
+    """A classic client does not say that it goes: its place is not one to be released first."""
+    machine = Mixed()
+    machine.join("a")
+    machine.fence("a")
+    machine.classic_join("", group_instance_id="i")
+    assert set(machine.group.members) == {"made-up"}
+    epoch = machine.group.epoch
+    assert machine.join("b", instance_id="i").error_code == E.NONE
+    assert set(machine.group.members) == {"b"}
+    assert machine.group.members["b"].classic is None
+    assert machine.group.epoch == epoch, "nobody has to rebalance"
+    assert code_of(machine.classic_sync, epoch, "made-up", group_instance_id="i") is (
+        E.FENCED_INSTANCE_ID
+    )
+
+
 def test_where_downgrades_are_not_allowed_the_group_stays() -> None:
     machine = Mixed(settings=replace_settings(downgrade=False))
     machine.join("a")

@@ -199,6 +199,18 @@ def test_higher_sequence_waits_for_the_lowest_one_seen(log: UnifiedLog) -> None:
     append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
 
 
+def test_questions_whose_batches_never_come_are_forgotten(log: UnifiedLog) -> None:
+    """Else they were kept for ever, one a producer, and their guards good for ever."""
+    old = log.producers.verifications.start(1, 0, 0, NOW_MS)
+    log.producers.expire(NOW_MS + DAY_MS - 1, DAY_MS)
+    assert log.producers.verifications.passes(1, old)
+    log.producers.expire(NOW_MS + DAY_MS, DAY_MS)
+    assert len(log.producers.verifications) == 0
+    assert error_of(append_transactional, log, [b"a"], 1, 0, guard=old) is (
+        ErrorCode.INVALID_TXN_STATE
+    )
+
+
 def test_new_epoch_forgets_the_lowest_sequence_of_the_old_one(log: UnifiedLog) -> None:
     log.producers.verifications.start(1, 0, 0, NOW_MS)
     guard = log.producers.verifications.start(1, 1, 5, NOW_MS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from odradek.cluster.topics import TRANSACTION_STATE
 from odradek.coordinator.transaction.metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
@@ -62,6 +64,20 @@ async def test_markers_of_version_2_carry_the_bumped_epoch(tmp_path: Path) -> No
         assert await disk.end(version=2) == (E.NONE, 1, 1)
         await disk.completed()
         assert disk.markers == [(1, 1, 0, True, [A0, A1], 2)]
+
+
+@on_loop
+async def test_markers_carry_the_epoch_in_which_the_coordinator_leads(tmp_path: Path) -> None:
+    """By it partitions refuse the markers of a coordinator that was (T5)."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        image = disk.image
+        state = image.topics_by_name[TRANSACTION_STATE]
+        led = replace(state, partitions=(replace(state.partitions[0], leader_epoch=4),))
+        disk.image = replace(image, topics_by_name={**image.topics_by_name, led.name: led})
+        await disk.end()
+        await disk.completed()
+        assert disk.markers == [(1, 0, 4, True, [A0, A1], 1)]
 
 
 @on_loop
