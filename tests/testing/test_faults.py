@@ -293,8 +293,9 @@ def test_limits_that_make_no_sense_are_refused(kafka: Broker) -> None:
         kafka.fail("Heartbeat", "REBALANCE_IN_PROGRESS", topic="pages")
     with pytest.raises(ValueError, match="times is 1 or more"):
         kafka.delay("Heartbeat", 1, times=0)
-    with pytest.raises(ValueError, match="not negative"):
-        kafka.delay("Heartbeat", -1)
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not negative"):
+            kafka.delay("Heartbeat", seconds)
 
 
 def test_waiting_for_a_fault_names_it(kafka: Broker) -> None:

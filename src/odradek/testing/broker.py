@@ -8,6 +8,7 @@ when it is closed: no port, no descriptor, no thread, no directory.
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import tempfile
 import threading
@@ -124,8 +125,8 @@ class Broker(Barriers, FaultSetters):
         open for too long, retention and compaction, expired offsets and ids. Connections stay
         open, and real time goes on as before.
         """
-        if seconds < 0:
-            raise ValueError(f"time does not go back: advance({seconds})")
+        if not 0 <= seconds < math.inf:  # nor to where no later step would move it
+            raise ValueError(f"time moves forward, and not for ever: advance({seconds})")
 
         async def advance(server: BrokerServer) -> None:
             loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
@@ -303,8 +304,8 @@ class FaultSetters:
 
         What the client sent behind it on the same connection is executed, and answered after it.
         """
-        if seconds < 0:
-            raise ValueError(f"a delay is not negative: {seconds}")
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"a delay is a number of seconds, and not negative: {seconds}")
 
         def strike(_request: Request, execute: Callable[[], Any]) -> Any:
             return _late(execute(), seconds)
