@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.consumer.group import ConsumerGroupState, TimerKind
+from odradek.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState, TimerKind
 from odradek.coordinator.group.consumer.heartbeat import Settings
-from odradek.coordinator.group.consumer.members import MemberState
+from odradek.coordinator.group.consumer.members import ConsumerMember, MemberState
 from odradek.errors import ErrorCode, KafkaError
-from tests.coordinator.consumer_machine import ConsumerMachine, told
+from tests.coordinator.consumer_machine import ConsumerMachine, id_of, told
 
 E = ErrorCode
 ALL = {"t": {0, 1, 2, 3}}
@@ -266,10 +267,10 @@ def test_topic_that_does_not_exist_yet_is_waited_for() -> None:
 
 def test_expressions_match_whole_names_and_new_topics() -> None:
     machine = ConsumerMachine()
-    machine.set_topics(ab=1, abc=1, xab=1)
+    machine.set_topics(ab=1, abc=1, xab=1, abcd=1)
     response = machine.join("a", subscribed_topic_names=None, subscribed_topic_regex="ab.?")
     assert told(response) == {"ab": {0}, "abc": {0}}
-    machine.set_topics(ab=1, abc=1, xab=1, abd=1)
+    machine.set_topics(ab=1, abc=1, xab=1, abcd=1, abd=1)
     assert told(machine.beat("a", 1)) == {"ab": {0}, "abc": {0}, "abd": {0}}
     assert set(machine.group.regexes) == {"ab.?"}
     machine.beat("a", 2, subscribed_topic_regex="", subscribed_topic_names=["xab"])
@@ -316,6 +317,30 @@ def test_static_member_comes_back_to_what_it_held() -> None:
     assert code_of(machine.beat, "a", 1, instance_id="other") is E.UNKNOWN_MEMBER_ID
 
 
+def test_static_member_that_leaves_for_a_while_has_let_go_of_what_it_was_to_give_up() -> None:
+    machine = ConsumerMachine()
+    machine.join("a", instance_id="i")
+    machine.join("b")
+    kept = told(machine.beat("a", 1, ALL, instance_id="i"))
+    assert kept is not None and machine.held("b") == {}
+    machine.beat("a", -2, instance_id="i")
+    assert told(machine.beat("b", 2)) == {"t": ALL["t"] - kept["t"]}
+    assert machine.held("a") == kept
+
+
+def test_assignor_that_most_members_name_is_taken() -> None:
+    machine = ConsumerMachine()
+    machine.set_topics(t=1, u=1, v=1)
+    machine.join("a", "t", "u", "v", server_assignor="range")
+    machine.join("b", "t", "u", "v", server_assignor="range")
+    machine.join("c", "t", "u", "v", server_assignor="uniform")
+    parts = {member_id: len(target) for member_id, target in machine.group.targets.items()}
+    assert parts == {"a": 3, "b": 0, "c": 0}, "range: the first of each topic"
+    machine.beat("b", 2, server_assignor="uniform")
+    machine.beat("a", 1, subscribed_topic_names=["t", "u", "v", "w"])
+    assert {len(target) for target in machine.group.targets.values()} == {1}
+
+
 def test_static_member_that_leaves_for_good_gives_up_its_place() -> None:
     machine = ConsumerMachine()
     machine.join("a", instance_id="i")
@@ -343,8 +368,17 @@ def test_heartbeats_keep_the_session_and_revoking_has_its_time() -> None:
 
 def test_state_of_a_later_kafka_is_fenced_unless_it_holds_nothing() -> None:
     machine, _ = two_members()
-    from dataclasses import replace
-
     machine.group.put_member(replace(machine.group.members["a"], state=MemberState.UNKNOWN))
     assert code_of(machine.beat, "a", 1) is E.FENCED_MEMBER_EPOCH
     assert machine.beat("a", 1, {}).member_epoch == 2
+
+
+def test_partition_that_another_has_taken_over_is_not_released_by_who_had_it() -> None:
+    group = ConsumerGroup("g")
+    place = {id_of("t"): frozenset({0})}
+    former = ConsumerMember("a", member_epoch=1, assigned=place)
+    group.put_member(former)
+    group.put_member(ConsumerMember("b", member_epoch=2, assigned=place))
+    group.put_member(replace(former, member_epoch=3, assigned={}))
+    group.drop_member("a")
+    assert group.partition_epochs == {(id_of("t"), 0): 2}

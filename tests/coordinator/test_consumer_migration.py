@@ -216,6 +216,15 @@ def test_group_is_downgraded_when_its_last_modern_member_goes(
     assert may_downgrade(machine.group, gone, max_size) is expected
 
 
+def test_group_that_was_not_downgraded_is_not_when_a_classic_member_goes() -> None:
+    machine = Mixed(settings=replace_settings(downgrade=False))
+    machine.join("a")
+    machine.classic_join()
+    machine.classic_join("d")
+    machine.fence("a")
+    assert may_downgrade(machine.group, {"c"}, 9) is False
+
+
 def test_downgraded_group_goes_through_its_records() -> None:
     machine = Mixed()
     machine.join("a")

@@ -10,9 +10,10 @@ import pytest
 
 from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.coordinator.group.consumer.group import ConsumerGroup
-from odradek.coordinator.group.consumer.migration import read_held
+from odradek.coordinator.group.consumer.migration import held_bytes, read_held
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import Uuid
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -21,12 +22,16 @@ from odradek.protocol.messages.join_group_request import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
 )
-from odradek.protocol.messages.sync_group_request import SyncGroupRequest
+from odradek.protocol.messages.sync_group_request import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from tests.coordinator.on_disk import OFFSETS_ID, OnDisk, coordinator, image_of, topic
 from tests.coordinator.test_consumer_migration import subscription
 from tests.coordinator.test_coordinator import CLIENT, commit, heartbeat, on_loop, settled, stable
 
 E = ErrorCode
+TOPIC_ID = Uuid(b"t" * 16)
 
 
 def beat(
@@ -144,6 +149,71 @@ def classic_join(member_id: str, *topics: str, **options: Any) -> JoinGroupReque
         protocols=[JoinGroupRequestProtocol("range", subscription(*topics))],
         **options,
     )
+
+
+async def two_classic_members(state: OnDisk) -> list[Any]:
+    """Two members in a stable classic group that hold one partition each."""
+    ids = [state.groups.join(classic_join(""), CLIENT, 9).member_id for _ in range(2)]
+    waiting = [state.groups.join(classic_join(each), CLIENT, 9) for each in ids]
+    await state.advance(0)
+    joined = [await settled(each) for each in waiting]
+    plan = [
+        SyncGroupRequestAssignment(each, held_bytes({TOPIC_ID: frozenset({at})}, 1, state.image))
+        for at, each in enumerate(ids)
+    ]
+    for each in sorted(joined, key=lambda answer: answer.member_id != answer.leader):
+        request = SyncGroupRequest("g", each.generation_id, each.member_id, assignments=plan)
+        assert (await settled(state.groups.sync(request))).error_code == 0
+    return joined
+
+
+@pytest.mark.parametrize(
+    ("max_size", "expected"),
+    [(1, E.GROUP_ID_NOT_FOUND), (2, E.GROUP_MAX_SIZE_REACHED), (3, E.NONE)],
+)
+def test_classic_group_that_is_too_large_for_a_consumer_group_keeps_its_protocol(
+    tmp_path: Path, max_size: int, expected: ErrorCode
+) -> None:
+    @on_loop
+    async def run(path: Path) -> None:
+        async with coordinator(path, **{"group.consumer.max.size": max_size}) as state:
+            await two_classic_members(state)
+            assert beat(state, "a", 0).error_code == expected
+
+    run(tmp_path)
+
+
+@on_loop
+async def test_members_of_an_upgraded_group_keep_what_they_hold_and_have_their_own_sessions(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
+        joined = await two_classic_members(state)
+        ids = [each.member_id for each in joined]
+        assert beat(state, "a", 0).member_epoch == 2
+        members = group_of(state).members
+        assert [members[each].assigned for each in ids] == [
+            {TOPIC_ID: frozenset({0})},
+            {TOPIC_ID: frozenset({1})},
+        ]
+        await state.advance(9_999)
+        assert set(group_of(state).members) == {*ids, "a"}
+        await state.advance(1)
+        assert set(group_of(state).members) == {"a"}
+
+
+@on_loop
+async def test_classic_members_that_wait_while_the_group_is_upgraded_are_told_to_join_again(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        first, second = await two_classic_members(state)
+        waiting = state.groups.join(classic_join(first.member_id, "t", "u"), CLIENT, 9)
+        assert not waiting.done()
+        assert beat(state, "a", 0).error_code == 0
+        assert (await waiting).error_code == E.REBALANCE_IN_PROGRESS
+        assert {first.member_id, second.member_id, "a"} == set(group_of(state).members)
 
 
 async def returned_classic(state: OnDisk, *topics: str) -> tuple[Any, Any]:
