@@ -13,6 +13,12 @@ from odradek.records import region as region_module
 from odradek.records.region import PROBE_STEP_BYTES, FileRegion
 
 
+@pytest.fixture(autouse=True)
+def _probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a broker of this process was told to do without."""
+    monkeypatch.setattr(FileRegion, "probes_residency", True)
+
+
 def is_open(fd: int, held: os.stat_result) -> bool:
     """Whether `fd` still is that file: another thread may have been given the number anew."""
     try:
@@ -147,4 +153,18 @@ def test_without_rwf_nowait_all_counts_as_resident(
     path = tmp_path / "log"
     path.write_bytes(bytes(100))
     monkeypatch.setattr(region_module, "_RWF_NOWAIT", None)
+    assert FileRegion(open_file(path), 0, 100).resident() == 100
+
+
+def test_a_process_told_to_do_without_rwf_nowait_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(100))
+
+    def preadv(*_: object) -> int:
+        raise AssertionError("probed")
+
+    monkeypatch.setattr(region_module.os, "preadv", preadv)
+    monkeypatch.setattr(FileRegion, "probes_residency", False)
     assert FileRegion(open_file(path), 0, 100).resident() == 100

@@ -82,7 +82,7 @@ class FileRegion:
         system or the file system cannot tell, all of it.
         """
         length = self.length
-        if _RWF_NOWAIT is None or not length:
+        if _RWF_NOWAIT is None or not length or not self.probes_residency:
             return length
         fd, position, last, at, found = self.fileno(), self.position, length - 1, 0, 0
         if self._begun:

@@ -1,0 +1,57 @@
+"""What a broker does without where it must, or is told to: the second run of `make test` stands on
+this."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+import uvloop
+
+from odradek.broker.main import FORCE_FALLBACKS
+from odradek.records.region import FileRegion
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+from tests.helpers.wire import WireClient
+
+BYTES = 200_000
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the system was asked for what it may not have."""
+    counted: Counter[str] = Counter()
+    sendfile, preadv = os.sendfile, os.preadv
+
+    def counting_sendfile(*arguments: Any) -> int:
+        counted["sendfile"] += 1
+        return sendfile(*arguments)
+
+    def counting_preadv(fd: int, buffers: Any, offset: int, flags: int = 0) -> int:
+        counted["RWF_NOWAIT"] += bool(flags & os.RWF_NOWAIT)
+        return preadv(fd, buffers, offset, flags)
+
+    monkeypatch.setattr(os, "sendfile", counting_sendfile)
+    monkeypatch.setattr(os, "preadv", counting_preadv)
+    return counted
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_forced_fallbacks_do_without_uvloop_sendfile_and_rwf_nowait(
+    monkeypatch: pytest.MonkeyPatch, calls: Counter[str], forced: bool
+) -> None:
+    monkeypatch.setenv(FORCE_FALLBACKS, "1" if forced else "")
+    monkeypatch.setattr(FileRegion, "probes_residency", True)  # and what it was before comes back
+    records = batch(bytes(BYTES))
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+        loop: asyncio.AbstractEventLoop | None = broker._loop
+        assert isinstance(loop, uvloop.Loop) is not forced
+        broker.create_topic("t")
+        client.call(produce(records=records), 9)
+        got = client.call(fetch(), 11).responses[0].partitions[0].records
+    assert bytes(got)[-BYTES:] == bytes(records)[-BYTES:]
+    assert (calls["sendfile"] == 0) is forced
+    assert (calls["RWF_NOWAIT"] == 0) is forced
