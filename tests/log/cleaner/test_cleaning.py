@@ -165,6 +165,23 @@ def test_a_full_map_cleans_as_far_as_it_goes_and_the_next_pass_goes_on(manager, 
     assert pairs_of(log) == [(60 + n, key, b"2") for n, key in enumerate(keys)]
 
 
+def test_a_tombstone_behind_what_the_map_holds_stays_whatever_its_horizon(manager, log) -> None:
+    """It has a horizon from the pass before, but what it hides has not been looked at yet."""
+    append_pairs(log, [(b"a", b"1")])
+    for at in range(0, 60, 5):
+        append_pairs(log, [(b"k%d" % n, b"v") for n in range(at, at + 5)])
+    append_pairs(log, [(b"a", None)])
+    log.roll(NOW_MS)
+    small = Budget(31 * 16)
+    ends, now_ms = [0], NOW_MS
+    while ends[-1] < 62:
+        ends.append(compact(manager, log, now_ms=now_ms, budget=small, roll=False).end_offset)
+        now_ms += 10 * log.config.delete_retention_ms
+        newest = {key: value for _, key, value in pairs_of(log)}
+        assert newest.get(b"a") is None, f"it is back after {ends}"
+    assert len(ends) > 3
+
+
 def test_small_segments_become_one(manager, log, tmp_path) -> None:
     for n in range(10):
         append_pairs(log, [(b"k%d" % n, b"v")])

@@ -87,6 +87,20 @@ def test_a_commit_marker_goes_after_its_data(manager, log) -> None:
     assert batches(log)[:2] == ["2 data x1", "3 marker x1"]
 
 
+def test_the_marker_that_gave_a_producer_its_epoch_stays_emptied(manager, log) -> None:
+    """With version 2 the last that a log knows of a producer is a marker of its next epoch."""
+    transactional(log, 1, 0, b"a", b"1")
+    append_marker(log, 1, committed=True, epoch=1)
+    append_pairs(log, [(b"a", b"2")])
+    compact(manager, log)
+    for at in range(3):
+        pass_again(manager, log, NOW_MS + at * 10 * RETENTION_MS)
+    assert batches(log)[:2] == ["1 marker x0", "2 data x1"]
+    append_marker(log, 1, committed=True, epoch=2)
+    pass_again(manager, log, NOW_MS)
+    assert batches(log)[0] == "2 data x1", "another has taken its place"
+
+
 def test_an_abort_whose_marker_is_in_the_active_segment_is_known(manager, log) -> None:
     append_pairs(log, [(b"a", b"1")])
     transactional(log, 1, 0, b"a", b"aborted")
