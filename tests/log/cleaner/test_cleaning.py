@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,18 @@ def test_small_segments_become_one(manager, log, tmp_path) -> None:
     assert log.bases == [0, 10]
     assert [offset for offset, *_ in pairs_of(log)] == list(range(10))
     again.close()
+
+
+def test_what_was_compacted_is_as_old_as_the_newest_of_its_segments(manager, log, tmp_path) -> None:
+    """Retention goes by it where no record has a timestamp."""
+    for n in range(2):
+        append_pairs(log, [(b"k%d" % n, b"v")])
+        log.roll(NOW_MS)
+    for base, written_s in ((0, 1_000), (1, 2_000)):
+        os.utime(tmp_path / "topic-0" / f"{base:020}.log", (written_s, written_s))
+    compact(manager, log)
+    assert log.bases == [0, 2]
+    assert (tmp_path / "topic-0" / f"{0:020}.log").stat().st_mtime == 2_000
 
 
 def test_a_segment_of_which_nothing_stays_keeps_the_log_start(manager, tmp_path) -> None:
