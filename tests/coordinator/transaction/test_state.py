@@ -170,6 +170,25 @@ def test_exhausted_known_epoch_gives_a_new_id_and_its_retry_the_same() -> None:
     assert answer(machine.init((2, 0))) == (E.NONE, 2, 1)
 
 
+def test_producer_whose_exhausted_id_another_has_changed_is_fenced() -> None:
+    """It must not be told who the other is, as if its own change of the id had been repeated."""
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    assert answer(machine.init()) == (E.NONE, 2, 0)
+    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
+
+
+def test_producer_that_changed_its_exhausted_id_is_fenced_by_the_next_one() -> None:
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    machine.init((1, EPOCH_EXHAUSTED))
+    assert answer(machine.init()) == (E.NONE, 2, 1)
+    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
+    assert machine.init((2, 0)).code is E.PRODUCER_FENCED
+
+
 def test_unknown_id_with_an_identity_starts_afresh() -> None:
     """It had expired: nobody else can have it."""
     assert answer(Machine().init((5, 3))) == (E.NONE, 1, 0)
