@@ -21,7 +21,7 @@ PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
 # The tests that talk to a broker; the package's unit tests would say nothing about one.
 TESTS = (
     "GroupETL|GroupSimple|TxnEtl|848Regex|Issue|Pause|Direct|AddRemove|ConsumeTopic|ConsumeRegex$|"
-    "HookPollStart$|Pooling|Client_Produce|UnknownGroup"
+    "HookPollStart$|Pooling|Client_Produce|UnknownGroup|Ping$|ConsumeMaxDecompress"
 )
 RECORDS = 50_000
 SUITE_TIMEOUT_S = 900.0
