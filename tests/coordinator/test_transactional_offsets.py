@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.consumer.members import ConsumerMember
 from odradek.coordinator.group.offsets import validate_transactional_commit
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
@@ -205,6 +207,30 @@ def test_fencing_by_group_metadata_in_every_state(
         expected = E.COORDINATOR_NOT_AVAILABLE
     elif state is GroupState.EMPTY and behind is None:
         expected = E.NONE
+    assert validate_transactional_commit(group, asked) is expected
+
+
+@pytest.mark.parametrize(
+    ("member", "instance", "epoch", "expected"),
+    [
+        ("a", None, 5, E.NONE),
+        ("a", None, 4, E.ILLEGAL_GENERATION),
+        ("a", None, -1, E.ILLEGAL_GENERATION),
+        ("nobody", None, 5, E.UNKNOWN_MEMBER_ID),
+        # Nothing is said of the group (KAFKA-18060).
+        ("", None, -1, E.NONE),
+        ("", "i", -1, E.UNKNOWN_MEMBER_ID),
+        ("", None, 5, E.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_fencing_by_the_epochs_of_a_consumer_group(
+    member: str, instance: str | None, epoch: int, expected: ErrorCode
+) -> None:
+    group = ConsumerGroup("g", epoch=5)
+    asked = request(member_id=member, group_instance_id=instance, generation_id=epoch)
+    if epoch < 0:
+        assert validate_transactional_commit(group, asked) is E.NONE, "it has no members"
+    group.put_member(ConsumerMember("a", member_epoch=5))
     assert validate_transactional_commit(group, asked) is expected
 
 

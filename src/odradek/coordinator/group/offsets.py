@@ -99,17 +99,17 @@ def validate_transactional_commit(
     """
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    named = request.member_id or request.group_instance_id is not None
     if isinstance(group, ConsumerGroup):
+        if request.generation_id < 0 and not named:
+            return ErrorCode.NONE
         code = group.validate_commit(request.member_id, request.generation_id, None)
         # The clients of transactions know generations only.
         stale = code is ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.ILLEGAL_GENERATION if stale else code
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if request.generation_id < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    named = request.member_id or request.group_instance_id is not None
-    if request.generation_id < 0 and not named:
+    if request.generation_id < 0 and (group.state is GroupState.EMPTY or not named):
         return ErrorCode.NONE
     code = group.validate_member(request.member_id, request.group_instance_id)
     if code is ErrorCode.NONE and request.generation_id != group.generation_id:
