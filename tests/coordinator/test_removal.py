@@ -150,6 +150,15 @@ def test_open_transactions_hold_their_offsets_and_their_group() -> None:
     assert removed(shard) == ["both", "group"]
 
 
+def test_group_stays_for_what_a_transaction_may_add_to_its_expired_offsets() -> None:
+    shard = shard_with(ClassicGroup("g"))
+    commit(shard, "expired")
+    commit(shard, "added", producer=7)
+    assert removed(shard) == ["expired"]
+    shard.end_transaction(7, False)
+    assert removed(shard) == ["group"]
+
+
 def test_group_with_nothing_but_pending_offsets_stays_until_they_end() -> None:
     shard = shard_with()
     commit(shard, producer=7)
