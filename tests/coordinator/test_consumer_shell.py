@@ -130,6 +130,24 @@ async def test_members_survive_a_restart_and_their_sessions_begin_anew(tmp_path:
 
 
 @on_loop
+async def test_after_a_restart_members_have_their_own_time_outs_again(tmp_path: Path) -> None:
+    """A classic member its session, and who has to let go of partitions the time for that."""
+    two = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
+    async with coordinator(tmp_path) as state:
+        state.image = two
+        beat(state, "a", 0)
+        await settled(state.groups.join(classic_join("c"), CLIENT, 9))
+        held = [TopicPartitions(TOPIC_ID, [0, 1])]
+        assert beat(state, "a", 1, held).member_epoch == 1, "it has to let go of one"
+    async with coordinator(tmp_path) as state:
+        state.image = two
+        await state.advance(9_999)
+        assert set(group_of(state).members) == {"a", "c"}
+        await state.advance(1)
+        assert group_of(state).members == {}, "a's rebalance time-out is as long as c's session"
+
+
+@on_loop
 async def test_classic_group_whose_metadata_is_no_consumers_keeps_its_members(
     tmp_path: Path,
 ) -> None:
