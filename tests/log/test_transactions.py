@@ -199,6 +199,15 @@ def test_higher_sequence_waits_for_the_lowest_one_seen(log: UnifiedLog) -> None:
     append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
 
 
+def test_a_lower_sequence_that_asks_later_goes_first(log: UnifiedLog) -> None:
+    guard = log.producers.verifications.start(1, 0, 1, NOW_MS)
+    assert guard == log.producers.verifications.start(1, 0, 0, NOW_MS)
+    assert error_of(append_transactional, log, [b"b"], 1, 1, guard=guard) is (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    )
+    append_transactional(log, [b"a"], 1, 0, guard=guard)
+
+
 def test_questions_whose_batches_never_come_are_forgotten(log: UnifiedLog) -> None:
     """Else they were kept for ever, one a producer, and their guards good for ever."""
     old = log.producers.verifications.start(1, 0, 0, NOW_MS)
