@@ -201,6 +201,34 @@ def test_classic_group_that_is_too_large_for_a_consumer_group_keeps_its_protocol
     run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("policy", "up", "down"),
+    [
+        ("BIDIRECTIONAL", True, True),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_groups_change_their_protocol_as_the_policy_has_it(
+    tmp_path: Path, policy: str, up: bool, down: bool
+) -> None:
+    @on_loop
+    async def run(path: Path) -> None:
+        config = {"group.consumer.migration.policy": policy}
+        async with coordinator(path, **config) as state:
+            await two_classic_members(state)
+            assert beat(state, "a", 0).error_code == (E.NONE if up else E.GROUP_ID_NOT_FOUND)
+        async with coordinator(path / "other", **config) as state:
+            beat(state, "a", 0)
+            await settled(state.groups.join(classic_join("c"), CLIENT, 9))
+            beat(state, "a", -1)
+            group = state.groups.shard_of("g").groups["g"]
+            assert (set(group.members), isinstance(group, ClassicGroup)) == ({"c"}, down)
+
+    run(tmp_path)
+
+
 @on_loop
 async def test_members_of_an_upgraded_group_keep_what_they_hold_and_have_their_own_sessions(
     tmp_path: Path,
