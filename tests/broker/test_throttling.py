@@ -85,6 +85,21 @@ def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
         assert other.call(fetch(), 11, client_id="other").responses
 
 
+def test_what_a_throttled_fetch_did_not_bring_is_not_counted(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    for size in (BURST // 2, SIZE * 10):
+        client.call(produce("t", batch(bytes(size))), 9)
+    limited(client, OUT)
+    pauses = []
+    for offset in (0, 1, 1):
+        with WireClient(broker.bootstrap_servers) as consumer:  # one that is not muted yet
+            pauses.append(consumer.call(fetch(offset=offset), 11).throttle_time_ms)
+    assert pauses[0] == 0
+    assert LONG_MS < pauses[2] <= pauses[1]
+
+
 def test_a_throttled_session_goes_on_where_it_was(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     with WireClient(broker.bootstrap_servers) as consumer:
