@@ -3,6 +3,12 @@
 It works on real files, so that descriptors, regions and sendfile are real; what a power cut would
 leave is kept beside: of each file its content at its last fsync. `crash` puts the files into a
 state that a power cut may leave: all that was synced, and of the rest a part, with holes.
+
+With `loses_names` the names of files are lost like their content: of what was created, renamed and
+removed since the last `fsync_dir` of its directory any part may be undone, in whatever order it was
+done, for a file system may write down metadata as it likes. Two rules bound it: a rename happens
+whole or not at all, and what builds on a lost change, for it is about the same name, is lost too.
+Directories themselves are never lost.
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ import errno
 import os
 import random
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.log.files import RealFiles
@@ -18,11 +25,39 @@ from odradek.log.files import RealFiles
 Buffer = bytes | bytearray | memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A file that lost its name: its content, and what of it was synced."""
+
+    content: bytes
+    synced: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class NameChange:
+    """A change of a directory that is not on the disk yet: what it takes to undo it."""
+
+    path: str
+    """The name that was created or removed, or the one that a file got."""
+    source: str | None = None
+    """The name that the file had before, when it was renamed."""
+    removed: Removed | None = None
+    """What had the name `path` before."""
+
+    def names(self) -> set[str]:
+        return {self.path} if self.source is None else {self.path, self.source}
+
+    def created(self) -> bool:
+        return self.source is None and self.removed is None
+
+
 class FaultyFiles:
     """See the module. Fault settings are plain attributes; each is used up when it strikes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loses_names: bool = False) -> None:
         self._real = RealFiles()
+        self._loses_names = loses_names
+        self._unsynced_names: list[NameChange] = []
         self._paths: dict[int, str] = {}
         self._synced: dict[str, bytes] = {}
         self.space_left: int | None = None
@@ -37,6 +72,8 @@ class FaultyFiles:
     def open(self, path: str, flags: int) -> int:
         if self.space_left == 0 and flags & os.O_CREAT and not Path(path).exists():
             raise OSError(errno.ENOSPC, "no space for a file", path)
+        if self._loses_names and flags & os.O_CREAT and not Path(path).exists():
+            self._unsynced_names.append(NameChange(path))
         fd = self._real.open(path, flags)
         self._paths[fd] = path
         return fd
@@ -80,9 +117,20 @@ class FaultyFiles:
         if self.fail_fsync is not None:
             error, self.fail_fsync = self.fail_fsync, None
             raise error
+        self._unsynced_names = [
+            change for change in self._unsynced_names if Path(change.path).parent != Path(path)
+        ]
 
     def replace(self, source: str, target: str) -> None:
         """Moves a file, or a directory with all in it; descriptors follow."""
+        change = None
+        if self._loses_names and Path(source).is_file():
+            change = NameChange(target, source, self._about_to_go(target))
+        self._move(source, target)
+        if change is not None:
+            self._unsynced_names.append(change)
+
+    def _move(self, source: str, target: str) -> None:
         self._real.replace(source, target)
         for path in list(self._synced):
             if path == source or path.startswith(source + "/"):
@@ -94,8 +142,17 @@ class FaultyFiles:
                 self._paths[fd] = target + path[len(source) :]
 
     def unlink(self, path: str) -> None:
+        removed = self._about_to_go(path) if self._loses_names else None
         self._real.unlink(path)
         self._synced.pop(path, None)
+        if removed is not None:
+            self._unsynced_names.append(NameChange(path, removed=removed))
+
+    def _about_to_go(self, path: str) -> Removed | None:
+        """What is kept of a file whose name is about to go; None when there is no such file."""
+        if not Path(path).is_file():
+            return None
+        return Removed(Path(path).read_bytes(), self._synced.get(path))
 
     def mkdir(self, path: str) -> None:
         self._real.mkdir(path)
@@ -119,7 +176,9 @@ class FaultyFiles:
         """A power cut: every file below `root` is left as far as it was synced, and by chance more.
 
         What was not synced survives whole, up to some byte, or with zeros where pages were lost.
+        Names come first: a file that has its old name back may be torn as any other.
         """
+        self._lose_names(rng)
         for path in sorted(p for p in root.rglob("*") if p.is_file()):
             current, synced = path.read_bytes(), self._synced.get(str(path), b"")
             if current != synced:
@@ -127,6 +186,29 @@ class FaultyFiles:
                 path.write_bytes(left)
                 self._synced[str(path)] = left
         self.space_left = self.fail_fsync = self.fail_pwrite = None
+
+    def _lose_names(self, rng: random.Random) -> None:
+        """Undoes a part of what no `fsync_dir` covers, the last change first."""
+        lost: list[NameChange] = []
+        lost_names: set[str] = set()
+        for change in self._unsynced_names:
+            if lost_names & change.names() or rng.random() < 0.5:
+                lost.append(change)
+                lost_names |= change.names()
+        for change in reversed(lost):
+            self._undo(change)
+        self._unsynced_names = []
+
+    def _undo(self, change: NameChange) -> None:
+        if change.created():
+            self._real.unlink(change.path)
+            self._synced.pop(change.path, None)
+        if change.source is not None:
+            self._move(change.path, change.source)
+        if change.removed is not None:
+            Path(change.path).write_bytes(change.removed.content)
+            if change.removed.synced is not None:
+                self._synced[change.path] = change.removed.synced
 
 
 def _after_power_cut(current: bytes, synced: bytes, rng: random.Random) -> bytes:

@@ -80,6 +80,8 @@ def load_log(
         remove_strays(segments)
     else:
         gaps_below = LONG_MAX if config.cleanup_compact else options.cleaned_offset
+        if gaps_below:
+            remove_replaced(segments, options.recovery_point)
         recovered_from = recover(log_dir, segments, epochs, options.recovery_point, gaps_below)
     damaged_from = damaged_txn_indexes(segments)
     recovered_from = recovered_from if damaged_from is None else damaged_from
@@ -204,6 +206,18 @@ def remove_strays(segments: list[Segment]) -> None:
         segment = segments[at]
         if not segment.size and segment.base_offset < segments[at - 1].next_offset():
             _remove_segments(segments, at, at + 1, "an empty file in the way")
+
+
+def remove_replaced(segments: list[Segment], recovery_point: int) -> None:
+    """Takes out old segments that are back: a power cut kept the last step of a compaction's swap,
+    and lost that their names went. Only what is flushed is compacted, and read here.
+    """
+    at = 1
+    while at < len(segments) and segments[at].base_offset <= recovery_point:
+        if segments[at].base_offset < segments[at - 1].next_offset():
+            _remove_segments(segments, at, at + 1, "a compacted segment has its place")
+        else:
+            at += 1
 
 
 def _remove_segments(segments: list[Segment], start: int, end: int, reason: str) -> None:

@@ -39,7 +39,7 @@ class DyingFiles(FaultyFiles):
     """Dies before the call number `dies_at` of those that change something; None: never."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(loses_names=True)
         self.calls = 0
         self.dies_at: int | None = None
 
@@ -142,8 +142,9 @@ def reopen(directory: Path) -> tuple[LogManager, UnifiedLog]:
     return manager, log
 
 
-@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power-cut"])
-def test_a_crash_before_any_call_loses_nothing(prepared: Path, power_cut: bool) -> None:
+@pytest.mark.parametrize("seed", [None, 0, 1], ids=["killed", "power-cut-0", "power-cut-1"])
+def test_a_crash_before_any_call_loses_nothing(prepared: Path, seed: int | None) -> None:
+    """Without a seed the process dies; with one the machine, and what was not synced may go."""
     manager, log = reopen(prepared)
     before, written, end = values(log), set(pairs_of(log)), log.log_end_offset
     manager.close()
@@ -157,8 +158,8 @@ def test_a_crash_before_any_call_loses_nothing(prepared: Path, power_cut: bool) 
             if path.is_file():
                 files.synced[str(path)] = path.read_bytes()
         finished = run_until_killed(directory, files, dies_at)
-        if power_cut:
-            files.crash(directory, random.Random(dies_at))
+        if seed is not None:
+            files.crash(directory, random.Random(1_000 * seed + dies_at))
         manager, log = reopen(directory)
         assert values(log) == before, f"killed at call {dies_at}"
         assert set(pairs_of(log)) <= written
@@ -174,6 +175,43 @@ def test_a_crash_before_any_call_loses_nothing(prepared: Path, power_cut: bool) 
         shutil.rmtree(directory)
         dies_at += 1
     assert dies_at > 40, "the cleaning has many calls to be killed at"
+
+
+def test_an_old_segment_that_a_power_cut_brings_back_is_removed(prepared: Path) -> None:
+    """The new segment got its name, and that the old ones lost theirs was not on the disk yet."""
+    manager, log = reopen(prepared)
+    before = {path: path.read_bytes() for path in (prepared / "topic-0").glob("*.log")}
+    compact(manager, log, now_ms=LATER_MS, roll=False)
+    compacted, bases = pairs_of(log), list(log.bases)
+    manager.checkpoint()
+    manager.close(clean=False)
+    back = [path for path in before if not path.exists()]
+    assert back, "segments were joined"
+    for path in back:
+        path.write_bytes(before[path])
+    manager, log = reopen(prepared)
+    assert (log.bases, pairs_of(log)) == (bases, compacted)
+    assert not any(path.exists() for path in back)
+    manager.close()
+
+
+@pytest.mark.parametrize("synced", [False, True])
+def test_names_may_be_lost_until_their_directory_is_synced(tmp_path: Path, synced: bool) -> None:
+    outcomes = set()
+    for seed in range(40):
+        directory = tmp_path / f"{seed}"
+        directory.mkdir()
+        for name in "abc":
+            (directory / name).write_bytes(name.encode())
+        files = FaultyFiles(loses_names=True)
+        files.replace(f"{directory}/a", f"{directory}/b")
+        files.replace(f"{directory}/b", f"{directory}/d")
+        files.unlink(f"{directory}/c")
+        if synced:
+            files.fsync_dir(str(directory))
+        files.crash(directory, random.Random(seed))
+        outcomes.add("".join(sorted(path.name for path in directory.iterdir())))
+    assert outcomes == ({"d"} if synced else {"abc", "ab", "bc", "b", "cd", "d"})
 
 
 def test_a_swap_that_was_being_prepared_is_taken_back(tmp_path: Path) -> None:
