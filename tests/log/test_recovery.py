@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,28 @@ def test_only_segments_behind_the_recovery_point_are_read(
     monkeypatch.setattr(recovery, "recover_segment", recover_segment)
     manager = open_manager(tmp_path, CONFIG)
     assert read == expected
+    manager.close()
+
+
+def test_a_rotten_header_below_the_recovery_point_takes_no_segment_along(tmp_path: Path) -> None:
+    """It looks as if the segment had been compacted, and were in the place of the next ones."""
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(40):
+        append(log, [b"%03d" % at * 30])
+    manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    paths = sorted((tmp_path / str(TP)).glob("*.log"))
+    data = bytearray(paths[0].read_bytes())
+    position = last = 0
+    while position < len(data):
+        size = 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        position, last = position + size, position
+    data[last + 23 : last + 27] = (1_000).to_bytes(4, "big")  # how far its offsets go
+    paths[0].write_bytes(data)
+    manager = open_manager(tmp_path, replace(CONFIG, cleanup_compact=True))
+    assert open_log(manager).log_end_offset == 40
+    assert sorted((tmp_path / str(TP)).glob("*.log")) == paths
     manager.close()
 
 

@@ -81,7 +81,7 @@ def load_log(
     else:
         gaps_below = LONG_MAX if config.cleanup_compact else options.cleaned_offset
         if gaps_below:
-            remove_replaced(segments, options.recovery_point)
+            remove_replaced(segments, options.recovery_point, files)
         recovered_from = recover(log_dir, segments, epochs, options.recovery_point, gaps_below)
     damaged_from = damaged_txn_indexes(segments)
     recovered_from = recovered_from if damaged_from is None else damaged_from
@@ -208,16 +208,22 @@ def remove_strays(segments: list[Segment]) -> None:
             _remove_segments(segments, at, at + 1, "an empty file in the way")
 
 
-def remove_replaced(segments: list[Segment], recovery_point: int) -> None:
+def remove_replaced(segments: list[Segment], recovery_point: int, files: Files) -> None:
     """Takes out old segments that are back: a power cut kept the last step of a compaction's swap,
-    and lost that their names went. Only what is flushed is compacted, and read here.
+    and lost that their names went. Only what is flushed is compacted, and read here; a header that
+    rotted on the disk removes nothing, for then the batches do not reach as far as it says.
     """
     at = 1
     while at < len(segments) and segments[at].base_offset <= recovery_point:
-        if segments[at].base_offset < segments[at - 1].next_offset():
+        before, offset = segments[at - 1], segments[at].base_offset
+        if offset < before.next_offset() and _reaches(before, offset, files):
             _remove_segments(segments, at, at + 1, "a compacted segment has its place")
         else:
             at += 1
+
+
+def _reaches(segment: Segment, offset: int, files: Files) -> bool:
+    return any(header.last_offset >= offset for _, header in good_batches(segment, files))
 
 
 def _remove_segments(segments: list[Segment], start: int, end: int, reason: str) -> None:
