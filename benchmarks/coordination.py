@@ -295,12 +295,6 @@ def median_ratio(values: Values, metric: str) -> float:
     return statistics.median(paired_ratios(values, metric))
 
 
-def of_plain(idempotent: Values, plain: Values, metric: str) -> float:
-    """The median of the ratios with idempotent producers to those without, pair by pair."""
-    pairs = zip(paired_ratios(idempotent, metric), paired_ratios(plain, metric), strict=True)
-    return statistics.median(quotient(*pair) for pair in pairs)
-
-
 def row_ratio(row: dict[str, Any], metric: str) -> float:
     """The median of the paired ratios; of a percentile the ratio of those of all pairs together."""
     if (both := row.get("pooled")) and metric in both["odradek"]:
@@ -309,9 +303,8 @@ def row_ratio(row: dict[str, Any], metric: str) -> float:
 
 
 def ratio_of_plain(idempotent: dict[str, Any], plain: dict[str, Any], metric: str) -> float:
-    if metric in idempotent.get("pooled", {}).get("odradek", {}):
-        return quotient(row_ratio(idempotent, metric), row_ratio(plain, metric))
-    return of_plain(idempotent["values"], plain["values"], metric)
+    """How the table's ratio changes with idempotent producers."""
+    return quotient(row_ratio(idempotent, metric), row_ratio(plain, metric))
 
 
 def ratios(part: str, result: dict[str, Any]) -> dict[str, float]:
