@@ -65,13 +65,18 @@ def test_with_acks_0_the_client_pauses_without_an_answer(
         assert broker.wait_until(lambda: muted(broker), timeout_s=TIMEOUT_S) == 1
 
 
-def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
-    broker: Broker, client: WireClient
-) -> None:
+def two_batches_over_the_quota(broker: Broker, client: WireClient) -> None:
+    """The first is within what a fetch may bring at once, the second is not."""
     broker.create_topic("t")
     for size in (BURST // 2, SIZE * 10):
         client.call(produce("t", batch(bytes(size))), 9)
     limited(client, OUT)
+
+
+def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
+    broker: Broker, client: WireClient
+) -> None:
+    two_batches_over_the_quota(broker, client)
     with WireClient(broker.bootstrap_servers) as consumer:
         first = consumer.call(fetch(), 11)
         assert first.throttle_time_ms == 0
@@ -88,10 +93,7 @@ def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
 def test_what_a_throttled_fetch_did_not_bring_is_not_counted(
     broker: Broker, client: WireClient
 ) -> None:
-    broker.create_topic("t")
-    for size in (BURST // 2, SIZE * 10):
-        client.call(produce("t", batch(bytes(size))), 9)
-    limited(client, OUT)
+    two_batches_over_the_quota(broker, client)
     pauses = []
     for offset in (0, 1, 1):
         with WireClient(broker.bootstrap_servers) as consumer:  # one that is not muted yet

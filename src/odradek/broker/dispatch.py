@@ -124,7 +124,7 @@ class Dispatcher:
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         try:
             response = entry.handle(self._services, context, request)
-            if self._produce_quota.enabled and api_key == ApiKey.PRODUCE:
+            if self._produce_quota.enabled and api_key == PRODUCE:
                 response = throttled_produce(self._services, context, len(frame), response)
             if response.__class__ is entry.response_class:
                 reply = _encoded(entry, context, response)
