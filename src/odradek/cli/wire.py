@@ -87,7 +87,7 @@ def _connected(bootstrap_server: str) -> socket.socket:
             continue
         try:
             return socket.create_connection(address, REQUEST_TIMEOUT_S)
-        except (OSError, OverflowError) as error:  # a port beyond 65535 overflows
+        except OSError as error:
             refusal = error
     raise unreachable(bootstrap_server, refusal)
 
