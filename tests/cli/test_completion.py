@@ -45,7 +45,7 @@ def test_options_of_serve_are_completed() -> None:
         ("odradek consume ", ["pages", "visits"]),
         ("odradek group describe ", ["readers"]),
         ("odradek group delete re", ["readers"]),
-        ("odradek config describe broker ", ["1"]),
+        ("odradek config describe broker ", ["1", "default"]),
     ],
 )
 def test_what_is_there_is_completed(cli: Cli, kafka: Broker, line: str, names: list[str]) -> None:

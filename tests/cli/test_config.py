@@ -43,6 +43,17 @@ def test_altered_configs_are_shown_with_their_source_until_deleted(
     assert cli.json("config", "describe", kind, name) == before
 
 
+def test_defaults_of_all_brokers_hold_for_a_broker_without_a_value_of_its_own(cli: Cli) -> None:
+    key = "log.cleaner.threads"
+    cli.ok("config", "alter", "broker", "default", "--set", f"{key}=2")
+    [row] = cli.json("config", "describe", "broker", "default")
+    assert (row["config"], row["value"], row["source"]) == (key, "2", "brokers")
+    rows = {row["config"]: row for row in cli.json("config", "describe", "broker", broker_id(cli))}
+    assert (rows[key]["value"], rows[key]["source"]) == ("2", "brokers")
+    cli.ok("config", "alter", "broker", "default", "--delete", key)
+    assert cli.json("config", "describe", "broker", "default") == []
+
+
 def test_alter_tells_in_json_what_was_altered(cli: Cli) -> None:
     target = ("config", "alter", "topic", "pages")
     done = {"kind": "topic", "name": "pages"}
@@ -73,6 +84,7 @@ def test_all_shows_defaults_too(cli: Cli) -> None:
         (("describe", "topic", ""), "is not empty"),
         (("alter", "topic", "", "--set", "retention.ms=1"), "is not empty"),
         (("describe", "broker", "77"), "there is no broker 77"),
+        (("alter", "broker", "default", "--set", "log.dirs=/x"), "default: INVALID_REQUEST"),
     ],
 )
 def test_refusals_are_one_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

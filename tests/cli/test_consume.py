@@ -46,10 +46,16 @@ def test_what_has_no_meaning_is_one_line(
     assert cli.json("group", "list") == []
 
 
-def test_fewer_than_no_records_are_refused(cli: Cli, five: str) -> None:
-    result = cli("consume", five, "-n", "-1")
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [(["-n", "-1"], "--max"), (["-p", "-1"], "--partition"), (["-p", str(2**31)], "--partition")],
+)
+def test_numbers_that_cannot_be_are_refused(
+    cli: Cli, five: str, arguments: list[str], option: str
+) -> None:
+    result = cli("consume", five, *arguments)
     assert result.exit_code == 2
-    assert "Invalid value for '--max'" in result.stderr
+    assert f"Invalid value for '{option}'" in result.stderr
 
 
 @pytest.mark.parametrize("offset", ["9", "9223372036854775807"])

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-# librdkafka has no name for groups; the number is Kafka's (`ConfigResource.Type.GROUP`).
+# librdkafka has no name for groups, and none for what holds for all brokers; the numbers are
+# Kafka's (`ConfigResource.Type`).
+BROKER_TYPE = 4
 GROUP_TYPE = 32
+# As the name of a broker: what holds for every broker that has no value of its own.
+DEFAULT_NAME = "default"
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -71,12 +75,18 @@ def _complete_broker(context: typer.Context, incomplete: str) -> list[str]:
         )
     except KafkaException:
         return []
-    return [str(each) for each in sorted(brokers) if str(each).startswith(incomplete)]
+    names = [*(str(each) for each in sorted(brokers)), DEFAULT_NAME]
+    return [each for each in names if each.startswith(incomplete)]
 
 
 KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker|group")]
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", autocompletion=complete_name, help="Of a broker: its id.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        autocompletion=complete_name,
+        help=f"Of a broker: its id, or {DEFAULT_NAME}: for all brokers.",
+    ),
 ]
 
 
@@ -89,8 +99,11 @@ def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Show what is set, or with --all every config, with its source."""
-    admin = admin_client(bootstrap_server)
-    rows = _group_rows(bootstrap_server, name) if kind is Kind.GROUP else _rows(admin, kind, name)
+    unnamed = _unnamed(kind, name)
+    if unnamed is not None:
+        rows = _wire_rows(bootstrap_server, *unnamed)
+    else:
+        rows = _rows(admin_client(bootstrap_server), kind, name)
     shown = [row for row in rows if all_ or row["source"] in SET]
     print_rows(shown, ["config", "value", "source", "read_only"], as_json)
 
@@ -112,15 +125,24 @@ def alter(
     sets = parse_assignments(set_ or [], "--set")
     if not sets and not delete:
         raise CommandError("nothing to alter: give --set or --delete")
-    admin = admin_client(bootstrap_server)
-    if kind is Kind.GROUP:
-        _alter_group(bootstrap_server, name, sets, delete or [])
+    unnamed = _unnamed(kind, name)
+    if unnamed is not None:
+        _wire_alter(bootstrap_server, *unnamed, sets, delete or [])
     else:
-        _alter(admin, kind, name, sets, delete or [])
+        _alter(admin_client(bootstrap_server), kind, name, sets, delete or [])
     if as_json:
         print_json({"kind": kind.value, "name": name, "set": sets, "deleted": delete or []})
     else:
         print(f"altered the configs of {kind.value} {name}")
+
+
+def _unnamed(kind: Kind, name: str) -> tuple[int, str] | None:
+    """Type and name on the wire of what librdkafka does not know; None for the rest."""
+    if kind is Kind.GROUP:
+        return GROUP_TYPE, name
+    if kind is Kind.BROKER and name == DEFAULT_NAME:
+        return BROKER_TYPE, ""
+    return None
 
 
 def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:
@@ -169,17 +191,18 @@ def _alter(
         wait(future, name)
 
 
-def _group_rows(bootstrap_server: str, name: str) -> list[dict[str, Any]]:
+def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dict[str, Any]]:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.describe_configs_request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
 
-    request = DescribeConfigsRequest(resources=[DescribeConfigsResource(GROUP_TYPE, name, None)])
+    resource = DescribeConfigsResource(resource_type, name, None)
+    request = DescribeConfigsRequest(resources=[resource])
     with WireClient(bootstrap_server) as client:
         result = client.call(request, 4).results[0]
-    check(result.error_code, name, result.error_message)
+    check(result.error_code, name or DEFAULT_NAME, result.error_message)
     return [
         {
             "config": each.name,
@@ -191,8 +214,12 @@ def _group_rows(bootstrap_server: str, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _alter_group(
-    bootstrap_server: str, name: str, sets: dict[str, str], deletes: list[str]
+def _wire_alter(
+    bootstrap_server: str,
+    resource_type: int,
+    name: str,
+    sets: dict[str, str],
+    deletes: list[str],
 ) -> None:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.incremental_alter_configs_request import (
@@ -203,7 +230,7 @@ def _alter_group(
 
     changes = [AlterableConfig(key, 0, value) for key, value in sets.items()]
     changes += [AlterableConfig(key, 1, None) for key in deletes]
-    resource = AlterConfigsResource(GROUP_TYPE, name, changes)
+    resource = AlterConfigsResource(resource_type, name, changes)
     with WireClient(bootstrap_server) as client:
         result = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses[0]
-    check(result.error_code, name, result.error_message)
+    check(result.error_code, name or DEFAULT_NAME, result.error_message)

@@ -19,7 +19,13 @@ from odradek.cli.client import (
     reason,
 )
 from odradek.cli.group_offsets import list_offsets
-from odradek.cli.output import NUMBER_MAX, CommandError, parse_time_ms, text_or_base64
+from odradek.cli.output import (
+    NUMBER_MAX,
+    PARTITION_MAX,
+    CommandError,
+    parse_time_ms,
+    text_or_base64,
+)
 
 POLL_S = 0.5
 BATCH_RECORDS = 500
@@ -44,7 +50,10 @@ def consume(
         typer.Option("--from-time", "-t", help="ISO 8601 (local time), or ms since 1970."),
     ] = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Only this one; repeatable.")
+        list[int] | None,
+        typer.Option(
+            "--partition", "-p", min=0, max=PARTITION_MAX, help="Only this one; repeatable."
+        ),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")
