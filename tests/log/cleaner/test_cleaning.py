@@ -15,7 +15,9 @@ from odradek.log.cleaner.choose import Budget
 from odradek.log.cleaner.cleaning import CorruptLog, Throttle
 from odradek.log.log import UnifiedLog
 from odradek.log.manager import LogManager
+from odradek.log.timestamps import offset_of_max_timestamp
 from odradek.records.batch import BatchHeader, Compression
+from odradek.records.record import Record, build_batch
 from tests.log.builders import NOW_MS, TP, open_log, open_manager
 from tests.log.cleaner.running import (
     append_pairs,
@@ -250,6 +252,23 @@ def test_a_lookup_by_time_passes_over_an_emptied_batch(manager, log) -> None:
     assert [h.record_count for h in headers(log)] == [0, 1]
     found = log.offset_for_timestamp(NOW_MS)
     assert (found.timestamp, found.offset) == (NOW_MS + 9, 1)
+
+
+@pytest.mark.parametrize("tombstone", [False, True])
+def test_the_largest_timestamp_is_that_of_the_records_that_stay(manager, log, tombstone) -> None:
+    stamped = [
+        Record(b"a", None if tombstone else b"1", NOW_MS - 30),
+        Record(b"b", b"1", NOW_MS - 10),
+        Record(b"c", b"1", NOW_MS - 20),
+    ]
+    batch = memoryview(build_batch(stamped, timestamp_ms=NOW_MS - 40))
+    log.append_as_leader(batch, 0, now_ms=NOW_MS, origin=None)
+    append_pairs(log, [(b"b", b"2")], timestamp_ms=NOW_MS - 50)
+    compact(manager, log)
+    assert [h.max_timestamp for h in headers(log)] == [NOW_MS - 20, NOW_MS - 50]
+    found = offset_of_max_timestamp(log)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS - 20, 2)
 
 
 def test_a_batch_that_is_larger_than_the_buffers_is_cleaned(manager, log) -> None:
