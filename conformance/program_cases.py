@@ -159,9 +159,20 @@ def members(context: Context, command: Command) -> None:
 
 def _fed(context: Context, group: Group, member: Member) -> bool:
     """Whether a member that just joined gets its share; a round more is sent until it does."""
+    _send_round(context, group)
+    return bool(member.seen())
+
+
+def _send_round(context: Context, group: Group) -> None:
     records = [Rec(b"x", partition=p) for p in range(PARTITIONS)]
     ConfluentClient().produce(context.bootstrap, group.topic, records)
-    return bool(member.seen())
+
+
+def _held(context: Context, group: Group, member: Member) -> set[int]:
+    """The partitions of a member that was fed: what it has seen so far need not be of all."""
+    _send_round(context, group)
+    group.until_seen(_ends(context, group))
+    return {partition for partition, _ in member.seen()}
 
 
 def _ends(context: Context, group: Group) -> int:
@@ -186,7 +197,7 @@ def static(context: Context, command: Command) -> None:
         group.until_seen(RECORDS)
         killed = group.join("b")
         group.until(lambda: _fed(context, group, killed), "second member fed")
-        held = {partition for partition, _ in killed.seen()}
+        held = _held(context, group, killed)
         killed.process.kill()
         again = group.join("b")
         group.until(lambda: _fed(context, group, again), "member back")
