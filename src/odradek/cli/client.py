@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
+# As the name of a broker, user or client: what holds for all that have no value of their own.
+DEFAULT_NAME = "default"
 REQUEST_TIMEOUT_S = 15.0
 COMPLETION_TIMEOUT_S = 2.0
 # A script that starts a broker and goes on at once is refused until the broker listens.

@@ -10,6 +10,7 @@ import typer
 from odradek.cli.client import (
     COMPLETION_TIMEOUT_S,
     DEFAULT_BOOTSTRAP_SERVER,
+    DEFAULT_NAME,
     REQUEST_TIMEOUT_S,
     BootstrapServer,
     JsonOutput,
@@ -30,8 +31,6 @@ app = typer.Typer(no_args_is_help=True)
 # Kafka's (`ConfigResource.Type`).
 BROKER_TYPE = 4
 GROUP_TYPE = 32
-# As the name of a broker: what holds for every broker that has no value of its own.
-DEFAULT_NAME = "default"
 SOURCES = {
     1: "topic",
     2: "broker",

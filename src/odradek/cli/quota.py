@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, JsonOutput
+from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_NAME, BootstrapServer, JsonOutput
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 app = typer.Typer(no_args_is_help=True)
 
-# As an entity's name on the command line: the default of all that have no quota of their own.
-DEFAULT_NAME = "default"
 ENTITY_TYPES = ("user", "client-id", "ip")
 KEYS = (
     "producer_byte_rate",
