@@ -72,6 +72,10 @@ class Member:
         words = [line.split() for line in lines if line.endswith("\n")]
         return [(int(p), int(o)) for p, o in words]
 
+    def partitions(self) -> set[int]:
+        """Those of which it has seen records."""
+        return {partition for partition, _ in self.seen()}
+
     def leave(self) -> None:
         self.process.terminate()
         assert self.process.wait(AWAY_S) in (0, -signal.SIGTERM)
@@ -172,7 +176,7 @@ def _held(context: Context, group: Group, member: Member) -> set[int]:
     """The partitions of a member that was fed: what it has seen so far need not be of all."""
     _send_round(context, group)
     group.until_seen(_ends(context, group))
-    return {partition for partition, _ in member.seen()}
+    return member.partitions()
 
 
 def _ends(context: Context, group: Group) -> int:
@@ -201,11 +205,11 @@ def static(context: Context, command: Command) -> None:
         killed.process.kill()
         again = group.join("b")
         group.until(lambda: _fed(context, group, again), "member back")
-        assert {partition for partition, _ in again.seen()} <= held
+        assert again.partitions() <= held
         total = _ends(context, group)
         _send(context, group.topic)
         group.until_seen(total + RECORDS)
-        assert {partition for partition, _ in again.seen()} == held
+        assert again.partitions() == held
     finally:
         group.end()
 
