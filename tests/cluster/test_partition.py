@@ -174,6 +174,48 @@ def test_flush_covers_only_what_was_appended_before_it_began() -> None:
     assert second.ended == [ErrorCode.NONE]
 
 
+def test_unchanged_leader_epoch_takes_over_replicas_and_isr_and_nothing_else() -> None:
+    log, reader, producer = ListLog(), Waiter(), Waiter()
+    partition = partition_of(log)
+    log.must_flush = True
+    partition.append(BATCH, -1, 0)
+    partition.fetch_waiters.add(reader)
+    partition.produce_waiters.append((1, producer))
+    epochs = list(log.epochs)
+    partition.become_leader(1, 5, (1, 2), (1, 2))
+    assert (partition.replicas, partition.isr) == ((1, 2), (1, 2))
+    assert not partition.prompt
+    assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
+    assert log.epochs == epochs
+    assert not partition.flushed(1)
+    assert producer.ended == [ErrorCode.NONE]
+
+
+def test_new_leader_epoch_waits_for_the_flush_that_is_due() -> None:
+    log, producer = ListLog(), Waiter()
+    partition = partition_of(log)
+    log.must_flush = True
+    partition.append(BATCH, -1, 0)
+    partition.produce_waiters.append((1, producer))
+    partition.become_leader(1, 6, (1,), (1,))
+    assert (partition.leader_epoch, log.epochs) == (6, [(6, 1)])
+    assert (log.high_watermark, producer.ended) == (0, [])
+
+
+def test_older_leader_epoch_changes_nothing() -> None:
+    partition = partition_of(ListLog())
+    partition.become_leader(1, 4, (1, 2), (1, 2))
+    assert (partition.leader_epoch, partition.replicas) == (5, (1,))
+
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_partition_is_led_from_the_first_epoch_of_a_topic_on(epoch: int) -> None:
+    partition = Partition(TopicPartition("t", 0), ZERO_UUID, ListLog())  # type: ignore[arg-type]
+    partition.become_leader(1, epoch, (1,), (1,))
+    partition.append(BATCH, 1, 0)
+    partition.check_leader_epoch(epoch)
+
+
 def test_end_of_the_partition_answers_all_who_wait() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)

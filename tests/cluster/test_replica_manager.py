@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,25 @@ def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None
         await manager.stop()
 
     return lambda work: asyncio.run(main(work))
+
+
+class HeldExecutor(Executor):
+    """Runs nothing before `release`: a flush that takes as long as the test needs."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self.asked = asyncio.Event()
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.held.append((future, partial(work, *args, **kwargs)))
+        self.asked.set()
+        return future
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for future, work in held:
+            future.set_result(work())
 
 
 def batch() -> bytearray:
@@ -177,6 +197,32 @@ def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work
         assert (info.last_offset, manager.log(KEY).recovery_point) == (0, 1)
 
     run(work)
+
+
+def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
+    logs: LogManager,
+) -> None:
+    """CreatePartitions publishes an image in which the topic's partition keeps its epoch."""
+
+    async def main() -> None:
+        executor = HeldExecutor()
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig({}).log_config
+        manager = ReplicaManager(NODE, logs, ManualClock(), executor, config, loop)
+        image = image_of(topic(), flush_messages="1")
+        manager.apply(None, image)
+        appended = manager.append_internal(KEY, batch())
+        assert isinstance(appended, asyncio.Future)
+        await executor.asked.wait()
+        manager.apply(image, image_of(topic(partitions=2), flush_messages="1"))
+        assert not appended.done()
+        assert manager.log(KEY).high_watermark == 0
+        executor.release()
+        assert (await asyncio.wait_for(appended, 120)).last_offset == 0
+        assert manager.log(KEY).high_watermark == 1
+        await manager.stop()
+
+    asyncio.run(main())
 
 
 def test_failed_directory_fails_its_partitions_and_who_waits(

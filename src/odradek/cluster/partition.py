@@ -89,7 +89,8 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader = NO_LEADER
-        self.leader_epoch = 0
+        # Below every epoch: a new topic begins with epoch 0, which must count as a new one here.
+        self.leader_epoch = UNDEFINED_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         # Why this broker cannot serve the partition, or NONE while it leads it.
@@ -123,13 +124,20 @@ class Partition:
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> None:
-        """Takes over leadership in `leader_epoch`; whoever waits looks again.
+        """Take over leadership, or the replicas and the ISR of an epoch that this broker leads.
 
-        The log writes down where the epoch began before anybody is served (R6), but for an empty
-        log, which does so with its first record: topics are made by the dozen. KafkaError when that
-        cannot be written.
+        A new epoch is recorded in the log before any request is served (R6). An empty log records
+        it with its first record, because topics are created by the dozen. An unchanged epoch leaves
+        the high watermark, the epoch cache and the delayed operations alone: records that wait for
+        a flush are still to be flushed. An older epoch is ignored.
+
+        Raises:
+            KafkaError: The epoch cannot be written.
         """
-        if self.log.log_end_offset:
+        if leader_epoch < self.leader_epoch:
+            return
+        is_new_epoch = leader_epoch > self.leader_epoch or self.error is not ErrorCode.NONE
+        if is_new_epoch and self.log.log_end_offset:
             self.log.begin_leader_epoch(leader_epoch)
         self.leader = leader
         self.leader_epoch = leader_epoch
@@ -137,7 +145,14 @@ class Partition:
         self.isr = isr
         self.error = ErrorCode.NONE
         self.config_changed()
-        self._advance_high_watermark(self.log.log_end_offset)
+        if is_new_epoch and not self.flush_due_offset:
+            self._advance_high_watermark(self.log.log_end_offset)
+
+    def become_follower(self, leader: int, leader_epoch: int) -> None:
+        """Stop serving: `leader` (-1: no broker) leads the partition in `leader_epoch`."""
+        self.leader = leader
+        self.leader_epoch = max(leader_epoch, self.leader_epoch)
+        self.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def stop(self, error: ErrorCode) -> None:
         """The partition is deleted, led elsewhere, or its disk failed: all who wait hear

@@ -144,8 +144,7 @@ class ReplicaManager:
                 image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
             )
         else:
-            partition.leader = image.leader
-            partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            partition.become_follower(image.leader, image.leader_epoch)
 
     def _apply_configs(
         self, topic: TopicImage, configs: Mapping[str, str]
