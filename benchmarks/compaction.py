@@ -23,16 +23,16 @@ from typing import Any
 import psutil
 
 from benchmarks.machine import description
-from odradek.clock import SystemClock
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import SystemClock
 from odradek.ids import TopicPartition, Uuid
-from odradek.log.cleaner import swap
-from odradek.log.cleaner.choose import Budget, examine, job_for
-from odradek.log.cleaner.job import CleanedGroup, CleaningDone
+from odradek.log.cleaner import segment_swap as swap
 from odradek.log.cleaner.offset_map import SLOT_BYTES
 from odradek.log.cleaner.process import CleanerProcess
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.cleaner.selection import Budget, examine, job_for
+from odradek.log.cleaner.worker_protocol import CleanedGroup, CleaningDone
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import HEADER_BYTES, write_crc
 from odradek.records.record import Record, build_batch
 

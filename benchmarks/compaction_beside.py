@@ -39,7 +39,7 @@ from tests.helpers.wire import WireClient
 
 from benchmarks.compaction import BATCH_RECORDS, VALUE, batches_of_keys
 from benchmarks.machine import description
-from odradek.clock import SystemClock
+from odradek.environment.clock import SystemClock
 from odradek.records.record import Record, build_batch
 
 KEYS = 600_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from conformance.differential.session import Session
-from odradek.broker.apis import API_BY_KEY
+from odradek.broker.requests.apis import API_BY_KEY
 from odradek.protocol.api_keys import ApiKey
 
 Run = Callable[[Session], None]

@@ -30,9 +30,9 @@ class Mutant:
 
 def _no_dedupe() -> None:
     from odradek.errors import ErrorCode, KafkaError
-    from odradek.log.producer_state import ProducerState
+    from odradek.log.state.producer_state_manager import ProducerStateManager
 
-    check = ProducerState.check
+    check = ProducerStateManager.check
 
     def accept(self: Any, *arguments: Any, **named: Any) -> None:
         try:
@@ -41,12 +41,12 @@ def _no_dedupe() -> None:
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
 
-    _patch(ProducerState, "check", accept)
+    _patch(ProducerStateManager, "check", accept)
 
 
 def _no_verification() -> None:
-    from odradek.broker import verification
-    from odradek.broker.verification import Operation
+    from odradek.broker.transactions import partition_verification as verification
+    from odradek.broker.transactions.partition_verification import Operation
 
     ask = verification.verify
 
@@ -59,7 +59,7 @@ def _no_verification() -> None:
 
 
 def _lso_high() -> None:
-    from odradek.log.log import UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
 
     stable = UnifiedLog.stable_offset
     _patch(
@@ -70,7 +70,7 @@ def _lso_high() -> None:
 
 
 def _no_aborted_list() -> None:
-    from odradek.log.log import UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
 
     _patch(UnifiedLog, "aborted_in", lambda *_: [])
 

@@ -15,12 +15,12 @@ import pytest
 
 from odradek.broker.broker import STORE_FILE, BrokerServer
 from odradek.broker.periodic import PeriodicTasks
-from odradek.clock import ManualClock
-from odradek.cluster.store.memory import MemoryStore
 from odradek.config.broker import BrokerConfig
+from odradek.environment.clock import ManualClock
 from odradek.errors import KafkaError
 from odradek.ids import Uuid, uuid_to_string
-from odradek.log.checkpoints import PARTITION_METADATA_FILE
+from odradek.log.state.checkpoints import PARTITION_METADATA_FILE
+from odradek.metadata.store.memory import MemoryStore
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import TIMEOUT_S, WireClient

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from odradek.broker.broker import BrokerServer
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.repeated_produce import SHAPES_MAX, Memory
-from odradek.cluster.store.memory import MemoryStore
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.repeated_produce import SHAPES_MAX, Memory
 from odradek.config.broker import BrokerConfig
+from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from tests.helpers.call_count import CallCount, count_calls
 from tests.helpers.mock_transport import MockTransport, open_connection

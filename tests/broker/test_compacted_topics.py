@@ -52,7 +52,7 @@ def test_a_topic_that_becomes_compacted_refuses_from_then_on(
     assert send() == ErrorCode.NONE
 
     async def alter(server: object) -> None:
-        from odradek.cluster.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+        from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 
         op = ConfigOp("cleanup.policy", OpType.SET, "compact")
         change = ConfigChange(ResourceType.TOPIC, "t", [op], False)

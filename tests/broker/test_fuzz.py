@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.apis import APIS, Api
+from odradek.broker.requests.apis import APIS, Api
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.spec import FieldSpec, load
 from odradek.testing import Broker

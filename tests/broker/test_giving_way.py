@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from odradek import turns
-from odradek.broker import dispatch
+from odradek import slicing as turns
 from odradek.broker.broker import BrokerServer
-from odradek.broker.dispatch import LONG_REQUESTS_MAX, Dispatcher
-from odradek.cluster.store.memory import MemoryStore
+from odradek.broker.requests import dispatch
+from odradek.broker.requests.dispatch import LONG_REQUESTS_MAX, Dispatcher
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
+from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
@@ -38,7 +38,7 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.protocol.registry import response_class
-from odradek.turns import ELEMENTS_A_TURN, ELEMENTS_AT_ONCE
+from odradek.slicing import ELEMENTS_A_TURN, ELEMENTS_AT_ONCE
 from tests.broker.test_call_count import framed, received
 from tests.helpers.many_elements import long_requests
 from tests.helpers.mock_transport import MockTransport, open_connection

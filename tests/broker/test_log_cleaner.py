@@ -18,12 +18,13 @@ from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.ids import TopicPartition
 from odradek.log.cleaner import process as cleaner_process
-from odradek.log.cleaner import swap, worker
+from odradek.log.cleaner import segment_swap as swap
+from odradek.log.cleaner import worker
 from odradek.log.cleaner.batch_filter import _seal
-from odradek.log.cleaner.job import CleaningFailed
 from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
+from odradek.log.cleaner.worker_protocol import CleaningFailed
 from odradek.log.files import PooledFile
-from odradek.log.log import UnifiedLog
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record
 from tests.log.cleaner.running import append_pairs, pairs_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odradek.cluster.image import MetadataImage
 from odradek.coordinator.group.consumer import heartbeat
 from odradek.coordinator.group.consumer.group import ConsumerGroup, TimerKind
 from odradek.coordinator.group.consumer.heartbeat import Outcome, Scene, Settings
@@ -13,6 +12,7 @@ from odradek.coordinator.group.consumer.records import read_assignment
 from odradek.coordinator.group.effects import Client, Instant
 from odradek.coordinator.group.shard import GroupShard
 from odradek.ids import Uuid
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,

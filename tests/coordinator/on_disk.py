@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from odradek.clock import ManualClock
-from odradek.cluster.image import MetadataImage, PartitionImage, TopicImage
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.config.broker import BrokerConfig
 from odradek.config.log_config import LogConfig
 from odradek.coordinator.group.coordinator import GroupCoordinator
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
-from odradek.log.verification import Origin
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.verification import Origin
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.records.control import Marker, build_marker
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.dispatch import Dispatcher
-from odradek.cluster.topics import CONSUMER_OFFSETS
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.consumer.migration import held_bytes, read_held
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,

@@ -8,10 +8,10 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.coordinator.group.effects import Client
 from odradek.coordinator.group.state import GroupState
 from odradek.errors import ErrorCode
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.join_group_request import (
     JoinGroupRequest,

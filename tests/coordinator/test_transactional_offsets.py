@@ -12,7 +12,7 @@ from odradek.coordinator.group.consumer.members import ConsumerMember
 from odradek.coordinator.group.offsets import validate_transactional_commit
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.verification import NO_GUARD, NOT_VERIFIED
+from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from odradek.broker.broker import BrokerServer
-from odradek.clock import ManualClock
 from odradek.config.broker import BrokerConfig
+from odradek.environment.clock import ManualClock
 from tests.helpers.wire import WireClient
 
 DATA = Path(__file__).parents[1] / "data" / "kafka-4.3.0"

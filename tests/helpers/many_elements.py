@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from odradek.broker.apis import APIS, Api
+from odradek.broker.requests.apis import APIS, Api
 from odradek.protocol.registry import request_class
 from odradek.protocol.spec import FieldSpec, StructSpec, load
 

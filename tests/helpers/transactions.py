@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.log.verification import NOT_VERIFIED, Origin
+from odradek.log.state.verification import NOT_VERIFIED, Origin
 from odradek.testing import Broker
 from tests.helpers.requests import batch
 

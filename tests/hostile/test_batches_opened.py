@@ -12,7 +12,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.log import timestamps
-from odradek.log.log import UnifiedLog
+from odradek.log.unified_log import UnifiedLog
 from odradek.records import record
 from odradek.records.batch import Compression
 from odradek.records.compression import CorruptCompression, compress, decompress

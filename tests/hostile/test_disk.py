@@ -132,7 +132,7 @@ class HeldFiles(FaultyFiles):
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> HeldFiles:
     held = HeldFiles()
-    monkeypatch.setattr("odradek.log.manager.RealFiles", lambda: held)
+    monkeypatch.setattr("odradek.log.directories.log_manager.RealFiles", lambda: held)
     return held
 
 

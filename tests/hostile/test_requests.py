@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.apis import API_BY_KEY
+from odradek.broker.requests.apis import API_BY_KEY
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import Message

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odradek.clock import ManualClock
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
 from odradek.ids import TopicPartition, Uuid
+from odradek.log.directories.log_manager import LogManager
 from odradek.log.files import Files
-from odradek.log.log import LogAppendInfo, UnifiedLog
-from odradek.log.manager import LogManager
-from odradek.log.verification import NO_GUARD, Origin
+from odradek.log.state.verification import NO_GUARD, Origin
+from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import Marker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records

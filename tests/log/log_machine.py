@@ -16,11 +16,11 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from odradek.clock import ManualClock
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression
 from tests.log.builders import (
     NOW_MS,

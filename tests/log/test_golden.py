@@ -9,9 +9,9 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.ids import TopicPartition
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
-from odradek.log.producer_state import ProducerState
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.producer_state_manager import ProducerStateManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import iter_batches
 from tests.log.builders import open_manager, read_all
@@ -96,7 +96,7 @@ def golden_topic_id(root: Path):
 
 def snapshot_entries(data: bytes) -> set[bytes]:
     """The entries of a snapshot without their order, which is that of Kafka's hash map."""
-    ProducerState().load_snapshot(data)
+    ProducerStateManager().load_snapshot(data)
     return {data[at : at + 46] for at in range(10, len(data), 46)}
 
 

@@ -8,12 +8,12 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from odradek.errors import KafkaError
 from odradek.log import flushing, recovery
-from odradek.log.leader_epochs import LeaderEpochs
-from odradek.log.log import UnifiedLog
-from odradek.log.log_dir import LogDir
-from odradek.log.producer_state import ProducerState
-from odradek.log.segment import Segment
-from odradek.log.verification import Verifications
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.state.leader_epochs import LeaderEpochFileCache
+from odradek.log.state.producer_state_manager import ProducerStateManager
+from odradek.log.state.verification import Verifications
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import CorruptRecord
 from tests.log.log_machine import LogMachine
 from tests.log.transaction_machine import TransactionMachine
@@ -29,7 +29,9 @@ def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery does all else that it does, but a torn tail stays in the file after a crash."""
     real = recovery.recover_segment
 
-    def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> tuple[int, int]:
+    def recover_segment(
+        segment: LogSegment, log_dir: LogDir, epochs: LeaderEpochFileCache
+    ) -> tuple[int, int]:
         size, log_fd = segment.size, segment.file.open().fd
         ftruncate = log_dir.files.ftruncate
 
@@ -53,12 +55,12 @@ def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_dedupe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch of a known producer is taken for new."""
-    monkeypatch.setattr(ProducerState, "check", lambda *_: None)
+    monkeypatch.setattr(ProducerStateManager, "check", lambda *_: None)
 
 
 def window_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a start only the last batch of each producer is known, as in Kafka's snapshot."""
-    monkeypatch.setattr(ProducerState, "load_window", lambda *_: None)
+    monkeypatch.setattr(ProducerStateManager, "load_window", lambda *_: None)
 
 
 def half_a_write_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,15 +85,15 @@ def stable_offset_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def open_transactions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A start takes every transaction in the snapshot for decided."""
-    real = ProducerState.load_snapshot
+    real = ProducerStateManager.load_snapshot
 
-    def load(state: ProducerState, data: bytes) -> None:
+    def load(state: ProducerStateManager, data: bytes) -> None:
         real(state, data)
         state.ongoing.clear()
         for entry in state.producers.values():
             entry.transaction_first_offset = -1
 
-    monkeypatch.setattr(ProducerState, "load_snapshot", load)
+    monkeypatch.setattr(ProducerStateManager, "load_snapshot", load)
 
 
 def late_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

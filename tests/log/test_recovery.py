@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.log import checkpoints, recovery, segment
+from odradek.log import recovery
 from odradek.log.files import RealFiles
+from odradek.log.segments import log_segment as segment
+from odradek.log.state import checkpoints
 from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
 
 CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
@@ -119,14 +121,14 @@ def test_clean_start_reads_no_batch_but_the_last_ones(
 ) -> None:
     filled(tmp_path, 200, clean=True)
     batches: list[int] = []
-    real = segment.Segment.headers
+    real = segment.LogSegment.headers
 
     def headers(self, position):
         for found in real(self, position):
             batches.append(found[0])
             yield found
 
-    monkeypatch.setattr(segment.Segment, "headers", headers)
+    monkeypatch.setattr(segment.LogSegment, "headers", headers)
     manager = open_manager(tmp_path, CONFIG)
     assert open_log(manager).log_end_offset == 200
     assert len(batches) <= CONFIG.index_interval_bytes // 100 + 2

@@ -11,9 +11,9 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
-from odradek.log.verification import NO_GUARD, NOT_VERIFIED
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
+from odradek.log.unified_log import UnifiedLog
 from tests.log.builders import (
     NOW_MS,
     TP,

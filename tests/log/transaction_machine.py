@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.verification import NO_GUARD
+from odradek.log.state.verification import NO_GUARD
 from tests.log.builders import NOW_MS, append_marker, append_transactional, read_committed
 from tests.log.log_machine import Batch, LogMachine
 

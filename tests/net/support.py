@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from odradek.clock import Clock, ManualClock
+from odradek.environment.clock import Clock, ManualClock
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
 from odradek.net.server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.clock import ManualClock
+from odradek.environment.clock import ManualClock
 from odradek.net.budget import MemoryBudget
 from odradek.net.limits import CLAIM_BYTES, PROGRESS_BYTES_MIN, NetLimits
 from tests.helpers.mock_transport import feed, open_connection

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clock import ManualClock
+from odradek.environment.clock import ManualClock
 from odradek.net import listener
 from odradek.net.limits import NetLimits
 from odradek.net.listener import RETRY_S, BindError, Endpoint

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from conformance.peer.server import free_ports
 
 from odradek.broker.broker import BrokerServer
-from odradek.cluster.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
-from odradek.cluster.quotas import QuotaAlteration
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.quotas import QuotaAlteration
 from odradek.testing import Broker
 
 TIMEOUT_S = 120

@@ -6,7 +6,7 @@ import struct
 
 from conformance.differential.registry import scenario
 from conformance.differential.session import Session
-from odradek.broker.apis import API_BY_KEY
+from odradek.broker.requests.apis import API_BY_KEY
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest

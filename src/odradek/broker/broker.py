@@ -17,37 +17,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odradek.broker.context import Services
 from odradek.broker.coordinators import Coordinators
-from odradek.broker.dispatch import Dispatcher
-from odradek.broker.fetch_sessions import FetchSessionCache
 from odradek.broker.periodic import PeriodicTasks
-from odradek.broker.producer_ids import ProducerIdAllocator
-from odradek.broker.quotas import ClientQuotas
-from odradek.clock import Clock, SystemClock
-from odradek.cluster.config_changes import ConfigChange, ResourceType
-from odradek.cluster.controller import Controller, random_uuid
-from odradek.cluster.image import BrokerRegistration, Endpoint
-from odradek.cluster.quotas import QuotaAlteration
-from odradek.cluster.replica_manager import ReplicaManager
-from odradek.cluster.store.memory import MemoryStore
-from odradek.cluster.topics import NewTopic
+from odradek.broker.requests.context import Services
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.fetch_sessions import FetchSessionCache
+from odradek.broker.requests.quotas import ClientQuotas
+from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
+from odradek.controller.controller import Controller, random_uuid
+from odradek.environment.clock import Clock, SystemClock
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
-from odradek.log.manager import CLUSTER_METADATA, LogManager
+from odradek.log.directories.log_manager import CLUSTER_METADATA, LogManager
+from odradek.metadata.config_changes import ConfigChange, ResourceType
+from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.quotas import QuotaAlteration
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
+from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
-    from odradek.cluster.image import MetadataImage
-    from odradek.cluster.kraft.takeover import Takeover
-    from odradek.cluster.store.interface import MetadataStore
-    from odradek.log.log_dir import LogDir
+    from odradek.log.directories.log_dir import LogDir
+    from odradek.metadata.image import MetadataImage
+    from odradek.metadata.kafka_import.takeover import Takeover
+    from odradek.metadata.store.interface import MetadataStore
     from odradek.net.connection import Connection, Dispatch
 
 logger = logging.getLogger(__name__)
@@ -247,7 +247,7 @@ class BrokerServer:
     def _open_store(self) -> MetadataStore:
         if self._store is not None:
             return self._store
-        from odradek.cluster.store.sqlite import SqliteStore
+        from odradek.metadata.store.sqlite import SqliteStore
 
         return SqliteStore(Path(self.config.log_dirs()[0]) / STORE_FILE)
 
@@ -260,7 +260,7 @@ class BrokerServer:
         logs = log_manager.all_logs()
         if not logs and not any((Path(path) / CLUSTER_METADATA).is_dir() for path in paths):
             return None
-        from odradek.cluster.kraft.takeover import find_takeover
+        from odradek.metadata.kafka_import.takeover import find_takeover
 
         work = partial(find_takeover, config, log_manager.cluster_id, logs, paths, random_uuid)
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

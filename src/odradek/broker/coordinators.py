@@ -11,20 +11,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from odradek.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from odradek.broker.context import Services
-    from odradek.broker.producer_ids import ProducerIdAllocator
-    from odradek.clock import Clock
-    from odradek.cluster.controller import Controller
-    from odradek.cluster.image import MetadataImage
-    from odradek.cluster.replica_manager import ReplicaManager
+    from odradek.broker.requests.context import Services
+    from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
+    from odradek.controller.controller import Controller
     from odradek.coordinator.group.coordinator import GroupCoordinator
     from odradek.coordinator.transaction.coordinator import TransactionCoordinator
+    from odradek.environment.clock import Clock
+    from odradek.metadata.image import MetadataImage
+    from odradek.replication.replica_manager import ReplicaManager
 
 
 class Coordinators:
@@ -110,7 +110,7 @@ class Coordinators:
         )
 
     def _make_transactions(self) -> TransactionCoordinator:
-        from odradek.broker.markers import Results, write_markers
+        from odradek.broker.transactions.markers import Results, write_markers
         from odradek.coordinator.transaction.coordinator import TransactionCoordinator
 
         async def write(markers: Sequence[Sequence[Any]]) -> Results:

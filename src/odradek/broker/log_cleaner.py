@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from odradek.errors import KafkaError
-from odradek.log.cleaner import swap
-from odradek.log.cleaner.choose import Budget, LogToClean, examine, filthiest, job_for
-from odradek.log.cleaner.job import (
+from odradek.log.cleaner import segment_swap as swap
+from odradek.log.cleaner.selection import Budget, LogToClean, examine, filthiest, job_for
+from odradek.log.cleaner.worker_protocol import (
     CleanedGroup,
     CleaningDone,
     CleaningFailed,
     CleaningJob,
     Report,
 )
-from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 
 if TYPE_CHECKING:
-    from odradek.clock import Clock
     from odradek.config.broker import BrokerConfig
+    from odradek.environment.clock import Clock
     from odradek.log.cleaner.process import CleanerProcess
-    from odradek.log.log import UnifiedLog
-    from odradek.log.manager import LogManager
-    from odradek.log.segment import Segment
+    from odradek.log.directories.log_manager import LogManager
+    from odradek.log.segments.log_segment import LogSegment
+    from odradek.log.unified_log import UnifiedLog
 
 # How often it is looked whether the log that is being cleaned is still there.
 WATCH_S = 1.0
@@ -263,7 +263,7 @@ class LogCleaner:
                 self._swap_failed(log, old, error)
             return False
 
-    def _swap_failed(self, log: UnifiedLog, old: list[Segment], error: OSError) -> None:
+    def _swap_failed(self, log: UnifiedLog, old: list[LogSegment], error: OSError) -> None:
         """Without a descriptor nothing has been swapped yet: it is tried again."""
         what = f"swapping in a cleaned segment of {log.topic_partition}"
         if error.errno not in NO_DESCRIPTOR_ERRNOS:

@@ -13,9 +13,9 @@ from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
-    from odradek.clock import Clock
-    from odradek.cluster.store.interface import MetadataStore
     from odradek.config.broker import BrokerConfig
+    from odradek.environment.clock import Clock
+    from odradek.metadata.store.interface import MetadataStore
 
 log = logging.getLogger("odradek.broker")
 

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.late_transactions import LateTransactionWatch
+from odradek.broker.transactions.late_transactions import LateTransactionWatch
 
 if TYPE_CHECKING:
-    from odradek.broker.context import Services
+    from odradek.broker.requests.context import Services
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What the files of a segment say, entry by entry, and where they contradict themselves.
 
-Formats: `odradek.records.batch` (log), `odradek.log.offset_index`, `time_index`,
+Formats: `odradek.records.batch` (log), `odradek.log.segments.offset_index`, `time_index`,
 `transaction_index`, `producer_state` (snapshot); all big-endian. An index is checked against the
 log beside it, where there is one. Entries are dicts; one with "error" is a fault that was found.
 """

@@ -23,11 +23,11 @@ from concurrent.futures import Executor
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from odradek.clock import Clock
-from odradek.cluster.image import MetadataImage
+from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
-from odradek.log.log import LogAppendInfo, UnifiedLog
+from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
 from odradek.protocol.errors import MalformedMessage
 from odradek.records.batch import (

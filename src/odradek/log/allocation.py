@@ -2,9 +2,9 @@
 
 ext4 finds space for each page of a write on its own when the file grows, which is more than half
 of what an append of 128 KiB costs; into space that was reserved in one piece the same bytes go for
-a third less CPU. The size of the file does not change: what is reserved lies behind its end, and
-nobody reads it. It is given back by truncating the file to its own size (`Segment` does, when it is
-rolled or closed; recovery does for a broker that was killed).
+a third less CPU. The size of the file does not change: the reserved space lies behind its end and
+is never read. It is given back by truncating the file to its own size (`LogSegment` does, when it
+is rolled or closed; recovery does for a broker that was killed).
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.log import checkpoints
 from odradek.log.files import READ, OpenFile
-from odradek.log.producer_files import sync_producer_files
+from odradek.log.state import checkpoints
+from odradek.log.state.producer_files import sync_producer_files
 
 if TYPE_CHECKING:
-    from odradek.log.log import UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
 
 
 def flush_to(log: UnifiedLog, offset: int) -> None:

@@ -15,26 +15,26 @@ from dataclasses import dataclass
 
 from odradek.config.log_config import LONG_MAX, LogConfig
 from odradek.ids import TopicPartition, Uuid
-from odradek.log import checkpoints
-from odradek.log.cleaner.swap import recover_swaps
+from odradek.log.cleaner.segment_swap import recover_swaps
+from odradek.log.directories.log_dir import LogDir
 from odradek.log.files import READ, Files, OpenFile
-from odradek.log.leader_epochs import LeaderEpochs
-from odradek.log.log import UnifiedLog
-from odradek.log.log_dir import LogDir
-from odradek.log.offset_index import CorruptIndex
-from odradek.log.producer_files import (
+from odradek.log.segments.log_segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    LogSegment,
+)
+from odradek.log.segments.offset_index import CorruptIndex
+from odradek.log.segments.transaction_index import TXN_INDEX_SUFFIX
+from odradek.log.state import checkpoints
+from odradek.log.state.leader_epochs import LeaderEpochFileCache
+from odradek.log.state.producer_files import (
     delete_producer_files,
     delete_stray_producer_files,
     load_producers,
     producer_files_by_offset,
 )
-from odradek.log.producer_state import ProducerState
-from odradek.log.segment import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    Segment,
-)
-from odradek.log.transaction_index import TXN_INDEX_SUFFIX
+from odradek.log.state.producer_state_manager import ProducerStateManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
 from odradek.records.checksum import crc32c
 
@@ -123,7 +123,7 @@ def load_log(
 def _begin_anew(
     directory: str,
     log_dir: LogDir,
-    segments: list[Segment],
+    segments: list[LogSegment],
     log_start_offset: int,
     options: LoadOptions,
 ) -> None:
@@ -164,23 +164,23 @@ def new_log(
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        epochs=LeaderEpochs(),
-        producers=ProducerState(),
+        epochs=LeaderEpochFileCache(),
+        producers=ProducerStateManager(),
         jitter_ms=options.jitter_ms,
     )
 
 
 def _new_segment(
     directory: str, log_dir: LogDir, base_offset: int, size: int, options: LoadOptions
-) -> Segment:
-    return Segment(
+) -> LogSegment:
+    return LogSegment(
         directory, base_offset, log_dir.pool, log_dir.cache, size=size, created_ms=options.now_ms
     )
 
 
 def list_segments(
     directory: str, names: list[str], log_dir: LogDir, options: LoadOptions
-) -> list[Segment]:
+) -> list[LogSegment]:
     """The segments by their names, in order; files that a crash left half done are removed."""
     files = log_dir.files
     segments = []
@@ -198,7 +198,7 @@ def list_segments(
     return segments
 
 
-def remove_strays(segments: list[Segment]) -> None:
+def remove_strays(segments: list[LogSegment]) -> None:
     """Takes out the empty files of failed rolls: a segment that is empty by rights, the last one or
     one that was compacted, begins behind all data before it.
     """
@@ -208,7 +208,7 @@ def remove_strays(segments: list[Segment]) -> None:
             _remove_segments(segments, at, at + 1, "an empty file in the way")
 
 
-def remove_replaced(segments: list[Segment], recovery_point: int, files: Files) -> None:
+def remove_replaced(segments: list[LogSegment], recovery_point: int, files: Files) -> None:
     """Takes out old segments that are back: a power cut kept the last step of a compaction's swap,
     and lost that their names went. Only what is flushed is compacted, and read here; a header that
     rotted on the disk removes nothing, for then the batches do not reach as far as it says.
@@ -222,18 +222,18 @@ def remove_replaced(segments: list[Segment], recovery_point: int, files: Files) 
             at += 1
 
 
-def _reaches(segment: Segment, offset: int, files: Files) -> bool:
+def _reaches(segment: LogSegment, offset: int, files: Files) -> bool:
     return any(header.last_offset >= offset for _, header in good_batches(segment, files))
 
 
-def _remove_segments(segments: list[Segment], start: int, end: int, reason: str) -> None:
+def _remove_segments(segments: list[LogSegment], start: int, end: int, reason: str) -> None:
     for segment in segments[start:end]:
         _logger.warning("removing %s: %s", segment.file.path, reason)
         segment.remove_files()
     del segments[start:end]
 
 
-def damaged_txn_indexes(segments: list[Segment]) -> int | None:
+def damaged_txn_indexes(segments: list[LogSegment]) -> int | None:
     """The base offset of the first segment whose transaction index makes no sense, None without
     one: from there on they are removed, to be built anew.
     """
@@ -253,23 +253,27 @@ def damaged_txn_indexes(segments: list[Segment]) -> int | None:
 
 
 def load_epochs(
-    files: Files, directory: str, names: list[str], segments: list[Segment], log_start_offset: int
-) -> LeaderEpochs:
+    files: Files,
+    directory: str,
+    names: list[str],
+    segments: list[LogSegment],
+    log_start_offset: int,
+) -> LeaderEpochFileCache:
     """The leader epochs of the checkpoint, or of all batches when that is of no use.
 
     It is not when it is torn, or when it begins behind the log: then a log start offset that was
     raised, and with it the epochs, did not survive the crash.
     """
     if checkpoints.LEADER_EPOCH_FILE not in names:
-        return LeaderEpochs()
+        return LeaderEpochFileCache()
     path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
     try:
-        epochs = LeaderEpochs(checkpoints.read_epochs(files, path))
+        epochs = LeaderEpochFileCache(checkpoints.read_epochs(files, path))
         if epochs.starts and epochs.starts[0] <= log_start_offset:
             return epochs
     except checkpoints.CorruptCheckpoint as error:
         _logger.warning("reading all leader epochs from the log again: %s", error)
-    epochs = LeaderEpochs()
+    epochs = LeaderEpochFileCache()
     for segment in segments:
         for _, header in segment.headers(0):
             epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -282,8 +286,8 @@ def load_epochs(
 
 def recover(
     log_dir: LogDir,
-    segments: list[Segment],
-    epochs: LeaderEpochs,
+    segments: list[LogSegment],
+    epochs: LeaderEpochFileCache,
     recovery_point: int,
     gaps_below: int = 0,
 ) -> int | None:
@@ -316,17 +320,19 @@ def recover(
     return recovered_from
 
 
-def _is_gap(next_offset: int, segment: Segment, gaps_below: int) -> bool:
+def _is_gap(next_offset: int, segment: LogSegment, gaps_below: int) -> bool:
     base_offset = segment.base_offset
     return next_offset > base_offset or (next_offset < base_offset and base_offset > gaps_below)
 
 
-def _is_stray(segment: Segment, next_offset: int) -> bool:
+def _is_stray(segment: LogSegment, next_offset: int) -> bool:
     """The empty file of a roll that failed: the log went on in the segment before it."""
     return segment.size == 0 and segment.base_offset < next_offset
 
 
-def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> tuple[int, int]:
+def recover_segment(
+    segment: LogSegment, log_dir: LogDir, epochs: LeaderEpochFileCache
+) -> tuple[int, int]:
     """Reads every batch, builds the indexes anew and cuts behind the last good batch.
 
     Returns how many bytes were cut, and the offset behind the last good batch. The index of aborted
@@ -349,7 +355,7 @@ def recover_segment(segment: Segment, log_dir: LogDir, epochs: LeaderEpochs) -> 
     return cut, next_offset
 
 
-def good_batches(segment: Segment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
+def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of the batches from the start of the segment up to the first bad one.
 
     Good is: whole, magic 2, the CRC fits, offsets grow and fit into an index entry.

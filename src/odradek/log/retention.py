@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.log.producer_files import remove_producer_files
-from odradek.log.segment import Segment
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.state.producer_files import remove_producer_files
 
 if TYPE_CHECKING:
-    from odradek.log.log import UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
 
 _logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def _delete_by_time(log: UnifiedLog, now_ms: int) -> int:
     if retention_ms < 0:
         return 0
 
-    def is_too_old(segment: Segment, _next_base: int) -> bool:
+    def is_too_old(segment: LogSegment, _next_base: int) -> bool:
         return now_ms - largest_timestamp(log, segment) > retention_ms
 
     return _delete_while(log, is_too_old, f"older than {retention_ms} ms", now_ms)
@@ -51,7 +51,7 @@ def _delete_by_size(log: UnifiedLog, now_ms: int) -> int:
     if retention_bytes < 0 or excess < 0:
         return 0
 
-    def is_excess(segment: Segment, _next_base: int) -> bool:
+    def is_excess(segment: LogSegment, _next_base: int) -> bool:
         nonlocal excess
         if excess < segment.size:
             return False
@@ -62,7 +62,7 @@ def _delete_by_size(log: UnifiedLog, now_ms: int) -> int:
 
 
 def _delete_before_start(log: UnifiedLog, now_ms: int) -> int:
-    def is_before(_segment: Segment, next_base: int) -> bool:
+    def is_before(_segment: LogSegment, next_base: int) -> bool:
         return next_base <= log.log_start_offset
 
     active = log.active
@@ -73,7 +73,7 @@ def _delete_before_start(log: UnifiedLog, now_ms: int) -> int:
     )
 
 
-def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
+def largest_timestamp(log: UnifiedLog, segment: LogSegment) -> int:
     """The largest record timestamp, or the time of the last change where no record has one."""
     segment.load_timestamps()
     if segment.max_timestamp >= 0:
@@ -83,7 +83,7 @@ def largest_timestamp(log: UnifiedLog, segment: Segment) -> int:
 
 def _delete_while(
     log: UnifiedLog,
-    is_deletable: Callable[[Segment, int], bool],
+    is_deletable: Callable[[LogSegment, int], bool],
     reason: str,
     now_ms: int,
     *,

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from odradek.log.log import UnifiedLog
-from odradek.log.segment import Segment
+    from odradek.log.unified_log import UnifiedLog
+from odradek.log.segments.log_segment import LogSegment
 from odradek.records.batch import BatchHeader
 from odradek.records.record import CorruptRecord, iter_records
 
@@ -52,7 +52,7 @@ def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
     """The first record with the largest timestamp (KIP-734) behind the log start; None without
     any.
     """
-    best: tuple[int, Segment] | None = None
+    best: tuple[int, LogSegment] | None = None
     for segment in list(log.segments):
         largest = _largest_visible(segment, log.log_start_offset)
         if largest is not None and (best is None or largest > best[0]):
@@ -68,7 +68,7 @@ def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
     return None
 
 
-def _largest_visible(segment: Segment, start_offset: int) -> int | None:
+def _largest_visible(segment: LogSegment, start_offset: int) -> int | None:
     """The largest timestamp in the segment from `start_offset` on; None without such records."""
     if segment.size and segment.base_offset >= start_offset:
         segment.load_timestamps()
@@ -86,7 +86,7 @@ def _largest_visible(segment: Segment, start_offset: int) -> int | None:
 
 
 def _timestamps_from(
-    segment: Segment, position: int, header: BatchHeader, start_offset: int
+    segment: LogSegment, position: int, header: BatchHeader, start_offset: int
 ) -> list[int]:
     """The timestamps of a batch's records from `start_offset` on."""
     try:
@@ -97,7 +97,7 @@ def _timestamps_from(
 
 
 def _headers_from(
-    segment: Segment, timestamp: int, start_offset: int
+    segment: LogSegment, timestamp: int, start_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
     """The batches from where `timestamp` or the start offset may first be found in the segment."""
     index, time_index = segment.indexes()
@@ -106,7 +106,7 @@ def _headers_from(
 
 
 def _first_record(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+    segment: LogSegment, position: int, header: BatchHeader, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
     """None when all that is old enough lies before `start_offset`, or was compacted away."""
     if not header.record_count:

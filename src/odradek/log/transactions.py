@@ -9,15 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from odradek.log.log_dir import NO_DESCRIPTOR_ERRNOS
+from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS
 
 if TYPE_CHECKING:
-    from odradek.log.log import LogReadInfo, UnifiedLog
-    from odradek.log.segment import Segment
+    from odradek.log.segments.log_segment import LogSegment
+    from odradek.log.unified_log import LogReadInfo, UnifiedLog
     from odradek.records.control import Marker
 
 
-def before_append(log: UnifiedLog, segment: Segment, producer_id: int, marker: Marker) -> None:
+def before_append(log: UnifiedLog, segment: LogSegment, producer_id: int, marker: Marker) -> None:
     """Writes the index entry of a marker that aborts something; OSError as from the log."""
     # What is committed is forgotten here too: the partition may have no reader who does that.
     log.producers.first_unstable_offset(log.high_watermark)

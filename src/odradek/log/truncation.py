@@ -8,11 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from odradek.log import producer_files
-from odradek.log.segment import Segment
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.state import producer_files
 
 if TYPE_CHECKING:
-    from odradek.log.log import UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
 
 
 def truncate_to(log: UnifiedLog, offset: int) -> None:
@@ -44,7 +44,7 @@ def truncate_to(log: UnifiedLog, offset: int) -> None:
     log.producers.verifications = verifications
 
 
-def _cut_segments(log: UnifiedLog, offset: int) -> list[Segment]:
+def _cut_segments(log: UnifiedLog, offset: int) -> list[LogSegment]:
     """Leaves a last segment that ends before `offset`; the segments that are to be removed."""
     keep = bisect_right(log.bases, offset)
     removed = log.segments[keep:]

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, KeysView, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from odradek.clock import Clock
+from odradek.environment.clock import Clock
 from odradek.net.budget import MemoryBudget, MemoryWaiter, UnsentAnswers
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits

@@ -21,7 +21,7 @@ from odradek.protocol import wire
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
 from odradek.protocol.spec import MessageSpec, load
 from odradek.protocol.wire import Append, Chunk
-from odradek.turns import ELEMENTS_A_TURN
+from odradek.slicing import ELEMENTS_A_TURN
 
 
 class Message(Protocol):

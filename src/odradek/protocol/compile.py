@@ -8,7 +8,7 @@ section's zero, behind them. A compact length below 128 and an empty tag section
 straight line.
 
 Both are compiled in turns, too: then they are generators that yield after every so many elements
-(`odradek.turns`), and what they would return is the generator's result.
+(`odradek.slicing`), and what they would return is the generator's result.
 
 Names in compiled code: fields of the message have suffix ``_0``, those of a struct in it ``_1``,
 and so on. The source is registered in `linecache`, so tracebacks show it; to read one,

@@ -197,9 +197,9 @@ class Broker(Barriers, FaultSetters):
 
     async def _start_server(self) -> BrokerServer:
         from odradek.broker.main import make_server
-        from odradek.clock import SystemClock
-        from odradek.cluster.store.memory import MemoryStore
         from odradek.config.broker import BrokerConfig
+        from odradek.environment.clock import SystemClock
+        from odradek.metadata.store.memory import MemoryStore
 
         config = BrokerConfig.from_properties(self._properties())
         # A directory of the user's outlives this broker, and so must the topics in it: SQLite

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
-from odradek.broker.apis import API_BY_KEY, APIS, Api
+from odradek.broker.requests.apis import API_BY_KEY, APIS, Api
 from odradek.errors import ErrorCode
 from odradek.net.connection import CloseConnection
 from odradek.net.sender import close_regions

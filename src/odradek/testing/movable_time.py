@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from odradek.clock import SystemClock
+from odradek.environment.clock import SystemClock
 
 if TYPE_CHECKING:
     _Loop = asyncio.SelectorEventLoop

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.controller import Controller
-from odradek.cluster.quotas import QuotaAlteration, entity_of
-from odradek.cluster.store.sqlite import SqliteStore
 from odradek.config.broker import BrokerConfig
+from odradek.controller.controller import Controller
 from odradek.errors import ErrorCode
+from odradek.metadata.quotas import QuotaAlteration, entity_of
+from odradek.metadata.store.sqlite import SqliteStore
 from odradek.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,
@@ -20,8 +20,8 @@ from odradek.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from odradek.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
-from tests.cluster.test_controller import broker as registration
-from tests.cluster.test_controller import run
+from tests.controller.test_controller import broker as registration
+from tests.controller.test_controller import run
 from tests.helpers.wire import WireClient
 
 Parts = list[tuple[str, str | None]]

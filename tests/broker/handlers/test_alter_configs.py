@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.config_changes import ResourceType
 from odradek.errors import ErrorCode
+from odradek.metadata.config_changes import ResourceType
 from odradek.protocol.messages.alter_configs_request import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers.alter_partition_reassignments import handle
-from odradek.cluster.image import NO_LEADER
 from odradek.errors import ErrorCode
+from odradek.metadata.image import NO_LEADER
 from odradek.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers.alter_replica_log_dirs import handle
-from odradek.cluster.image import NO_LEADER
 from odradek.errors import ErrorCode
+from odradek.metadata.image import NO_LEADER
 from odradek.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
 from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from odradek.slicing import ELEMENTS_AT_ONCE
 from odradek.testing import Broker
-from odradek.turns import ELEMENTS_AT_ONCE
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
 

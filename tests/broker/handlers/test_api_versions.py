@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.apis import APIS
 from odradek.broker.broker import BrokerServer
-from odradek.cluster.features import FEATURES, default_levels
+from odradek.broker.requests.apis import APIS
 from odradek.errors import ErrorCode
+from odradek.metadata.features import FEATURES, default_levels
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest

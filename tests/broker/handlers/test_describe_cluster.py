@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest

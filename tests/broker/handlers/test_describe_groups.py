@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from tests.broker.handlers.group_calls import find, join, stable_member

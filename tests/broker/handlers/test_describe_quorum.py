@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.store.interface import StoreFailure
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, uuid_to_string
+from odradek.metadata.store.interface import StoreFailure
 from odradek.protocol.messages.describe_quorum_request import (
     DescribeQuorumRequest,
     PartitionData,

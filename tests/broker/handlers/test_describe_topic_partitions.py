@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.authorized_operations import TOPIC_OPERATIONS
+from odradek.broker.requests.authorized_operations import TOPIC_OPERATIONS
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_topic_partitions_request import (
     Cursor,

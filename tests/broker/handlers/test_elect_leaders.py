@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers.elect_leaders import handle
-from odradek.cluster.image import NO_LEADER
 from odradek.errors import ErrorCode
+from odradek.metadata.image import NO_LEADER
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from odradek.testing import Broker
 from tests.helpers.wire import WireClient

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from odradek import turns
+from odradek import slicing as turns
 from odradek.broker.broker import BrokerServer
 from odradek.errors import ErrorCode
-from odradek.log.log import UnifiedLog
+from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,

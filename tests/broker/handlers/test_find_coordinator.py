@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.errors import ErrorCode
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.testing import Broker
 from tests.broker.handlers.group_calls import find

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.config_changes import OpType, ResourceType
 from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode
+from odradek.metadata.config_changes import OpType, ResourceType
 from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.producer_ids import ProducerIdAllocator
+from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.testing import Broker

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.cluster.config_changes import OpType, ResourceType
 from odradek.errors import ErrorCode
+from odradek.metadata.config_changes import OpType, ResourceType
 from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from odradek.testing import Broker
 from tests.broker.handlers.test_incremental_alter_configs import alter

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.requests.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.partition import Partition
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
-from odradek.log.log import LogAppendInfo, UnifiedLog
+from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -20,6 +19,7 @@ from odradek.protocol.messages.produce_request import (
 from odradek.protocol.messages.produce_response import PartitionProduceResponse
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, iter_records
+from odradek.replication.partition import Partition
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import TIMEOUT_S, ConnectionClosed, WireClient

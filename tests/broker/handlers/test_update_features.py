@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.features import UpgradeType
 from odradek.errors import ErrorCode
+from odradek.metadata.features import UpgradeType
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.update_features_request import (
     FeatureUpdateKey,

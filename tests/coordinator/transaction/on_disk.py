@@ -13,18 +13,18 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from odradek.clock import ManualClock
-from odradek.cluster.image import MetadataImage
-from odradek.cluster.topics import TRANSACTION_STATE
 from odradek.config.broker import BrokerConfig
 from odradek.config.log_config import LogConfig
 from odradek.coordinator.transaction.completion import Marker
 from odradek.coordinator.transaction.coordinator import Outcome, TransactionCoordinator
 from odradek.coordinator.transaction.state import Identity, Init, ProducerIdAndEpoch
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import TRANSACTION_STATE
 from tests.coordinator.on_disk import image_of, topic
 
 STATE = TopicPartition(TRANSACTION_STATE, 0)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from odradek.cluster.topics import TRANSACTION_STATE
 from odradek.coordinator.transaction.metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.metadata.topics import TRANSACTION_STATE
 from tests.coordinator.transaction.on_disk import (
     A0,
     A1,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from tests.log.builders import open_log, open_manager
 
 

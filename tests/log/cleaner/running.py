@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.clock import ManualClock
-from odradek.log.cleaner import swap
-from odradek.log.cleaner.choose import Budget, LogToClean, examine, job_for
+from odradek.environment.clock import ManualClock
+from odradek.log.cleaner import segment_swap as swap
 from odradek.log.cleaner.cleaning import Cleaning, Throttle
-from odradek.log.cleaner.job import CleanedGroup, CleaningDone
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
-from odradek.log.verification import NOT_VERIFIED, Origin
+from odradek.log.cleaner.selection import Budget, LogToClean, examine, job_for
+from odradek.log.cleaner.worker_protocol import CleanedGroup, CleaningDone
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.verification import NOT_VERIFIED, Origin
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from tests.log.builders import NOW_MS

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from odradek.clock import ManualClock
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
 from odradek.log.cleaner import batch_filter
 from odradek.log.cleaner.batch_filter import DELETE_HORIZON_MASK
-from odradek.log.cleaner.choose import Budget
 from odradek.log.cleaner.cleaning import CorruptLog, Throttle
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.cleaner.selection import Budget
+from odradek.log.directories.log_manager import LogManager
 from odradek.log.timestamps import offset_of_max_timestamp
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import BatchHeader, Compression
 from odradek.records.record import Record, build_batch
 from tests.log.builders import NOW_MS, TP, open_log, open_manager

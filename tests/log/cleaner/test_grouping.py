@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.log.cleaner.cleaning import group_segments
-from odradek.log.cleaner.job import CleaningJob
+from odradek.log.cleaner.worker_protocol import CleaningJob
 from odradek.records.batch import INT32_MAX
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.log.cleaner.bodies import RecordSpan
 from odradek.log.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from odradek.log.cleaner.record_spans import RecordSpan
 
 keys = st.one_of(st.none(), st.integers(0, 30).map(lambda n: b"%d" % n))
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
-from odradek.log.cleaner.choose import Budget
-from odradek.log.log import UnifiedLog
-from odradek.log.verification import NOT_VERIFIED, Origin
+from odradek.log.cleaner.selection import Budget
+from odradek.log.state.verification import NOT_VERIFIED, Origin
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records

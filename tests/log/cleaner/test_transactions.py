@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek.config.log_config import LogConfig
 from odradek.log.cleaner.batch_filter import DELETE_HORIZON_MASK
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import LogManager
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from tests.log.builders import NOW_MS, append_marker
 from tests.log.cleaner.running import append_pairs, compact
 

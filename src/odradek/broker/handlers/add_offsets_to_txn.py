@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.coordinator.transaction.state import Identity
 from odradek.ids import TopicPartition
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.transaction.coordinator import Outcome
     from odradek.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 

@@ -27,10 +27,10 @@ from odradek.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.transaction.coordinator import Outcome
     from odradek.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 

@@ -10,9 +10,9 @@ enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.quotas import Entity, QuotaAlteration, entity_of
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.quotas import Entity, QuotaAlteration, entity_of
 from odradek.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
 from odradek.protocol.messages.alter_client_quotas_request import EntryData as AlteredEntry
 from odradek.protocol.messages.alter_client_quotas_response import (
@@ -20,7 +20,7 @@ from odradek.protocol.messages.alter_client_quotas_response import (
     EntityData,
     EntryData,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

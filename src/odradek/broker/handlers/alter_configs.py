@@ -11,9 +11,9 @@ IncrementalAlterConfigs.
 
 from __future__ import annotations
 
-from odradek.broker.config_alterations import Alteration, alter
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.config_changes import OpType
+from odradek.broker.configs.alterations import Alteration, alter
+from odradek.broker.requests.context import RequestContext, Services
+from odradek.metadata.config_changes import OpType
 from odradek.protocol.messages.alter_configs_request import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -22,7 +22,7 @@ from odradek.protocol.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import MetadataImage, PartitionImage
-from odradek.cluster.topics import checked_replicas
+from odradek.broker.requests.context import RequestContext, Services
+from odradek.controller.placement import checked_replicas
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.image import MetadataImage, PartitionImage
 from odradek.protocol.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -26,7 +26,7 @@ from odradek.protocol.messages.alter_partition_reassignments_response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

@@ -17,18 +17,18 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.log import UnifiedLog
-from odradek.log.manager import FILE_NAME_BYTES_MAX
+from odradek.log.directories.log_manager import FILE_NAME_BYTES_MAX
+from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from odradek.protocol.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
 """What Kafka adds to the name of a directory that it moves: a UUID's digits between these."""

@@ -3,7 +3,7 @@
 A version that we do not know is answered by the dispatcher (error 35 in the format of version 0),
 before a body is read. From version 3 on the client names its software, which must be well formed
 (KIP-511), and is told the features: supported levels, and those that the cluster has finalized,
-which switch what clients do (`odradek.cluster.features`). A feature with level 0 among the
+which switch what clients do (`odradek.metadata.features`). A feature with level 0 among the
 supported ones is not named before version 4, for older clients cannot read it (KAFKA-17492).
 """
 
@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from odradek.broker.apis import APIS
-from odradek.cluster.features import FEATURES
+from odradek.broker.requests.apis import APIS
 from odradek.errors import ErrorCode
+from odradek.metadata.features import FEATURES
 from odradek.protocol.messages.api_versions_response import (
     ApiVersion,
     ApiVersionsResponse,
@@ -23,8 +23,8 @@ from odradek.protocol.messages.api_versions_response import (
 )
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
-    from odradek.cluster.image import MetadataImage
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.metadata.image import MetadataImage
     from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 
 CLIENT_SOFTWARE_VERSION = 3

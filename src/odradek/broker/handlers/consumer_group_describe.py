@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.consumer.members import NOTHING, Assignment, ConsumerMember
 from odradek.coordinator.group.errors import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
-    from odradek.cluster.image import MetadataImage
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.metadata.image import MetadataImage
     from odradek.protocol.messages.consumer_group_describe_request import (
         ConsumerGroupDescribeRequest,
     )

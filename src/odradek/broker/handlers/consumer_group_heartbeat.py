@@ -17,7 +17,7 @@ from odradek.protocol.messages.consumer_group_heartbeat_response import (
 )
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.consumer_group_heartbeat_request import (
         ConsumerGroupHeartbeatRequest,
     )

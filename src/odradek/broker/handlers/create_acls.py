@@ -4,11 +4,11 @@ authorizer.
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.create_acls_request import CreateAclsRequest
 from odradek.protocol.messages.create_acls_response import AclCreationResult, CreateAclsResponse
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

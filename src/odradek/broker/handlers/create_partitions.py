@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.topics import NewPartitions
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.topics import NewPartitions
 from odradek.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -21,7 +21,7 @@ from odradek.protocol.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

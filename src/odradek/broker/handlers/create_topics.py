@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.config_entries import topic_entries
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.topics import CLUSTER_METADATA, CreatedTopic, NewTopic
+from odradek.broker.configs.entries import topic_entries
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.topics import CLUSTER_METADATA, CreatedTopic, NewTopic
 from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

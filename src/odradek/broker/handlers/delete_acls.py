@@ -4,14 +4,14 @@ an authorizer.
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.delete_acls_request import DeleteAclsRequest
 from odradek.protocol.messages.delete_acls_response import (
     DeleteAclsFilterResult,
     DeleteAclsResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

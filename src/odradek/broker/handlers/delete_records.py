@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.topics import INTERNAL_TOPICS
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.protocol.messages.delete_records_request import DeleteRecordsRequest
 from odradek.protocol.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 NO_LOW_WATERMARK = -1
 

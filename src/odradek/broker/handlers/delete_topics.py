@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import MetadataImage
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicName, Uuid
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.delete_topics_response import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_acls_request import DescribeAclsRequest
 from odradek.protocol.messages.describe_acls_response import DescribeAclsResponse

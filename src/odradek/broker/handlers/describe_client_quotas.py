@@ -6,9 +6,9 @@ that have a type more. Without components everything matches. KIP-546.
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.quotas import Component, matching
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.quotas import Component, matching
 from odradek.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from odradek.protocol.messages.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -16,7 +16,7 @@ from odradek.protocol.messages.describe_client_quotas_response import (
     EntryData,
     ValueData,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

@@ -3,14 +3,14 @@
 An endpoint type other than 1 (brokers) is MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE
 (v1+): this is no controller listener. No broker is ever fenced.
 
-Deviation from Kafka: addresses as in `odradek.broker.advertised`. KIP-700, KIP-919.
+Deviation from Kafka: addresses as in `odradek.broker.requests.advertised`. KIP-700, KIP-919.
 """
 
 from __future__ import annotations
 
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
-from odradek.broker.context import RequestContext, Services
 from odradek.broker.handlers.metadata import response_brokers
+from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.describe_cluster_response import (

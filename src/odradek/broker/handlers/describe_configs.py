@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from odradek.broker.config_entries import (
+from odradek.broker.configs.entries import (
     ConfigEntry,
     broker_entries,
     client_metrics_entries,
@@ -23,13 +23,13 @@ from odradek.broker.config_entries import (
     group_entries,
     topic_entries,
 )
-from odradek.broker.context import RequestContext, Services
-from odradek.broker.loggers import logger_levels
-from odradek.cluster.config_changes import ResourceType, check_own_broker_name
-from odradek.cluster.topics import check_topic_name
+from odradek.broker.configs.loggers import logger_levels
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
+from odradek.metadata.config_changes import ResourceType, check_own_broker_name
+from odradek.metadata.topics import check_topic_name
 from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -40,7 +40,7 @@ from odradek.protocol.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 # A request may name a resource more than once, but not so often that a small request has an answer
 # of any size.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
 from odradek.coordinator.group.errors import response_code
 from odradek.coordinator.group.state import ClassicGroup, GroupState
 from odradek.errors import ErrorCode, KafkaError
@@ -19,10 +19,10 @@ from odradek.protocol.messages.describe_groups_response import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
 
 NOT_FOUND_FROM = 6

@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
-from odradek.log.log import UnifiedLog
-from odradek.log.log_dir import LogDir
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from odradek.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -24,7 +24,7 @@ from odradek.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

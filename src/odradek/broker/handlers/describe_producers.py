@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.topics import check_topic_name
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import KafkaError
 from odradek.ids import TopicPartition
+from odradek.metadata.topics import check_topic_name
 from odradek.protocol.messages.describe_producers_request import DescribeProducersRequest
 from odradek.protocol.messages.describe_producers_response import (
     DescribeProducersResponse,
@@ -22,7 +22,7 @@ from odradek.protocol.messages.describe_producers_response import (
     ProducerState,
     TopicResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

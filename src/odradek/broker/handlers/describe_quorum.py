@@ -12,11 +12,11 @@ it even in a cluster of static voters; its listener is the one that was asked.
 
 from __future__ import annotations
 
-from odradek.broker.advertised import advertised_address
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.topics import CLUSTER_METADATA
+from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, Uuid
+from odradek.metadata.topics import CLUSTER_METADATA
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from odradek.protocol.messages.describe_quorum_request import PartitionData as AskedPartition
 from odradek.protocol.messages.describe_quorum_response import (
@@ -27,7 +27,7 @@ from odradek.protocol.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 NODES_SINCE = 2
 THE_PARTITION = (CLUSTER_METADATA, 0)

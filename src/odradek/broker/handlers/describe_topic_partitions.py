@@ -11,12 +11,12 @@ with one replica there are none. KIP-966.
 
 from __future__ import annotations
 
-from odradek.broker.authorized_operations import TOPIC_OPERATIONS
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from odradek.cluster.topics import INTERNAL_TOPICS, invalid_name_reason
+from odradek.broker.requests.authorized_operations import TOPIC_OPERATIONS
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
+from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.topics import INTERNAL_TOPICS, invalid_name_reason
 from odradek.protocol.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -27,7 +27,7 @@ from odradek.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

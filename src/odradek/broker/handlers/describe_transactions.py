@@ -14,10 +14,10 @@ from odradek.protocol.messages.describe_transactions_response import (
     TopicData,
     TransactionState,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.describe_transactions_request import (
         DescribeTransactionsRequest,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -20,7 +20,7 @@ from odradek.protocol.messages.describe_user_scram_credentials_response import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

@@ -10,16 +10,16 @@ from __future__ import annotations
 from enum import IntEnum
 from functools import partial
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from odradek.protocol.messages.elect_leaders_response import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 class ElectionType(IntEnum):

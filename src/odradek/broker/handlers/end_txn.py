@@ -14,7 +14,7 @@ from odradek.coordinator.transaction.state import EPOCH_BUMP_FROM, Identity
 from odradek.protocol.messages.end_txn_response import EndTxnResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.transaction.coordinator import Outcome
     from odradek.protocol.messages.end_txn_request import EndTxnRequest
 

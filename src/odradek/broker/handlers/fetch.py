@@ -23,10 +23,9 @@ import asyncio
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
-from odradek.broker.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
-from odradek.broker.leader_hints import leader_endpoints
-from odradek.broker.throttling import fetch_limit, throttled_fetch
-from odradek.cluster.partition import UNDEFINED_EPOCH, Partition
+from odradek.broker.requests.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
+from odradek.broker.requests.leader_hints import leader_endpoints
+from odradek.broker.requests.throttling import fetch_limit, throttled_fetch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.fetch_response import (
     AbortedTransaction,
@@ -37,13 +36,14 @@ from odradek.protocol.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
-from odradek.turns import ELEMENTS_A_TURN, begun_work, in_turns
+from odradek.replication.partition import UNDEFINED_EPOCH, Partition
+from odradek.slicing import ELEMENTS_A_TURN, begun_work, in_turns
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
-    from odradek.broker.fetch_sessions import FetchSession, PartitionKey
-    from odradek.cluster.purgatory import DelayedFetch
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.broker.requests.fetch_sessions import FetchSession, PartitionKey
     from odradek.protocol.messages.fetch_request import FetchRequest
+    from odradek.replication.purgatory import DelayedFetch
 
 Result = FetchResponse | asyncio.Future[FetchResponse] | Coroutine[Any, Any, Any]
 

@@ -4,7 +4,7 @@
 first for a transactional id, by the controller and with the settings ``offsets.topic.*`` and
 ``transaction.state.log.*``; the answer waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE
 and the client asks again. When it cannot be created the answer is COORDINATOR_NOT_AVAILABLE with
-the reason, which is logged too. Addresses as in `odradek.broker.advertised`.
+the reason, which is logged too. Addresses as in `odradek.broker.requests.advertised`.
 
 Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. Version 4 and later ask for
 several keys at once (KIP-699).
@@ -16,20 +16,20 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from odradek.broker.advertised import advertised_address
-from odradek.cluster.internal_topics import internal_topic
-from odradek.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.broker.requests.advertised import advertised_address
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
+from odradek.metadata.internal_topics import internal_topic
+from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 
 

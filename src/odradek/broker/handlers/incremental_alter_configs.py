@@ -11,8 +11,8 @@ KIP-339, KIP-412 (loggers).
 
 from __future__ import annotations
 
-from odradek.broker.config_alterations import Alteration, alter
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.configs.alterations import Alteration, alter
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.protocol.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -21,7 +21,7 @@ from odradek.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 
 async def handle(

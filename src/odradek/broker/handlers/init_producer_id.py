@@ -18,7 +18,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.transaction.coordinator import Outcome
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 

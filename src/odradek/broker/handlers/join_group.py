@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from odradek.broker.advertised import unwrapped
+from odradek.broker.requests.advertised import unwrapped
 from odradek.coordinator.group.effects import Client
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.join_group_request import JoinGroupRequest
 
 

@@ -15,7 +15,7 @@ from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.leave_group_request import LeaveGroupRequest
 
 MEMBERS_FROM = 3

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.config_changes import ResourceType
-from odradek.cluster.image import MetadataImage
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
+from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from odradek.protocol.messages.list_config_resources_response import (
     ConfigResource,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.group.shard import Group
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 

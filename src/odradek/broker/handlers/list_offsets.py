@@ -24,15 +24,15 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
-    from odradek.cluster.partition import Partition
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.list_offsets_request import (
         ListOffsetsPartition,
         ListOffsetsRequest,
     )
+    from odradek.replication.partition import Partition
 
     _Lookup = tuple[Partition, ListOffsetsPartition, int, ListOffsetsPartitionResponse]
 

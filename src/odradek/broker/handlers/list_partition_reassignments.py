@@ -6,7 +6,7 @@ leaves out those that it does not know, too). KIP-455.
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )

@@ -19,10 +19,10 @@ from odradek.protocol.messages.list_transactions_response import (
     ListTransactionsResponse,
     TransactionState,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
 
 

@@ -5,7 +5,7 @@ that does not exist is created where client and broker allow it.
 
 Deviations from Kafka: an auto-created topic is usable at once, its leader is in this very answer
 (Kafka: LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). Addresses as
-in `odradek.broker.advertised`. Topics are answered in the order asked, Kafka in none.
+in `odradek.broker.requests.advertised`. Topics are answered in the order asked, Kafka in none.
 
 Authorized operations (v8+) are all there are for the resource when asked for, -2147483648 if not.
 REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id is INVALID_REQUEST
@@ -18,14 +18,18 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from odradek.broker.advertised import advertised_address
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from odradek.cluster.internal_topics import internal_topic
-from odradek.cluster.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
+from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicName, Uuid
+from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.internal_topics import internal_topic
+from odradek.metadata.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import (
     MetadataResponse,
@@ -33,7 +37,7 @@ from odradek.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 
 @begun

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
 
 

@@ -25,8 +25,8 @@ from odradek.protocol.messages.offset_delete_response import (
 )
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
-    from odradek.cluster.image import MetadataImage
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.metadata.image import MetadataImage
 
 
 def handle(

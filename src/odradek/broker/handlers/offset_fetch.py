@@ -32,10 +32,10 @@ from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from odradek.turns import Turns, begun
+from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.group.offsets import CommittedOffset
     from odradek.protocol.messages.offset_fetch_request import (
         OffsetFetchRequest,

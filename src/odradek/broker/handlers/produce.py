@@ -21,13 +21,17 @@ from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odradek.broker.leader_hints import leader_endpoints
-from odradek.broker.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
-from odradek.broker.verification import Operation, Transaction, Verdicts, verify
-from odradek.cluster.partition import ACKS_ALL, ACKS_LEADER, Partition
+from odradek.broker.requests.leader_hints import leader_endpoints
+from odradek.broker.requests.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
+from odradek.broker.transactions.partition_verification import (
+    Operation,
+    Transaction,
+    Verdicts,
+    verify,
+)
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
 from odradek.ids import TopicPartition
-from odradek.log.verification import CLIENT, NO_GUARD, Origin
+from odradek.log.state.verification import CLIENT, NO_GUARD, Origin
 from odradek.net.connection import CloseConnection
 from odradek.protocol.messages.produce_request import TopicProduceData
 from odradek.protocol.messages.produce_response import (
@@ -45,12 +49,13 @@ from odradek.records.batch import (
     TRANSACTIONAL_MASK,
     parse_header,
 )
-from odradek.turns import ELEMENTS_A_TURN, begun_work, in_turns
+from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, Partition
+from odradek.slicing import ELEMENTS_A_TURN, begun_work, in_turns
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.ids import Uuid
-    from odradek.log.log import LogAppendInfo
+    from odradek.log.unified_log import LogAppendInfo
     from odradek.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
 
 Result = ProduceResponse | None | asyncio.Future[Any] | Coroutine[Any, Any, Any]
@@ -60,7 +65,7 @@ ADD_PARTITION_VERSION = 12
 CURRENT_LEADER_VERSION = 10
 ZSTD = 4
 NEW_LOG_ELEMENTS = 20
-"""Elements of a turn (`odradek.turns`) that the first append to a partition is worth: it makes
+"""Elements of a turn (`odradek.slicing`) that the first append to a partition is worth: it makes
 directory and files.
 """
 FAILURES_NAMED_MAX = 10

@@ -13,7 +13,7 @@ from odradek.errors import ErrorCode
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 
 PROTOCOL_REQUIRED_FROM = 5

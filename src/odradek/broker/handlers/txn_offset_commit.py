@@ -17,7 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.verification import NO_GUARD, NOT_VERIFIED
+from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.records.batch import NO_SEQUENCE
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from odradek.broker.context import RequestContext, Services
+    from odradek.broker.requests.context import RequestContext, Services
     from odradek.ids import TopicPartition
     from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 

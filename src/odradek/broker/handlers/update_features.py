@@ -3,15 +3,15 @@
 All or nothing: what refuses one is the answer for all (INVALID_UPDATE_VERSION). Up to version 1 an
 answer without error names each feature; `allow_downgrade` of version 0 means nothing, as in Kafka.
 
-Deviation from Kafka: a cluster has the features of `odradek.cluster.features` only; the level of
+Deviation from Kafka: a cluster has the features of `odradek.metadata.features` only; the level of
 metadata.version is kept and shown, and changes nothing. KIP-584, KIP-778, KIP-1022.
 """
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
-from odradek.cluster.features import FeatureUpdate
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
+from odradek.metadata.features import FeatureUpdate
 from odradek.protocol.messages.update_features_request import UpdateFeaturesRequest
 from odradek.protocol.messages.update_features_response import (
     UpdatableFeatureResult,

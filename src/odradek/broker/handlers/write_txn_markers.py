@@ -13,8 +13,8 @@ Kafka fails, and answers UNKNOWN_SERVER_ERROR for all markers. KIP-98, KIP-664.
 
 from __future__ import annotations
 
-from odradek.broker.context import RequestContext, Services
-from odradek.broker.markers import Results, TransactionMarker, write_markers
+from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.transactions.markers import Results, TransactionMarker, write_markers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
@@ -24,7 +24,7 @@ from odradek.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from odradek.turns import Turns
+from odradek.slicing import Turns
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

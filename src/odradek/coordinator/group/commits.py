@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from odradek.cluster.image import MetadataImage
 from odradek.coordinator.group.records import offset_commit_record
 from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,

@@ -17,11 +17,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
-from odradek.clock import Clock
-from odradek.cluster.controller import random_uuid
-from odradek.cluster.image import MetadataImage
-from odradek.cluster.topics import CONSUMER_OFFSETS
 from odradek.config.broker import BrokerConfig
+from odradek.controller.controller import random_uuid
 from odradek.coordinator.futures import mapped
 from odradek.coordinator.group import classic
 from odradek.coordinator.group.commits import Terms
@@ -35,9 +32,12 @@ from odradek.coordinator.group.records import encode
 from odradek.coordinator.group.shard import Group, GroupShard
 from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
+from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log.log import UnifiedLog
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.join_group_request import JoinGroupRequest
 from odradek.protocol.messages.join_group_response import JoinGroupResponse

@@ -13,14 +13,14 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.clock import Clock
-from odradek.cluster.image import MetadataImage
-from odradek.cluster.topics import TRANSACTION_STATE
 from odradek.coordinator.transaction import state
 from odradek.coordinator.transaction.metadata import TransactionMetadata, TransactionState
 from odradek.coordinator.transaction.shard import TransactionShard
+from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import TRANSACTION_STATE
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,6 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from odradek.clock import Clock
-from odradek.cluster.image import MetadataImage
-from odradek.cluster.topics import TRANSACTION_STATE
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.futures import mapped, mapped_done
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
@@ -35,9 +32,12 @@ from odradek.coordinator.transaction.metadata import (
 )
 from odradek.coordinator.transaction.shard import TransactionShard
 from odradek.coordinator.transaction.state import Decision, Identity, Init
+from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.log import UnifiedLog
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import TRANSACTION_STATE
 
 logger = logging.getLogger(__name__)
 

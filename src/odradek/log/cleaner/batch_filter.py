@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from odradek.log.cleaner.bodies import (
+from odradek.log.cleaner.offset_map import OffsetMap
+from odradek.log.cleaner.record_spans import (
     RecordSpan,
     join_records,
     parse_records,
     shift_timestamps,
     to_int64,
 )
-from odradek.log.cleaner.offset_map import OffsetMap
 from odradek.log.cleaner.transactions import CleanedTransactions
 from odradek.records import compression as codec
 from odradek.records.batch import (

@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from odradek.clock import Clock
+from odradek.environment.clock import Clock
 from odradek.log.cleaner.batch_filter import BatchFilter, CleanerStats, parse_body
-from odradek.log.cleaner.bodies import RecordSpan
-from odradek.log.cleaner.job import CleanedGroup, CleaningDone, CleaningJob
 from odradek.log.cleaner.offset_map import OffsetMap
 from odradek.log.cleaner.output import CleanedSegment
+from odradek.log.cleaner.record_spans import RecordSpan
 from odradek.log.cleaner.transactions import CleanedTransactions, aborted_transactions
+from odradek.log.cleaner.worker_protocol import CleanedGroup, CleaningDone, CleaningJob
 from odradek.log.files import READ, Files, OpenFile
-from odradek.log.offset_index import ENTRY_BYTES, index_path
-from odradek.log.segment import LOG_SUFFIX
-from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from odradek.log.transaction_index import AbortedTransaction
+from odradek.log.segments.log_segment import LOG_SUFFIX
+from odradek.log.segments.offset_index import ENTRY_BYTES, index_path
+from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.records.batch import (
     HEADER_BYTES,
     INT32_MAX,

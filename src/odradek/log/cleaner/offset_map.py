@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable
 
-from odradek.log.cleaner.bodies import RecordSpan
+from odradek.log.cleaner.record_spans import RecordSpan
 
 SLOT_BYTES = 16
 OFFSETS_MAX = 2**32 - 1

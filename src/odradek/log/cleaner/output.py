@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from odradek.log.cleaner.swap import CLEANED_SUFFIX
+from odradek.log.cleaner.segment_swap import CLEANED_SUFFIX
 from odradek.log.files import READ_WRITE, Buffer, Files, OpenFile, write_all
-from odradek.log.offset_index import ENTRY_BYTES, OffsetIndex, index_path
-from odradek.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from odradek.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from odradek.log.time_index import TimeIndex
-from odradek.log.transaction_index import (
+from odradek.log.segments.log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from odradek.log.segments.offset_index import ENTRY_BYTES, OffsetIndex, index_path
+from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.segments.time_index import TimeIndex
+from odradek.log.segments.transaction_index import (
     TXN_INDEX_SUFFIX,
     AbortedTransaction,
     TransactionIndex,
@@ -50,7 +50,7 @@ class CleanedSegment:
         return index_path(self._directory, self.base_offset, suffix + CLEANED_SUFFIX)
 
     def append(self, batch: Buffer) -> None:
-        """Adds one batch, and what the indexes say of it, as `Segment.append` does."""
+        """Adds one batch, and what the indexes say of it, as `LogSegment.append` does."""
         header = parse_header(batch)
         if header.max_timestamp > self._max_timestamp:
             self._max_timestamp = header.max_timestamp

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from odradek.log.cleaner.job import GO, CleaningJob, Report, decode_report, encode_job
+from odradek.log.cleaner.worker_protocol import GO, CleaningJob, Report, decode_report, encode_job
 
 _MODULE = "odradek.log.cleaner.worker"
 

@@ -1,7 +1,7 @@
 """Transactions as the cleaner meets them: whose data is aborted, and which markers nobody needs.
 
 A marker stays as long as a batch of its transaction does, for it says what became of the batch. So
-does an aborted transaction's entry in the index of the segment (`odradek.log.transaction_index`).
+does an aborted transaction's entry in the segment's `TransactionIndex`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.log.files import Files
-from odradek.log.transaction_index import (
+from odradek.log.segments.transaction_index import (
     ENTRY_BYTES,
     TXN_INDEX_SUFFIX,
     AbortedTransaction,

@@ -15,9 +15,9 @@ import sys
 import threading
 import traceback
 
-from odradek.clock import SystemClock
+from odradek.environment.clock import SystemClock
 from odradek.log.cleaner.cleaning import Cleaning, CorruptLog, Throttle
-from odradek.log.cleaner.job import (
+from odradek.log.cleaner.worker_protocol import (
     CleaningDone,
     CleaningFailed,
     CleaningJob,

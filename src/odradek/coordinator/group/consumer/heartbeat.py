@@ -12,7 +12,6 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from odradek.cluster.image import MetadataImage
 from odradek.coordinator.group.consumer import records as write
 from odradek.coordinator.group.consumer.assignors import ASSIGNORS, Subscriber
 from odradek.coordinator.group.consumer.group import (
@@ -44,6 +43,7 @@ from odradek.coordinator.group.state import ClassicGroup
 from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages import consumer_group_heartbeat_response as answer
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,

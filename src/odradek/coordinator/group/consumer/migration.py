@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from odradek.cluster.image import MetadataImage
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.consumer.members import (
     NOTHING,
@@ -22,6 +21,7 @@ from odradek.coordinator.group.consumer.members import (
 from odradek.coordinator.group.effects import Instant
 from odradek.coordinator.group.state import CONSUMER, ClassicGroup, GroupState, Member
 from odradek.ids import TopicName, Uuid
+from odradek.metadata.image import MetadataImage
 from odradek.protocol import codec
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.consumer_protocol_assignment import (

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from odradek.cluster.image import MetadataImage
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, Uuid
+from odradek.metadata.image import MetadataImage
 
 REGEXES_MAX = 1_000
 

@@ -1,0 +1,192 @@
+"""Incremental fetch sessions (KIP-227): a consumer names only what changed, and hears only what
+changed.
+
+A session remembers, for each partition of a consumer, what it asked for and what it was last told.
+Its epoch counts the requests, so that one that was lost or repeated is noticed. Sessions are
+bounded by max.incremental.fetch.session.cache.slots; when all are taken, a new one replaces a
+session that was unused for two minutes, else the smallest one, if it is smaller than itself and
+older than two minutes, else the consumer goes without (``kafka.server.FetchSessionCache``). A
+session is as large as a client says, so all of them together are bounded too: `PARTITIONS_MAX`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odradek.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from odradek.environment.clock import Clock
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+# A session younger than this is never pushed out by a larger one; one unused for longer always may
+# be.
+EVICTION_AGE_MS = 120_000
+
+PARTITIONS_MAX = 500_000
+"""Partitions in all sessions, of some 300 bytes each; what goes beyond has no session."""
+
+# A topic's name, or its id in requests from version 13 on.
+PartitionKey = tuple[str | bytes, int]
+
+
+@dataclass(slots=True, eq=False)
+class FetchPartition:
+    """What a consumer asks of one partition, and, in a session, what it was last told."""
+
+    topic: str | bytes
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class FetchSession:
+    """One consumer's session. `partitions` is in the order in which they are read: those that gave
+    records go to the end, so that each gets its turn under max.bytes."""
+
+    id: int
+    uses_topic_ids: bool
+    created_ms: float
+    last_used_ms: float
+    epoch: int = 1
+    partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
+
+    def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Adds and changes what the request names, and drops what it forgets."""
+        for new in wanted:
+            key = (new.topic, new.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = new
+            else:
+                known.fetch_offset = new.fetch_offset
+                known.max_bytes = new.max_bytes
+                known.leader_epoch = new.leader_epoch
+                known.last_fetched_epoch = new.last_fetched_epoch
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def move_to_end(self, partition: FetchPartition) -> None:
+        """`partition` had its turn."""
+        key = (partition.topic, partition.partition)
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = partition
+
+
+@dataclass(slots=True)
+class FetchContext:
+    """How one request is answered: its error, or its partitions, with the session they belong to.
+
+    `session` is set for incremental requests. `create_session` is set when the answer to a full
+    request may open one.
+    """
+
+    error: ErrorCode
+    partitions: list[FetchPartition]
+    session: FetchSession | None = None
+    create_session: bool = False
+    epoch: int = FINAL_EPOCH
+
+
+class FetchSessionCache:
+    """All sessions of the broker. Used on the event loop only."""
+
+    def __init__(self, slots: int, clock: Clock, random_int: Callable[[int, int], int]) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._random_int = random_int
+        # In the order of their last use, longest ago first.
+        self.sessions: dict[int, FetchSession] = {}
+        self.partition_count = 0
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        uses_topic_ids: bool,
+        wanted: list[FetchPartition],
+        forgotten: list[PartitionKey],
+    ) -> FetchContext:
+        """Resolves a request against its session (``FetchManager.newContext``)."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id:
+                self._remove(session_id)
+            if len(wanted) > 1:
+                # A partition that is named twice is read once, with what was said last.
+                wanted = list({(each.topic, each.partition): each for each in wanted}.values())
+            return FetchContext(ErrorCode.NONE, wanted, create_session=epoch == INITIAL_EPOCH)
+        session = self.sessions.get(session_id)
+        if session is None:
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+        if session.epoch != epoch:
+            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+        before = len(session.partitions)
+        session.update(wanted, forgotten)
+        self.partition_count += len(session.partitions) - before
+        if not session.partitions:
+            self._remove(session_id)
+            return FetchContext(ErrorCode.NONE, [])
+        if self.partition_count > PARTITIONS_MAX:
+            self._remove(session_id)
+            return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+        session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
+        session.last_used_ms = self._clock.monotonic_ms()
+        self.sessions[session_id] = self.sessions.pop(session_id)
+        return FetchContext(
+            ErrorCode.NONE, list(session.partitions.values()), session, epoch=session.epoch
+        )
+
+    def create(self, partitions: list[FetchPartition], uses_topic_ids: bool) -> int:
+        """Opens a session for `partitions` if there is room for it; its id, or 0."""
+        now_ms = self._clock.monotonic_ms()
+        while self.partition_count + len(partitions) > PARTITIONS_MAX:
+            if not self._evict_stale(now_ms):
+                return INVALID_SESSION_ID
+        if len(self.sessions) >= self._slots and not self._evict(len(partitions), now_ms):
+            return INVALID_SESSION_ID
+        session_id = self._random_int(1, EPOCH_MAX)
+        while session_id in self.sessions:
+            session_id = self._random_int(1, EPOCH_MAX)
+        session = FetchSession(session_id, uses_topic_ids, now_ms, now_ms)
+        session.partitions = {(each.topic, each.partition): each for each in partitions}
+        self.sessions[session_id] = session
+        self.partition_count += len(session.partitions)
+        return session_id
+
+    def _remove(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            self.partition_count -= len(session.partitions)
+
+    def _evict(self, size: int, now_ms: float) -> bool:
+        """Makes room for a session of `size` partitions; False when every session is worth more."""
+        if self._evict_stale(now_ms):
+            return True
+        old = [s for s in self.sessions.values() if now_ms - s.created_ms > EVICTION_AGE_MS]
+        smallest = min(old, key=lambda session: len(session.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= size:
+            return False
+        self._remove(smallest.id)
+        return True
+
+    def _evict_stale(self, now_ms: float) -> bool:
+        """Drops the session unused for longest, if that is long enough."""
+        stalest = next(iter(self.sessions.values()), None)
+        if stalest is None or now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
+            return False
+        self._remove(stalest.id)
+        return True

@@ -1,0 +1,96 @@
+"""Applies byte quotas to requests: counts, says so in the answer, and mutes the connection.
+
+Called only while somebody has a quota. As in Kafka (KIP-219) the answer leaves at once with its
+`throttle_time_ms`, and no further request of the connection starts for that long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from odradek.broker.requests.quotas import ANONYMOUS
+
+if TYPE_CHECKING:
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.protocol.messages.fetch_response import FetchResponse
+
+
+def throttled_produce(
+    services: Services, context: RequestContext, size_bytes: int, result: Any
+) -> Any:
+    """A produce handler's `result`, its request of `size_bytes` counted when it is answered."""
+    if asyncio.isfuture(result):
+        return _throttled_future(services, context, size_bytes, result)
+    if asyncio.iscoroutine(result):
+        return _throttled_coroutine(services, context, size_bytes, result)
+    now_ms = int(services.clock.monotonic_ms())
+    pause_ms = services.quotas.produce.record(
+        ANONYMOUS, context.client_id or "", size_bytes, now_ms
+    )
+    if pause_ms:
+        context.connection.mute(pause_ms / 1000)
+        if result is not None:
+            result.throttle_time_ms = shown(pause_ms)
+    return result
+
+
+def _throttled_future(
+    services: Services, context: RequestContext, size_bytes: int, answer: asyncio.Future[Any]
+) -> asyncio.Future[Any]:
+    throttled: asyncio.Future[Any] = answer.get_loop().create_future()
+
+    def finish(done: asyncio.Future[Any]) -> None:
+        if throttled.done():
+            return
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled():
+            throttled.cancel()
+        elif error is not None:
+            throttled.set_exception(error)
+        else:
+            throttled.set_result(throttled_produce(services, context, size_bytes, done.result()))
+
+    def ended(done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            answer.cancel()
+
+    answer.add_done_callback(finish)
+    throttled.add_done_callback(ended)
+    return throttled
+
+
+async def _throttled_coroutine(
+    services: Services, context: RequestContext, size_bytes: int, result: Coroutine[Any, Any, Any]
+) -> Any:
+    return throttled_produce(services, context, size_bytes, await result)
+
+
+def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> int:
+    """No more than what the quota gives in a whole window, or the fetch could never be answered."""
+    burst = services.quotas.fetch.burst_bytes(ANONYMOUS, context.client_id or "")
+    return max_bytes if burst is None else min(max_bytes, burst)
+
+
+def throttled_fetch(
+    services: Services, context: RequestContext, size_bytes: int, session_id: int
+) -> FetchResponse | None:
+    """The answer without records that takes the place of one with `size_bytes` of them, if the
+    client must pause; what it did not get is not counted.
+    """
+    from odradek.protocol.messages.fetch_response import FetchResponse
+
+    quota, client_id = services.quotas.fetch, context.client_id or ""
+    now_ms = int(services.clock.monotonic_ms())
+    pause_ms = quota.record(ANONYMOUS, client_id, size_bytes, now_ms)
+    if not pause_ms:
+        return None
+    quota.unrecord(ANONYMOUS, client_id, size_bytes, now_ms)
+    context.connection.mute(pause_ms / 1000)
+    return FetchResponse(shown(pause_ms), 0, session_id, [])
+
+
+def shown(pause_ms: int) -> int:
+    """A pause as an int32 of the protocol."""
+    return min(pause_ms, (1 << 31) - 1)

@@ -1,0 +1,146 @@
+"""Asking the transaction coordinator before a transaction's first batch in a partition (KIP-890).
+
+Clients of ``transaction.version`` 1 have added the partition themselves, and the coordinator is
+asked whether they did; with version 2 (Produce 12, TxnOffsetCommit 5) asking adds it. A partition
+in which the producer has a transaction open is not asked about. What is given out is a guard for
+the append, so that an answer that has become old opens nothing (see `log.verification`).
+
+While the producer's last transaction is being completed version 2 is CONCURRENT_TRANSACTIONS: then
+it is asked again after ``add.partitions.to.txn.retry.backoff.ms``, for at most
+``add.partitions.to.txn.retry.backoff.max.ms``, as the batch costs more to send again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED, VerificationGuard
+
+if TYPE_CHECKING:
+    from odradek.broker.requests.context import Services
+    from odradek.ids import TopicPartition
+    from odradek.replication.partition import Partition
+
+ENABLED = "transaction.partition.verification.enable"
+RETRY_MS = "add.partitions.to.txn.retry.backoff.ms"
+RETRY_MS_MAX = "add.partitions.to.txn.retry.backoff.max.ms"
+
+
+class Operation(IntEnum):
+    """What the version of a client's request lets it do and understand
+    (``TransactionSupportedOperation``).
+    """
+
+    DEFAULT_ERROR = 0
+    GENERIC_ERROR = 1
+    ADD_PARTITION = 2
+
+
+class Transaction(NamedTuple):
+    """The transaction that a request says it is part of."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+Verdict = VerificationGuard | KafkaError
+Verdicts = dict["Partition", Verdict]
+"""For each partition the guard to append with, or why nothing may be appended."""
+_Questions = tuple[Verdicts, dict["TopicPartition", "Partition"]]
+
+
+def verify(
+    services: Services,
+    transaction: Transaction,
+    sequences: Mapping[Partition, int],
+    operation: Operation,
+) -> Verdicts | Coroutine[Any, Any, Verdicts]:
+    """May the transaction's batches, by their first sequences (-1: none), be appended?
+
+    The answer, or a coroutine of it when the coordinator has to write first.
+    """
+    add = operation is Operation.ADD_PARTITION
+    if not add and not services.config.get_bool(ENABLED):
+        return dict.fromkeys(sequences, NOT_VERIFIED)
+    verdicts, asked = _start(services, transaction, sequences, add)
+    if not asked:
+        return verdicts
+    codes = services.transactions.verify(*transaction, list(asked), add=add)
+    if isinstance(codes, dict) and not (add and _is_concurrent(codes)):
+        return _taken(verdicts, asked, codes, operation)
+    return _wait(services, transaction, sequences, (verdicts, asked), codes)
+
+
+def _start(
+    services: Services, transaction: Transaction, sequences: Mapping[Partition, int], add: bool
+) -> _Questions:
+    """Guards for all partitions, and those that the coordinator must be asked about."""
+    now_ms = services.clock.time_ms()
+    verdicts: Verdicts = {}
+    asked = {}
+    for partition, sequence in sequences.items():
+        try:
+            guard = partition.start_verification(
+                transaction.producer_id, transaction.producer_epoch, sequence, now_ms, add
+            )
+        except KafkaError as error:
+            verdicts[partition] = error
+            continue
+        verdicts[partition] = NO_GUARD if guard is None else guard
+        if guard is not None:
+            asked[partition.topic_partition] = partition
+    return verdicts, asked
+
+
+async def _wait(
+    services: Services,
+    transaction: Transaction,
+    sequences: Mapping[Partition, int],
+    questions: _Questions,
+    codes: Any,
+) -> Verdicts:
+    """Waits for the coordinator's write (`codes` is a future then), and for the last transaction to
+    be completed: then everything is asked anew. Guards are always older than the answer.
+    """
+    loop = asyncio.get_running_loop()
+    config = services.config
+    started = loop.time()
+    patience_s = config.get_int(RETRY_MS_MAX) / 1000
+    verdicts, asked = questions
+    while True:
+        if asyncio.isfuture(codes):
+            codes = await codes
+        if not _is_concurrent(codes) or loop.time() - started >= patience_s:
+            return _taken(verdicts, asked, codes, Operation.ADD_PARTITION)
+        await asyncio.sleep(config.get_int(RETRY_MS) / 1000)
+        verdicts, asked = _start(services, transaction, sequences, True)
+        codes = {}
+        if asked:
+            codes = services.transactions.verify(*transaction, list(asked), add=True)
+
+
+def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
+    return ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+
+
+def _taken(
+    verdicts: Verdicts,
+    asked: Mapping[TopicPartition, Partition],
+    codes: Mapping[TopicPartition, ErrorCode],
+    operation: Operation,
+) -> Verdicts:
+    """`verdicts` with the coordinator's refusals, in the codes that the client understands."""
+    for topic_partition, partition in asked.items():
+        code = codes.get(topic_partition, ErrorCode.NONE)
+        if code is ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif code is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.DEFAULT_ERROR:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is not ErrorCode.NONE:
+            verdicts[partition] = KafkaError(code)
+    return verdicts

@@ -1,0 +1,544 @@
+"""The controller: the one writer of topics, partitions and configs, and the publisher of the image.
+
+Every change is decided on the newest image (`odradek.metadata.topics`,
+`odradek.metadata.config_changes`), written to the metadata store in one `multi`, and published:
+subscribers are called with the old and the new image on the loop, and only then does the call
+return. So a topic can be used, and a deleted one is gone, when the client is answered; and what a
+client was told is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.placement import plan_partitions, planning_topics
+from odradek.environment.clock import Clock, SystemClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ResourceType, plan_config_change
+from odradek.metadata.features import FeatureUpdate, check_update, default_levels, with_levels
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from odradek.metadata.quota_nodes import CLIENTS, USERS, load_quotas, quota_operations
+from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
+from odradek.metadata.store.interface import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    Operation,
+    Set,
+    StoreFailure,
+)
+from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
+from odradek.slicing import Turns, in_turns
+
+if TYPE_CHECKING:
+    from odradek.metadata.kafka_import.takeover import Takeover
+
+logger = logging.getLogger(__name__)
+
+Subscriber = Callable[[MetadataImage, MetadataImage], Generator[None, None, None] | None]
+Result = TypeVar("Result")
+FindTakeover = Callable[[], Awaitable["Takeover | None"]]
+PRODUCER_ID_BLOCK_SIZE = 1000
+
+
+def random_uuid() -> Uuid:
+    """A topic's or cluster's id; its text never begins with a dash, as in Kafka, for command
+    lines.
+    """
+    while True:
+        candidate = Uuid(uuid.uuid4().bytes)
+        if not uuid_to_string(candidate).startswith("-"):
+            return candidate
+
+
+class Controller:
+    """The controller of a single-node cluster, on the event loop.
+
+    `image` is what has been published last. Changes are made one after the other; a caller that is
+    cancelled leaves its change to be finished, so that store and image never part.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        new_uuid: Callable[[], Uuid] = random_uuid,
+    ) -> None:
+        self.image = MetadataImage()
+        self._store = store
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._new_uuid = new_uuid
+        self._subscribers: list[Subscriber] = []
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[object]] = set()
+        self._epoch = 0
+        self._epoch_version = 0
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
+        what the store has included. Dynamic broker configs are in force before it is called. Where
+        there is much to do it is a generator, which is run in turns (`odradek.slicing`).
+        """
+        self._subscribers.append(subscriber)
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch: which run this is on the store, from 1 on."""
+        return self._epoch
+
+    async def change_count(self) -> int:
+        """How many changes the metadata store has seen, over all runs; KafkaError
+        KAFKA_STORAGE_ERROR when it cannot be read.
+        """
+        try:
+            return await self._store.change_count()
+        except StoreFailure as error:
+            logger.error("the metadata store failed: %s", error)
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be read."
+            ) from error
+
+    # --- life ---
+
+    async def start(
+        self,
+        broker: BrokerRegistration,
+        cluster_id: str | None = None,
+        find_takeover: FindTakeover | None = None,
+    ) -> None:
+        """Loads the cluster from the store, registers this broker, and publishes the first image.
+
+        `cluster_id` is what the log directories say, if they are older than the store; a store of
+        another cluster is refused with INCONSISTENT_CLUSTER_ID. A store that is new begins with
+        what `find_takeover` finds, all in one write.
+        """
+        await self._store.open()
+        try:
+            await self._begin(find_takeover)
+            image = await self._load(broker, cluster_id)
+        except BaseException:
+            await self._store.close()
+            raise
+        await self._publish(image)
+
+    async def _begin(self, find_takeover: FindTakeover | None) -> None:
+        """Makes the parents. The cluster's id comes with all of a takeover: where it is, the store
+        has begun.
+        """
+        for path in (*znodes.PERSISTENT_PATHS, USERS, CLIENTS):
+            await self._ensure(path, b"")
+        begun = (await self._store.get_many([znodes.CLUSTER_ID]))[0] is not None
+        if find_takeover is None or begun:
+            return
+        takeover = await find_takeover()
+        if takeover is not None:
+            await self._store.multi(takeover.operations())
+
+    async def _load(self, broker: BrokerRegistration, cluster_id: str | None) -> MetadataImage:
+        kept = await self._kept_cluster_id(cluster_id)
+        self._epoch = await self._next_controller_epoch()
+        await self._register(broker)
+        topics = await self._load_topics(broker.id)
+        return MetadataImage(
+            cluster_id=kept,
+            controller_id=broker.id,
+            brokers={broker.id: broker},
+            topics_by_name={topic.name: topic for topic in topics},
+            topics_by_id={topic.topic_id: topic for topic in topics},
+            topic_configs=await self._load_topic_configs(),
+            broker_configs=await self._load_broker_configs(),
+            features=await self._load_features(),
+            group_configs=await self._load_configs(znodes.GROUP_CONFIGS),
+            client_metrics=await self._load_configs(znodes.CLIENT_METRICS),
+            client_quotas=await load_quotas(self._store),
+            offset=self.image.offset + 1,
+        )
+
+    async def stop(self) -> None:
+        """Waits for the changes that are under way, unregisters the broker, closes the store."""
+        if self._running:
+            await asyncio.wait(self._running)
+        for broker_id in self.image.brokers:
+            await self._store.delete(f"{znodes.BROKER_IDS}/{broker_id}")
+        await self._store.close()
+
+    async def _ensure(self, path: str, data: bytes) -> None:
+        try:
+            await self._store.create(path, data)
+        except NodeExistsError:
+            return
+
+    async def _kept_cluster_id(self, expected: str | None) -> str:
+        fresh = znodes.encode({"version": "1", "id": expected or uuid_to_string(self._new_uuid())})
+        await self._ensure(znodes.CLUSTER_ID, fresh)
+        kept = str(znodes.decode((await self._store.get(znodes.CLUSTER_ID)).data)["id"])
+        if expected is not None and kept != expected:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"the metadata store belongs to cluster {kept}, the log directories to {expected}",
+            )
+        return kept
+
+    async def _next_controller_epoch(self) -> int:
+        """Raised at every start, so that what an earlier run wrote can be told from this one's."""
+        await self._ensure(znodes.CONTROLLER_EPOCH, b"0")
+        node = await self._store.get(znodes.CONTROLLER_EPOCH)
+        epoch = int(node.data) + 1
+        data = str(epoch).encode()
+        self._epoch_version = await self._store.set(znodes.CONTROLLER_EPOCH, data, node.version)
+        return epoch
+
+    async def _register(self, broker: BrokerRegistration) -> None:
+        """Replaces what runs that did not end well have left: there is no other broker."""
+        stale = await self._store.children(znodes.BROKER_IDS)
+        operations: list[Operation] = [Delete(f"{znodes.BROKER_IDS}/{name}") for name in stale]
+        data = znodes.encode_broker(broker, self._clock.time_ms())
+        await self._store.multi([*operations, Create(f"{znodes.BROKER_IDS}/{broker.id}", data)])
+
+    async def _load_topics(self, broker_id: BrokerId) -> list[TopicImage]:
+        """Every topic, led by this broker in a new epoch, as after any restart: what an unclean
+        stop has lost must not be taken for what is written from now on (KIP-101).
+        """
+        names = [TopicName(name) for name in await self._store.children(znodes.TOPICS)]
+        nodes = await self._store.get_many([znodes.topic_path(name) for name in names])
+        headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]
+        paths = [
+            znodes.state_path(name, number)
+            for name, (_, replicas) in zip(names, headers, strict=True)
+            for number in range(len(replicas))
+        ]
+        states = iter(await self._store.get_many(paths))
+        topics = [
+            TopicImage(name, topic_id, self._load_partitions(broker_id, replicas, states))
+            for name, (topic_id, replicas) in zip(names, headers, strict=True)
+        ]
+        operations = [
+            Set(znodes.state_path(topic.name, p.partition), znodes.encode_state(p, self._epoch))
+            for topic in topics
+            for p in topic.partitions
+        ]
+        if operations:
+            await self._store.multi(operations)
+        return topics
+
+    @staticmethod
+    def _load_partitions(
+        broker_id: BrokerId,
+        replicas: Sequence[tuple[BrokerId, ...]],
+        states: Iterator[Node | None],
+    ) -> tuple[PartitionImage, ...]:
+        """Takes one topic's partitions from the states of all."""
+        return tuple(
+            _elected(znodes.decode_partition(number, ids, _found(next(states))), broker_id)
+            for number, ids in enumerate(replicas)
+        )
+
+    async def _load_configs(self, parent: str) -> dict[str, dict[str, str]]:
+        """The overrides of every resource below a path, by its name."""
+        names = await self._store.children(parent)
+        nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
+        return {
+            znodes.unsanitized(name): znodes.decode_configs(_found(node).data)
+            for name, node in zip(names, nodes, strict=True)
+        }
+
+    async def _load_topic_configs(self) -> dict[TopicName, dict[str, str]]:
+        names = await self._store.children(znodes.TOPIC_CONFIGS)
+        nodes = await self._store.get_many([znodes.topic_config_path(name) for name in names])
+        return {
+            TopicName(name): znodes.decode_configs(node.data)
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _load_broker_configs(self) -> dict[str, dict[str, str]]:
+        names = await self._store.children(znodes.BROKER_CONFIGS)
+        nodes = await self._store.get_many([f"{znodes.BROKER_CONFIGS}/{name}" for name in names])
+        return {
+            "" if name == znodes.DEFAULT_ENTITY else name: znodes.decode_configs(node.data)
+            for name, node in zip(names, nodes, strict=True)
+            if node is not None
+        }
+
+    async def _load_features(self) -> dict[str, int]:
+        """The finalized features; a store without them gets those of a new cluster."""
+        await self._ensure(znodes.FEATURES, znodes.encode_features(default_levels()))
+        return znodes.decode_features((await self._store.get(znodes.FEATURES)).data)
+
+    # --- changes ---
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Creates each topic that can be, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._create_topics(topics, validate_only))
+
+    async def delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        """Deletes topics by id, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._delete_topics(ids))
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Adds partitions to topics, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._create_partitions(requests, validate_only))
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Alters configs of any resources, all in one write; the results are in order."""
+        return await self._in_turn(lambda: self._alter_configs(changes, validate_only))
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> dict[Entity, KafkaError | None]:
+        """Alters quotas of clients, all in one write; what refuses it, for each entity."""
+        return await self._in_turn(lambda: self._alter_client_quotas(alterations, validate_only))
+
+    async def update_features(
+        self,
+        changes: Mapping[str, int] | Sequence[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+    ) -> KafkaError | None:
+        """Finalizes levels of features, all in one write; 0 is "off". The error, if refused. A
+        mapping sets levels in either direction, updates say which one they allow.
+        """
+        return await self._in_turn(lambda: self._update_features(changes, validate_only))
+
+    async def allocate_producer_ids(self) -> range:
+        """The next block of producer ids, never given out before by this cluster."""
+        return await self._in_turn(self._allocate_producer_ids)
+
+    async def _in_turn(self, change: Callable[[], Awaitable[Result]]) -> Result:
+        async def run() -> Result:
+            async with self._turn:
+                return await change()
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _publish(self, image: MetadataImage) -> None:
+        """From here on everybody sees the image. The next change waits until all subscribers have
+        seen it, however many turns they take.
+        """
+        old, self.image = self.image, image
+        if old.broker_configs != image.broker_configs:
+            own = image.broker_configs.get(str(image.controller_id), {})
+            self._config.set_dynamic(own, image.broker_configs.get("", {}))
+        for subscriber in self._subscribers:
+            work = subscriber(old, image)
+            if work is not None:
+                await in_turns(work)
+
+    async def _create_topics(
+        self, topics: Sequence[NewTopic], validate_only: bool
+    ) -> list[CreatedTopic | KafkaError]:
+        planning = planning_topics(self.image, self._config, topics, self._new_uuid)
+        results = await in_turns(planning)
+        created = [result for result in results if isinstance(result, CreatedTopic)]
+        operations: list[Operation] = []
+        turns = Turns()
+        for it in created:
+            await turns.take()
+            turns.charge(len(it.image.partitions))
+            operations += znodes.create_topic_operations(it.image, it.configs, self._epoch)
+        image = self.image.with_topics(
+            {it.image.name: it.image for it in created},
+            {it.image.name: it.configs for it in created},
+        )
+        failure = await self._commit(image, operations, validate_only)
+        if failure is None:
+            return results
+        return [failure if isinstance(result, CreatedTopic) else result for result in results]
+
+    async def _delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        names: set[TopicName] = set()
+        turns = Turns()
+        for topic_id in ids:
+            await turns.take()
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None or topic.name in names:
+                results.append(
+                    KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+                    )
+                )
+                continue
+            names.add(topic.name)
+            turns.charge(len(topic.partitions))
+            has_configs = bool(self.image.topic_configs.get(topic.name))
+            operations += znodes.delete_topic_operations(topic, has_configs)
+            results.append(None)
+        failure = await self._commit(self.image.without_topics(names), operations, False)
+        return [error or failure for error in results]
+
+    async def _create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool
+    ) -> list[KafkaError | None]:
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        changed: dict[TopicName, TopicImage] = {}
+        turns = Turns()
+        for request in requests:
+            await turns.take()
+            try:
+                topic = plan_partitions(self.image, request)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            added = topic.partitions[len(self.image.topics_by_name[topic.name].partitions) :]
+            operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
+            operations += znodes.partition_operations(topic.name, added, self._epoch)
+            changed[topic.name] = topic
+            turns.charge(len(topic.partitions))
+            results.append(None)
+        image = self.image.with_topics(changed, {})
+        failure = await self._commit(image, operations, validate_only)
+        return [error or failure for error in results]
+
+    async def _alter_configs(
+        self, changes: Sequence[ConfigChange], validate_only: bool
+    ) -> list[KafkaError | None]:
+        results: list[KafkaError | None] = []
+        operations: list[Operation] = []
+        topics: dict[TopicName, dict[str, str]] = {}
+        others: dict[ResourceType, dict[str, dict[str, str]]] = defaultdict(dict)
+        turns = Turns()
+        for change in changes:
+            await turns.take()
+            turns.charge(len(change.ops))
+            try:
+                check_change_count(len(changes))
+                configs = plan_config_change(self.image, self._config, change)
+            except KafkaError as error:
+                results.append(error)
+                continue
+            operations += _config_operations(change, change.configs(self.image), configs)
+            if change.type is ResourceType.TOPIC:
+                topics[TopicName(change.name)] = configs
+            else:
+                others[change.type][change.name] = configs
+            results.append(None)
+        image = self.image.with_configs(
+            topics,
+            others[ResourceType.BROKER],
+            others[ResourceType.GROUP],
+            others[ResourceType.CLIENT_METRICS],
+        )
+        failure = await self._commit(image, operations, validate_only)
+        return [error or failure for error in results]
+
+    async def _alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], validate_only: bool
+    ) -> dict[Entity, KafkaError | None]:
+        planning = planning_alterations(self.image.client_quotas, alterations)
+        quotas, results = await in_turns(planning)
+        operations = quota_operations(self.image.client_quotas, quotas)
+        image = self.image.with_quotas(quotas)
+        failure = await self._commit(image, operations, validate_only)
+        return {entity: error or failure for entity, error in results.items()}
+
+    async def _update_features(
+        self, changes: Mapping[str, int] | Sequence[FeatureUpdate], validate_only: bool
+    ) -> KafkaError | None:
+        before = self.image.features
+        try:
+            if not isinstance(changes, Mapping):
+                for update in changes:
+                    check_update(self.image.controller_id, before, update)
+                changes = {update.name: update.level for update in changes}
+            levels = with_levels(before, changes)
+        except KafkaError as error:
+            return error
+        operations = [Set(znodes.FEATURES, znodes.encode_features(levels))]
+        return await self._commit(self.image.with_features(levels), operations, validate_only)
+
+    async def _allocate_producer_ids(self) -> range:
+        await self._ensure(znodes.PRODUCER_ID_BLOCK, b"")
+        node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
+        first = int(znodes.decode(node.data)["block_end"]) + 1 if node.data else 0
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        data = znodes.encode_producer_id_block(self.image.controller_id, first, last)
+        await self._store.set(znodes.PRODUCER_ID_BLOCK, data, node.version)
+        return range(first, last + 1)
+
+    async def _commit(
+        self, image: MetadataImage, operations: Sequence[Operation], validate_only: bool
+    ) -> KafkaError | None:
+        """Writes first, publishes then: what a client hears of is in the store. The error, if it
+        cannot be written; then nothing has changed. A controller that another one has followed on
+        the same store writes nothing any more (KAFKA-6082).
+        """
+        if validate_only or not operations:
+            return None
+        fence = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
+        try:
+            await self._store.multi([fence, *operations])
+        except BadVersionError as error:
+            if error.path != znodes.CONTROLLER_EPOCH:
+                raise
+            logger.error("another controller has taken the metadata store over")
+            return KafkaError(ErrorCode.NOT_CONTROLLER, "This is no longer the controller.")
+        except StoreFailure as error:
+            logger.error("the metadata store failed: %s", error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
+        await self._publish(image)
+        return None
+
+
+def _found(node: Node | None) -> Node:
+    """A node that was there a moment ago: this controller is the only writer."""
+    assert node is not None, "the metadata store lost a node"
+    return node
+
+
+def _elected(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
+    """The partition in its next epoch: led by this broker, or by none if its replica is elsewhere
+    (the node's id was changed).
+    """
+    led = broker in partition.replicas
+    return replace(
+        partition,
+        leader=broker if led else NO_LEADER,
+        leader_epoch=partition.leader_epoch + 1,
+        partition_epoch=partition.partition_epoch + 1,
+        isr=(broker,) if led else partition.isr,
+    )
+
+
+def _config_operations(
+    change: ConfigChange, old: Mapping[str, str], new: Mapping[str, str]
+) -> list[Operation]:
+    """Writes what a resource's overrides have become; no node means that there are none."""
+    path = change.path
+    if not new:
+        return [Delete(path)] if old else []
+    data = znodes.encode_configs(new)
+    return [Set(path, data)] if old else [Create(path, data)]

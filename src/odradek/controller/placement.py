@@ -1,0 +1,245 @@
+"""Placement of new topics and partitions on brokers. Pure decisions.
+
+The rules and their error messages are those of Kafka's ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+
+from odradek.config.broker import BrokerConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from odradek.metadata.topics import (
+    USE_DEFAULT,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    check_change_count,
+    check_topic_configs,
+    check_topic_name,
+    new_partition,
+)
+from odradek.slicing import ELEMENTS_A_TURN, at_once
+
+
+def plan_topics(
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_uuid: Callable[[], Uuid],
+) -> list[CreatedTopic | KafkaError]:
+    """What each request for a topic comes to, one after the other: a topic, or what refuses it."""
+    return at_once(planning_topics(image, config, topics, new_uuid))
+
+
+def planning_topics(
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_uuid: Callable[[], Uuid],
+) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
+    """As `plan_topics`, with a yield wherever a turn is over."""
+    plan = _Plan(image, config)
+    left = ELEMENTS_A_TURN
+    results: list[CreatedTopic | KafkaError] = []
+    for topic in topics:
+        try:
+            check_change_count(len(topics))
+            results.append(plan.add(topic, new_uuid()))
+        except KafkaError as error:
+            results.append(error)
+        left -= 1 + len(topic.assignments) + len(topic.configs)
+        if left <= 0:
+            left = ELEMENTS_A_TURN
+            yield
+    return results
+
+
+class _Plan:
+    """The topics of one request while they are decided: names taken, changes counted."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+        self._image = image
+        self._config = config
+        self._taken = {unified(name): name for name in image.topics_by_name}
+        self._changes = 0
+
+    def add(self, topic: NewTopic, topic_id: Uuid) -> CreatedTopic:
+        check_topic_name(topic.name)
+        self._check_free(topic.name)
+        configs = _checked_configs(self._config, topic)
+        if topic.assignments:
+            replicas = _manual_assignment(self._image, topic)
+        else:
+            replicas = _automatic_assignment(self._image, self._config, topic)
+        changes = 1 + len(replicas) + len(configs)
+        check_change_count(self._changes + changes)
+        self._changes += changes
+        partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
+        name = TopicName(topic.name)
+        self._taken[unified(name)] = name
+        return CreatedTopic(TopicImage(name, topic_id, partitions), configs)
+
+    def _check_free(self, name: str) -> None:
+        """Names that differ only in '.' and '_' would be one name in Kafka's metrics."""
+        other = self._taken.get(unified(name))
+        if other == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if other is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+
+
+def unified(name: str) -> str:
+    """The same for all names that collide."""
+    return name.replace(".", "_")
+
+
+def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
+    """The topic with the partitions added, or the `KafkaError` that refuses it. A topic is widened
+    once in a request.
+    """
+    topic = image.topics_by_name.get(TopicName(request.name))
+    if topic is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    present = len(topic.partitions)
+    if request.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if request.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {present} partition(s); "
+            f"{request.count} would not be an increase.",
+        )
+    check_change_count(request.count - present)
+    replicas = _added_replicas(image, topic, request)
+    added = tuple(new_partition(present + i, ids) for i, ids in enumerate(replicas))
+    return TopicImage(topic.name, topic.topic_id, topic.partitions + added)
+
+
+def _added_replicas(
+    image: MetadataImage, topic: TopicImage, request: NewPartitions
+) -> list[tuple[BrokerId, ...]]:
+    additional = request.count - len(topic.partitions)
+    factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        return place(image.brokers, len(topic.partitions), additional, factor)
+    if len(request.assignments) != additional:
+        raise _bad_assignment(
+            f"Attempted to add {additional} additional partition(s), "
+            f"but only {len(request.assignments)} assignment(s) were specified."
+        )
+    return [checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+
+
+def _checked_configs(config: BrokerConfig, topic: NewTopic) -> dict[str, str]:
+    missing = [name for name, value in topic.configs if value is None]
+    if missing:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(missing)}",
+        )
+    configs = {name: value for name, value in topic.configs if value is not None}
+    check_topic_configs(config, configs)
+    return configs
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+    for name, value in (
+        ("replication factor", topic.replication_factor),
+        ("numPartitions", topic.num_partitions),
+    ):
+        if value != USE_DEFAULT:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    check_change_count(len(topic.assignments))
+    replicas: dict[int, tuple[BrokerId, ...]] = {}
+    factor: int | None = None
+    for number, ids in topic.assignments:
+        if number in replicas:
+            raise _bad_assignment(
+                f"Found multiple manual partition assignments for partition {number}"
+            )
+        replicas[number] = checked_replicas(image.brokers, ids, factor)
+        factor = len(ids)
+    if sorted(replicas) != list(range(len(replicas))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [replicas[number] for number in range(len(replicas))]
+
+
+def checked_replicas(
+    brokers: Mapping[BrokerId, BrokerRegistration], ids: Sequence[int], factor: int | None = None
+) -> tuple[BrokerId, ...]:
+    """INVALID_REPLICA_ASSIGNMENT unless a partition may have these replicas; `factor`: how many."""
+    if not ids:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    previous: int | None = None
+    for broker in sorted(ids):
+        if broker not in brokers:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker}, "
+                "but no such broker is registered."
+            )
+        if broker == previous:
+            raise _bad_assignment(
+                f"The manual partition assignment includes the broker {broker} more than once."
+            )
+        previous = broker
+    if factor is not None and len(ids) != factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(ids)} replica(s), "
+            f"but this is not consistent with previous partitions, which have {factor} replica(s)."
+        )
+    return tuple(BrokerId(broker) for broker in ids)
+
+
+def _automatic_assignment(
+    image: MetadataImage, config: BrokerConfig, topic: NewTopic
+) -> list[tuple[BrokerId, ...]]:
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    count, factor = topic.num_partitions, topic.replication_factor
+    if count == USE_DEFAULT:
+        count = config.get_int("num.partitions")
+    if factor == USE_DEFAULT:
+        factor = config.get_int("default.replication.factor")
+    check_change_count(count)
+    return place(image.brokers, 0, count, factor)
+
+
+def place(
+    brokers: Mapping[BrokerId, BrokerRegistration], first: int, count: int, factor: int
+) -> list[tuple[BrokerId, ...]]:
+    """Replicas for `count` partitions from number `first` on, in turn over the brokers."""
+    ids = sorted(brokers)
+    if factor > len(ids):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor "
+            f"of {factor} cannot be reached because only {len(ids)} broker(s) are registered.",
+        )
+    return [
+        tuple(ids[(first + number + i) % len(ids)] for i in range(factor))
+        for number in range(count)
+    ]

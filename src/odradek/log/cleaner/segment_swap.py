@@ -1,0 +1,184 @@
+"""A cleaned segment takes the place of the old ones: at once for readers, whatever happens on disk.
+
+The files go by Kafka's names (``LocalLog.replaceSegments``, ``LogLoader``):
+
+1. ``.cleaned`` -> ``.swap`` (`begin_swap`), and the directory is synced (`prepare_swap`, which may
+   block): from here on the new segment counts. A crash before leaves a ``.cleaned`` file, and the
+   old segments are in force; with both suffixes there for an offset, the renaming was under way.
+2. The old files get ``.deleted``, the new ones lose ``.swap`` (`finish_swap`). A crash in between
+   is made good when the log is opened (`recover_swaps`): old segments that begin where the new one
+   has its offsets are removed, and it gets its name. A file system that writes names down in
+   another order may bring an old segment back beside the new one: `recovery.remove_replaced`.
+
+Whoever reads the old segments goes on: they keep their files open, and their indexes in memory, for
+as long as somebody has them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.log.files import READ, Files, OpenFile, unlink_if_there
+from odradek.log.segments.log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
+from odradek.log.segments.offset_index import index_path
+from odradek.log.state.producer_files import remove_producer_files
+from odradek.records.batch import HEADER_BYTES, parse_header
+
+if TYPE_CHECKING:
+    from odradek.log.unified_log import UnifiedLog
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_logger = logging.getLogger(__name__)
+
+
+def begin_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
+    """Step 1, on the owner's thread; False when the log has changed and the swap is off."""
+    if not _is_in_place(log, old):
+        return False
+    _rename(log.log_dir.files, log.directory, old[0].base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
+    return True
+
+
+def prepare_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
+    """What blocks between the steps, on any thread: the renames are on the disk when it returns.
+
+    The indexes of the old segments are in memory, for their files are about to get other names.
+    """
+    for segment in old:
+        segment.indexes()
+        if segment.txn_index is not None:
+            list(segment.txn_index.entries())
+    log.log_dir.files.fsync_dir(log.directory)
+
+
+def finish_swap(
+    log: UnifiedLog, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
+) -> bool:
+    """Step 2, on the owner's thread; False as in `begin_swap`, and then nothing is left of it.
+
+    OSError without a descriptor: nothing was done, and `take_back` is in order.
+    """
+    files, base = log.log_dir.files, old[0].base_offset
+    if not _is_in_place(log, old):
+        if not log.closed:
+            _remove(files, log.directory, base, SWAP_SUFFIX)
+        return False
+    new = LogSegment(
+        log.directory, base, log.log_dir.pool, log.log_dir.cache, size=size, created_ms=now_ms
+    )
+    new.index_interval_bytes = log.config.index_interval_bytes
+    _keep(old)
+    for segment in old:
+        log.discard(segment)
+    _rename(files, log.directory, base, SWAP_SUFFIX, "")
+    if has_aborted:
+        new.find_txn_index()
+    at = log.segments.index(old[0])
+    log.segments[at : at + len(old)] = [new]
+    log.bases[at : at + len(old)] = [base]
+    for segment in old[1:]:
+        remove_producer_files(files, log.directory, segment.base_offset)
+    return True
+
+
+def _keep(old: Sequence[LogSegment]) -> None:
+    """All that needs a descriptor comes before anything is changed; OSError undoes it."""
+    try:
+        for segment in old:
+            segment.indexes()
+            segment.file.keep()
+    except OSError:
+        for segment in old:
+            segment.file.keep_no_more()
+        raise
+
+
+def take_back(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
+    """Takes step 1 back: the old segments stay in force."""
+    _remove(log.log_dir.files, log.directory, old[0].base_offset, SWAP_SUFFIX)
+
+
+def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
+    if log.closed or log.log_dir.offline:
+        return False
+    at = log.bases.index(old[0].base_offset) if old[0].base_offset in log.bases else -1
+    found = log.segments[at : at + len(old)] if at >= 0 else []
+    return len(found) == len(old) and all(a is b for a, b in zip(found, old, strict=True))
+
+
+def _rename(files: Files, directory: str, base: int, source: str, target: str) -> None:
+    """The ``.log`` first: with it the segment is there, indexes can be made again."""
+    for suffix in SEGMENT_SUFFIXES:
+        path = index_path(directory, base, suffix)
+        try:
+            files.replace(path + source, path + target)
+        except FileNotFoundError:
+            if suffix == LOG_SUFFIX:
+                raise
+
+
+def _remove(files: Files, directory: str, base: int, suffix: str) -> None:
+    for kind in SEGMENT_SUFFIXES:
+        unlink_if_there(files, index_path(directory, base, kind) + suffix)
+
+
+def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:
+    """Removes what an unfinished cleaning left among these names of a directory."""
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            unlink_if_there(files, f"{directory}/{name}")
+
+
+# -- after a crash ---------------------------------------------------------------------------------
+
+
+def recover_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
+    """Finishes, or takes back, the swaps that a crash cut short; the names that are there now."""
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if not swaps:
+        return names
+    cleaned = [_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    first_cleaned = min(cleaned, default=None)
+    if first_cleaned is not None:
+        for name in [name for name in swaps if _offset(name) >= first_cleaned]:
+            _logger.info("taking back the unfinished swap of %s/%s", directory, name)
+            files.unlink(f"{directory}/{name}")
+            swaps.remove(name)
+    replaced = [
+        (_offset(name), _next_offset(files, f"{directory}/{name}", _offset(name)))
+        for name in swaps
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)
+    ]
+    for name in names:
+        stem, dot, suffix = name.partition(".")
+        if dot + suffix not in SEGMENT_SUFFIXES or not stem.isdigit():
+            continue
+        if any(first <= int(stem) < end for first, end in replaced):
+            files.unlink(f"{directory}/{name}")
+    for name in sorted(swaps, key=_log_first):
+        _logger.info("finishing the swap of %s/%s", directory, name)
+        files.replace(f"{directory}/{name}", f"{directory}/{name[: -len(SWAP_SUFFIX)]}")
+    files.fsync_dir(directory)
+    return files.listdir(directory)
+
+
+def _log_first(name: str) -> tuple[bool, str]:
+    return not name.endswith(LOG_SUFFIX + SWAP_SUFFIX), name
+
+
+def _offset(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _next_offset(files: Files, path: str, base: int) -> int:
+    """The offset behind the last batch of a segment file."""
+    size, position, following = files.size(path), 0, base
+    handle = OpenFile(files, files.open(path, READ))
+    while position + HEADER_BYTES <= size:
+        header = parse_header(files.pread(handle.fd, HEADER_BYTES, position))
+        following = header.last_offset + 1
+        position += header.size_bytes
+    return following

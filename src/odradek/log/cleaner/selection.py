@@ -1,0 +1,164 @@
+"""Which log is to be cleaned, and how much of it (``LogCleanerManager``). On the owner's thread.
+
+Cleanable are the segments before the active one whose records are all decided (below the last
+stable offset), older than `min.compaction.lag.ms`, and below the recovery point that is on the
+disk: recovery after a crash reads what lies behind it batch by batch, takes a gap for a loss, and
+must never come upon the gaps that cleaning leaves.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from odradek.log.cleaner.worker_protocol import CleaningJob
+from odradek.log.retention import largest_timestamp
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.unified_log import UnifiedLog
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LogToClean:
+    """A log with something to clean below `upper_bound`, which is the beginning of a segment.
+
+    `overdue`: something has been dirty for longer than `max.compaction.lag.ms`.
+    """
+
+    log: UnifiedLog
+    first_dirty_offset: int
+    upper_bound: int
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue: bool
+
+    @property
+    def cleanable_ratio(self) -> float:
+        return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
+
+    @property
+    def is_due(self) -> bool:
+        if self.overdue and self.cleanable_bytes:
+            return True
+        return self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def first_dirty_offset(log: UnifiedLog, checkpoint: int | None) -> int:
+    """Where the part begins that was never cleaned; the log's start when nothing is known."""
+    start = log.log_start_offset
+    if checkpoint is None:
+        return start
+    if checkpoint > log.log_end_offset:
+        _logger.warning(
+            "%s was clean up to %d, but ends at %d: all of it counts as dirty",
+            log.topic_partition,
+            checkpoint,
+            log.log_end_offset,
+        )
+        return start
+    return max(checkpoint, start)
+
+
+def examine(
+    log: UnifiedLog, checkpoint: int | None, flushed_offset: int, now_ms: int
+) -> LogToClean | None:
+    """What there is to clean in this log; None when its active segment is all that it has."""
+    if len(log.segments) < 2:
+        return None
+    dirty = first_dirty_offset(log, checkpoint)
+    end = min(log.last_stable_offset, log.active.base_offset, flushed_offset)
+    end = min(end, _first_recent_offset(log, dirty, now_ms))
+    # Only whole segments: the one that holds the first uncleanable offset is left alone.
+    count = max(bisect_right(log.bases, max(end, dirty)) - 1, 0)
+    upper_bound = log.bases[count]
+    below = log.segments[:count]
+    # A segment in the middle of which the dirty part begins counts for both.
+    clean = sum(segment.size for segment in below if segment.base_offset < dirty)
+    at = max(bisect_right(log.bases, dirty) - 1, 0)
+    cleanable = sum(segment.size for segment in below[at:])
+    if upper_bound <= dirty:
+        cleanable = 0
+    overdue = _is_overdue(log, at, now_ms)
+    return LogToClean(log, dirty, upper_bound, clean, cleanable, overdue)
+
+
+def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int) -> int:
+    """The base of the first segment with a record younger than `min.compaction.lag.ms`."""
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        at = max(bisect_right(log.bases, dirty) - 1, 0)
+        for segment in log.segments[at:-1]:
+            if largest_timestamp(log, segment) > now_ms - lag_ms:
+                return segment.base_offset
+    return log.active.base_offset
+
+
+def _is_overdue(log: UnifiedLog, first_dirty_segment: int, now_ms: int) -> bool:
+    """Whether a segment that is not clean began longer than `max.compaction.lag.ms` ago."""
+    oldest_ms = now_ms - log.config.max_compaction_lag_ms
+    if oldest_ms <= 0:
+        return False
+    return any(
+        0 < _first_timestamp(segment) < oldest_ms
+        for segment in log.segments[first_dirty_segment:-1]
+        if segment.size
+    )
+
+
+def _first_timestamp(segment: LogSegment) -> int:
+    """The largest timestamp of the segment's first batch, read once."""
+    if segment.first_timestamp < 0:
+        segment.first_timestamp = next(header for _, header in segment.headers(0)).max_timestamp
+    return segment.first_timestamp
+
+
+def filthiest(candidates: list[LogToClean]) -> LogToClean | None:
+    """The log with the largest dirty share of those that are due."""
+    due = [candidate for candidate in candidates if candidate.is_due]
+    return max(due, key=lambda it: it.cleanable_ratio, default=None)
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one worker may use; `bytes_per_second` None is no limit."""
+
+    dedupe_buffer_bytes: int
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 1 << 18
+    bytes_per_second: float | None = None
+
+
+def job_for(chosen: LogToClean, budget: Budget, now_ms: int) -> CleaningJob:
+    """The order that goes to a worker."""
+    log, config = chosen.log, chosen.log.config
+    return CleaningJob(
+        name=str(log.topic_partition),
+        directory=log.directory,
+        segments=[
+            (segment.base_offset, segment.size)
+            for segment in log.segments
+            if segment.base_offset < chosen.upper_bound
+        ],
+        first_dirty_offset=chosen.first_dirty_offset,
+        upper_bound=chosen.upper_bound,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        dedupe_buffer_bytes=budget.dedupe_buffer_bytes,
+        load_factor=budget.load_factor,
+        io_buffer_bytes=budget.io_buffer_bytes,
+        bytes_per_second=budget.bytes_per_second,
+        last_records=last_records(log),
+    )
+
+
+def last_records(log: UnifiedLog) -> list[tuple[int, int, int]]:
+    """(producer id, offset of its last data or -1, epoch) of the producers that a log knows."""
+    return [
+        (producer_id, entry.batches[-1][2] if entry.batches else -1, entry.epoch)
+        for producer_id, entry in log.producers.producers.items()
+    ]

@@ -1,0 +1,94 @@
+"""One log directory: its files, the pools that its logs share, and whether it still works.
+
+A failed fsync or an I/O error takes the directory offline for good: what the page cache holds can
+no longer be trusted, so it is never tried again (KAFKA_STORAGE_ERROR from then on). A full disk
+is no such failure: see `UnifiedLog.append_as_leader`.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from odradek.environment.clock import Clock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.files import FilePool, Files
+from odradek.log.segments.log_segment import IndexCache
+
+NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
+DELETE_DIRECTORY_SUFFIX = "-delete"
+_logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """A directory without a manager has no checkpoints."""
+
+
+class LogDir:
+    """Shared by the logs below `path`; `offline` is read at each append and read."""
+
+    def __init__(
+        self,
+        path: str,
+        pool: FilePool,
+        cache: IndexCache,
+        clock: Clock,
+        on_failure: Callable[[LogDir], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.pool = pool
+        self.cache = cache
+        self.clock = clock
+        self.offline = False
+        self._removals: list[tuple[int, str]] = []
+        self.torn_bytes_cut = 0
+        self.checkpoint_due = False
+        """Set when a log start moved: `LogManager.maintain` writes it down without waiting."""
+        self.write_checkpoints: Callable[[], None] = _nothing
+        """Writes the directory's checkpoints, synced: set by the manager; OSError may arise."""
+        self._on_failure = on_failure
+        self._lock = threading.Lock()
+
+    @property
+    def files(self) -> Files:
+        return self.pool.files
+
+    def fail(self, error: OSError, what: str) -> KafkaError:
+        """Takes the directory offline (once, from any thread); the error to raise."""
+        with self._lock:
+            first, self.offline = not self.offline, True
+        if first:
+            _logger.error("log directory %s is offline: %s: %s", self.path, what, error)
+            if self._on_failure is not None:
+                self._on_failure(self)
+        return self.error(what)
+
+    def remove_later(self, paths: Iterable[str], due_ms: int) -> None:
+        """Files and directories, renamed already, that `remove_due` removes from `due_ms` on."""
+        with self._lock:
+            for path in paths:
+                heapq.heappush(self._removals, (due_ms, path))
+
+    def remove_due(self, now_ms: int) -> int:
+        """Removes what is due, off the callers' paths; how many files and directories."""
+        removed = 0
+        while True:
+            with self._lock:
+                if not self._removals or self._removals[0][0] > now_ms:
+                    return removed
+                _, path = heapq.heappop(self._removals)
+            try:
+                if path.endswith(DELETE_DIRECTORY_SUFFIX):
+                    self.files.remove_tree(path)
+                else:
+                    self.files.unlink(path)
+            except FileNotFoundError:
+                continue
+            removed += 1
+
+    def error(self, what: str = "the log directory is offline") -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {what}")

@@ -1,0 +1,565 @@
+"""All logs of a broker: found, opened, created, deleted, checkpointed, and closed together.
+
+A log directory holds `.lock`, `meta.properties`, three offset checkpoints, a directory for each
+partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`, or
+`odradek-closed-unsynced` where there was no time to sync all logs (`checkpoints`). A partition that
+is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later.
+
+The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`;
+`maintain` blocks on the disk and belongs on another thread.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import random
+import re
+import resource
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from odradek.config.log_config import LogConfig
+from odradek.environment.clock import Clock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
+from odradek.log import recovery
+from odradek.log.directories.closing import close_logs
+from odradek.log.directories.log_dir import (
+    DELETE_DIRECTORY_SUFFIX,
+    NO_DESCRIPTOR_ERRNOS,
+    NO_SPACE_ERRNOS,
+    LogDir,
+)
+from odradek.log.files import (
+    READ_WRITE,
+    FilePool,
+    Files,
+    OpenFile,
+    RealFiles,
+    machine_boot_id,
+    unlink_if_there,
+)
+from odradek.log.segments.log_segment import IndexCache
+from odradek.log.state import checkpoints
+from odradek.log.unified_log import UnifiedLog
+
+CHECKPOINT_INTERVAL_MS = 60_000
+"""``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
+PRODUCER_EXPIRATION_MS = 86_400_000
+FILE_NAME_BYTES_MAX = 255
+OPEN_FILES_MIN = 32
+OPEN_FILES_MAX = 16_384
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
+CLUSTER_METADATA = "__cluster_metadata-0"
+"""Where Kafka keeps its own metadata: none of our logs."""
+_locked_here: set[str] = set()
+"""Directories locked by this process: a POSIX lock does not exclude its own holder."""
+_logger = logging.getLogger(__name__)
+
+
+class LogDirectoryError(OSError):
+    """The log directory cannot be used; the message is one clear line for the operator."""
+
+
+def _directory_id(path: str, text: str) -> Uuid:
+    """The id that ``meta.properties`` of the directory gives; LogDirectoryError if it is none."""
+    try:
+        return uuid_from_string(text)
+    except ValueError as error:
+        raise LogDirectoryError(f"{path} has a directory.id that is none: {error}") from error
+
+
+def default_open_files_max() -> int:
+    """Half of what the process may open: the other half is for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return OPEN_FILES_MAX
+    return max(OPEN_FILES_MIN, min(soft // 2, OPEN_FILES_MAX))
+
+
+class LogManager:
+    """See the module. `cluster_id` is that of the directories once `load` has returned."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[str],
+        default_config: LogConfig,
+        clock: Clock,
+        *,
+        files: Files | None = None,
+        open_files_max: int | None = None,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        jitter: Callable[[int], int] = random.randrange,
+        boot_id: str | None = None,
+    ) -> None:
+        assert log_dirs
+        self._boot_id = machine_boot_id() if boot_id is None else boot_id
+        self.default_config = default_config
+        self.clock = clock
+        self.files: Files = files or RealFiles()
+        self.pool = FilePool(self.files, open_files_max or default_open_files_max())
+        self.cache = IndexCache()
+        self.log_dirs = [
+            LogDir(path, self.pool, self.cache, clock, self._dir_failed)
+            for path in map(os.path.abspath, log_dirs)
+        ]
+        for log_dir in self.log_dirs:
+            log_dir.write_checkpoints = partial(self._checkpoint_directory, log_dir)
+        self.cluster_id = ""
+        self.directory_ids: dict[str, Uuid] = {}
+        """By path; a directory of a Kafka before 3.7 may have none."""
+        self.producer_expiration_ms = producer_expiration_ms
+        self._checkpoint_interval_ms = checkpoint_interval_ms
+        self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
+        self._jitter = jitter
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._failure_callbacks: list[Callable[[LogDir], None]] = []
+        self._locks: list[tuple[str, OpenFile]] = []
+        self._checkpoint_lock = threading.Lock()
+        self.cleaning: set[TopicPartition] = set()
+        """Logs that are being compacted: retention passes them over until that is done."""
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def load(
+        self,
+        cluster_id: str | None = None,
+        node_id: int = 0,
+        *,
+        log_config: Callable[[str], LogConfig] | None = None,
+    ) -> None:
+        """Locks the directories and opens every log in them.
+
+        `cluster_id` None takes that of the directories, or makes one. `log_config` gives the
+        effective config of a topic. Raises LogDirectoryError when a directory is in use, belongs
+        to another cluster or node, or cannot be read.
+        """
+        try:
+            for log_dir in self.log_dirs:
+                self._make_directory(log_dir.path)
+                self._lock(log_dir.path)
+            self._load_meta_properties(cluster_id, node_id)
+            for log_dir in self.log_dirs:
+                self._load_or_fail(log_dir, log_config)
+        except (OSError, checkpoints.CorruptCheckpoint) as error:
+            self._unlock()
+            raise LogDirectoryError(f"cannot open the log directory: {error}") from error
+        except LogDirectoryError:
+            self._unlock()
+            raise
+
+    def _make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+
+    def _lock(self, path: str) -> None:
+        real = os.path.realpath(path)
+        taken = LogDirectoryError(f"log directory {path} is in use by another process or broker")
+        if real in _locked_here:
+            raise taken
+        fd = self.files.open(f"{path}/{checkpoints.LOCK_FILE}", READ_WRITE)
+        handle = OpenFile(self.files, fd)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise taken from error
+        _locked_here.add(real)
+        self._locks.append((real, handle))
+
+    def _unlock(self) -> None:
+        for real, _ in self._locks:
+            _locked_here.discard(real)
+        self._locks.clear()
+
+    def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
+        found = {
+            log_dir.path: checkpoints.read_properties(
+                self.files, f"{log_dir.path}/{checkpoints.META_PROPERTIES_FILE}"
+            )
+            for log_dir in self.log_dirs
+        }
+        for path, properties in found.items():
+            if properties is None:
+                continue
+            cluster_id = cluster_id or properties.get("cluster.id")
+            if properties.get("cluster.id", cluster_id) != cluster_id:
+                raise LogDirectoryError(
+                    f"{path} belongs to cluster {properties['cluster.id']}, not to {cluster_id}"
+                )
+            owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
+            if owner != str(node_id):
+                raise LogDirectoryError(f"{path} belongs to node {owner}, not to {node_id}")
+        self.cluster_id = cluster_id or uuid_to_string(Uuid(uuid.uuid4().bytes))
+        for path, properties in found.items():
+            if properties is None:
+                properties = self._write_meta_properties(path, node_id)
+            if "directory.id" in properties:
+                self.directory_ids[path] = _directory_id(path, properties["directory.id"])
+
+    def _write_meta_properties(self, path: str, node_id: int) -> dict[str, str]:
+        properties = {
+            "version": "1",
+            "cluster.id": self.cluster_id,
+            "node.id": str(node_id),
+            "directory.id": uuid_to_string(Uuid(uuid.uuid4().bytes)),
+        }
+        checkpoints.write_properties(
+            self.files, f"{path}/{checkpoints.META_PROPERTIES_FILE}", properties
+        )
+        return properties
+
+    def _load_or_fail(self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None) -> None:
+        """A directory that cannot be read goes offline, while there is another one."""
+        try:
+            self._load_directory(log_dir, log_config)
+        except OSError as error:
+            log_dir.fail(error, "loading its logs")
+            if all(other.offline for other in self.log_dirs):
+                raise
+
+    def _load_directory(
+        self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None
+    ) -> None:
+        clean, synced = self._take_clean_shutdown(log_dir)
+        recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINT_FILE)
+        log_starts = self._read_offsets(log_dir, checkpoints.LOG_START_FILE)
+        high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARK_FILE)
+        cleaned = self._read_offsets(log_dir, checkpoints.CLEANER_OFFSET_FILE)
+        now_ms = self.clock.time_ms()
+        names = sorted(self.files.listdir(log_dir.path))
+        if not clean and any(map(parse_directory_name, names)):
+            _logger.info("%s was not closed: checking what was not flushed", log_dir.path)
+        for name in names:
+            if name.endswith(DELETE_DIRECTORY_SUFFIX):
+                log_dir.remove_later([f"{log_dir.path}/{name}"], now_ms)
+                continue
+            tp = parse_directory_name(name)
+            if tp is None or not os.path.isdir(f"{log_dir.path}/{name}"):  # noqa: PTH112
+                continue
+            config = log_config(tp.topic) if log_config else self.default_config
+            options = recovery.LoadOptions(
+                clean=clean,
+                synced=synced,
+                recovery_point=recovery_points.get(tp, 0),
+                log_start_offset=log_starts.get(tp, 0),
+                cleaned_offset=cleaned.get(tp, 0),
+                now_ms=now_ms,
+                jitter_ms=self._draw_jitter(config),
+            )
+            log = recovery.load_log(tp, f"{log_dir.path}/{name}", log_dir, config, options)
+            high_watermark = min(high_watermarks.get(tp, 0), log.log_end_offset)
+            log.high_watermark = max(high_watermark, log.log_start_offset)
+            log.producers.expire(now_ms, self.producer_expiration_ms)
+            self._logs[tp] = log
+
+    def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
+        """Whether the last stop closed every log whole, and whether all that is on the disk for
+        sure; the marker goes, so that a crash from now on is none.
+        """
+        unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
+        synced, marked = (
+            unlink_if_there(self.files, f"{log_dir.path}/{name}")
+            for name in (checkpoints.CLEAN_SHUTDOWN_FILE, checkpoints.CLOSED_UNSYNCED_FILE)
+        )
+        if synced or marked:
+            self.files.fsync_dir(log_dir.path)
+        return synced or unsynced, synced
+
+    def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+        path = f"{log_dir.path}/{name}"
+        try:
+            offsets = checkpoints.read_offsets(self.files, path)
+        except checkpoints.CorruptCheckpoint as error:
+            _logger.warning("going on without a checkpoint: %s", error)
+            offsets = {}
+        self._written[path] = offsets
+        return offsets
+
+    def _draw_jitter(self, config: LogConfig) -> int:
+        """A random part of `segment.jitter.ms`, so that partitions do not all roll at once."""
+        return self._jitter(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+
+    # -- logs --------------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        return self._logs.get(topic_partition)
+
+    def all_logs(self) -> list[UnifiedLog]:
+        """A snapshot of the logs there are."""
+        return list(self._logs.values())
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig | None = None
+    ) -> UnifiedLog:
+        """The log, made empty if there is none; KAFKA_STORAGE_ERROR without a working directory.
+
+        Costs no system call: the directory is made with the first append.
+        """
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            return log
+        log_dir = self._emptiest_directory()
+        directory = f"{log_dir.path}/{topic_partition}"
+        config = config or self.default_config
+        options = recovery.LoadOptions(
+            clean=True, now_ms=self.clock.time_ms(), jitter_ms=self._draw_jitter(config)
+        )
+        log = recovery.new_log(topic_partition, directory, log_dir, config, options, topic_id)
+        self._logs[topic_partition] = log
+        return log
+
+    def _emptiest_directory(self) -> LogDir:
+        online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        if len(online) == 1:
+            return online[0]
+        counts = dict.fromkeys(online, 0)
+        for log in self._logs.values():
+            if log.log_dir in counts:
+                counts[log.log_dir] += 1
+        return min(online, key=counts.__getitem__)
+
+    def delete(self, *topic_partitions: TopicPartition) -> None:
+        """Takes logs away at once and removes their files after `file.delete.delay.ms`.
+
+        Readers that hold regions go on. Harmless when there is no such log. The checkpoints are
+        written once for all of them.
+        """
+        logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
+        for log in logs:
+            self._take_away(log)
+        for log_dir in dict.fromkeys(log.log_dir for log in logs):
+            gone = {log.topic_partition for log in logs if log.log_dir is log_dir}
+            try:
+                self._forget_checkpoints(log_dir, gone)
+            except OSError as error:
+                raise log_dir.fail(error, f"deleting {len(gone)} logs") from error
+
+    def _take_away(self, log: UnifiedLog) -> None:
+        log.close(clean=False)
+        topic_partition = log.topic_partition
+        log_dir = log.log_dir
+        doomed = f"{log_dir.path}/{delete_directory_name(topic_partition)}"
+        try:
+            if log.on_disk:
+                self.files.replace(log.directory, doomed)
+        except OSError as error:
+            raise log_dir.fail(error, f"deleting {log.directory}") from error
+        due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
+        if log.on_disk:
+            log_dir.remove_later([doomed], due_ms)
+
+    def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
+        """A partition made again under this name must not begin with the old one's offsets."""
+        with self._checkpoint_lock:
+            for name in _CHECKPOINTS:
+                path = f"{log_dir.path}/{name}"
+                written = self._written.get(path, {})
+                if not gone.isdisjoint(written):
+                    left = {tp: offset for tp, offset in written.items() if tp not in gone}
+                    checkpoints.write_offsets(self.files, path, left, sync=False)
+                    self._written[path] = left
+
+    # -- upkeep ------------------------------------------------------------------------------------
+
+    def on_dir_failure(self, callback: Callable[[LogDir], None]) -> None:
+        """`callback` is called once for each directory that fails, on that thread."""
+        self._failure_callbacks.append(callback)
+
+    def _dir_failed(self, log_dir: LogDir) -> None:
+        for callback in self._failure_callbacks:
+            callback(log_dir)
+
+    def retain(self, now_ms: int) -> int:
+        """Retention and expiry of producers for every log; how many segments went. Owner's
+        thread.
+        """
+        count = 0
+        for log in self.all_logs():
+            log.producers.expire(now_ms, self.producer_expiration_ms)
+            if log.log_dir.offline or log.topic_partition in self.cleaning:
+                continue
+            try:
+                count += log.delete_old_segments(now_ms)
+            except KafkaError as error:
+                _logger.warning("retention of %s: %s", log.topic_partition, error)
+        return count
+
+    def maintain(self, now_ms: int) -> None:
+        """What waits for the disk: due flushes, checkpoints, removals. Call it every second or so.
+
+        Flushes what was rolled and what `flush.ms` asks for; writes the recovery points when a
+        flush moved them, or the interval is over; removes files whose delay is over. A directory
+        that fails meanwhile goes offline and the others are served.
+        """
+        moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
+        for log in self.all_logs():
+            try:
+                moved |= _flush_if_due(log, now_ms)
+            except KafkaError as error:
+                _logger.warning("flush of %s: %s", log.topic_partition, error)
+        if moved or now_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
+            self.checkpoint()
+        for log_dir in self.log_dirs:
+            if not log_dir.offline:
+                try:
+                    log_dir.remove_due(now_ms)
+                except OSError as error:
+                    log_dir.fail(error, "removing deleted files")
+
+    def checkpoint(self) -> None:
+        """Writes recovery points, log starts and high watermarks of every working directory."""
+        for log_dir in self.log_dirs:
+            if log_dir.offline:
+                continue
+            try:
+                self._checkpoint_directory(log_dir)
+            except OSError as error:
+                if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
+                    log_dir.fail(error, "writing checkpoints")
+                    continue
+                # The old ones are good still, and a start from them reads more.
+                log_dir.checkpoint_due = True
+                _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
+
+    def _checkpoint_directory(self, log_dir: LogDir) -> None:
+        with self._checkpoint_lock:
+            self._write_checkpoints(log_dir)
+
+    def _write_checkpoints(self, log_dir: LogDir) -> None:
+        log_dir.checkpoint_due = False
+        logs = [log for log in self.all_logs() if log.log_dir is log_dir]
+        values: dict[str, dict[TopicPartition, int]] = {
+            checkpoints.RECOVERY_POINT_FILE: {
+                log.topic_partition: log.recovery_point for log in logs
+            },
+            # Also where a segment begins there: its name may not survive a power cut.
+            checkpoints.LOG_START_FILE: {
+                log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset
+            },
+            checkpoints.HIGH_WATERMARK_FILE: {
+                log.topic_partition: log.high_watermark for log in logs
+            },
+        }
+        for name, offsets in values.items():
+            path = f"{log_dir.path}/{name}"
+            if self._written.get(path) != offsets:
+                checkpoints.write_offsets(self.files, path, offsets)
+                self._written[path] = offsets
+
+    # -- compaction --------------------------------------------------------------------------------
+
+    def flushed_offset(self, log: UnifiedLog) -> int:
+        """The recovery point that is on the disk: a crash leaves all before it as it is."""
+        return self._written_offset(log, checkpoints.RECOVERY_POINT_FILE) or 0
+
+    def cleaned_offset(self, log: UnifiedLog) -> int | None:
+        """Up to where the log has been compacted; None when it never was."""
+        return self._written_offset(log, checkpoints.CLEANER_OFFSET_FILE)
+
+    def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
+        return self._written.get(f"{log.log_dir.path}/{name}", {}).get(log.topic_partition)
+
+    def write_cleaned_offset(self, log: UnifiedLog, offset: int) -> None:
+        """Remembers how far a log is compacted; OSError may arise. Blocks: not for the owner."""
+        path = f"{log.log_dir.path}/{checkpoints.CLEANER_OFFSET_FILE}"
+        with self._checkpoint_lock:
+            if log.closed:
+                return
+            offsets = {**self._written.get(path, {}), log.topic_partition: offset}
+            checkpoints.write_offsets(self.files, path, offsets)
+            self._written[path] = offsets
+
+    # -- closing -----------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool = True, within_ms: float = math.inf) -> None:
+        """Closes every log and unlocks the directories.
+
+        With `clean` all is written, synced and checkpointed, and each directory whose logs all
+        closed whole is marked so. Without it nothing more is written (the files are to be thrown
+        away). `within_ms` bounds what is done for many logs (`closing.py`): those for which it does
+        not last are left to the page cache, and recovered at the next start if the machine
+        was booted in between. Those for which not even that could be done are left as a kill
+        leaves them.
+        """
+        unsynced, left = close_logs(self.all_logs(), self.clock, clean=clean, within_ms=within_ms)
+        if clean:
+            self._mark_clean(_by_directory(unsynced), _by_directory(left))
+        self._logs.clear()
+        self._unlock()
+
+    def _mark_clean(self, unsynced: Counter[LogDir], left: Counter[LogDir]) -> None:
+        for log_dir in self.log_dirs:
+            if log_dir.offline:
+                continue
+            path = log_dir.path
+            try:
+                self._checkpoint_directory(log_dir)
+                if left[log_dir]:
+                    text = (
+                        "%s: no time to close %d logs: the next start recovers what is not synced"
+                    )
+                    _logger.warning(text, path, left[log_dir])
+                elif unsynced[log_dir]:
+                    text = (
+                        "%s: no time to sync %d logs, which the page cache will bring to the disk"
+                    )
+                    _logger.info(text, path, unsynced[log_dir])
+                    checkpoints.write_closed_unsynced(self.files, path, self._boot_id)
+                else:
+                    marker = f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
+                    checkpoints.write_clean_shutdown(self.files, marker)
+            except OSError as error:
+                log_dir.fail(error, "marking a clean stop")
+
+
+def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
+    return Counter(log.log_dir for log in logs)
+
+
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINT_FILE,
+    checkpoints.LOG_START_FILE,
+    checkpoints.HIGH_WATERMARK_FILE,
+    checkpoints.CLEANER_OFFSET_FILE,
+)
+
+
+def _flush_if_due(log: UnifiedLog, now_ms: int) -> bool:
+    """Flushes rolled segments, and all of it when `flush.ms` is over; whether anything moved."""
+    before = log.recovery_point
+    if log.closed or log.log_dir.offline or before >= log.log_end_offset:
+        log.last_flush_ms = now_ms
+        return False
+    if log.last_flush_ms < 0:
+        log.last_flush_ms = now_ms
+    if now_ms - log.last_flush_ms >= log.config.flush_ms:
+        log.last_flush_ms = now_ms
+        log.flush()
+    elif before < log.active.base_offset:
+        log.flush_to(log.active.base_offset)
+    return log.recovery_point > before
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose directory has this name; None for anything else."""
+    match = _PARTITION_DIRECTORY.match(name)
+    if match is None or name == CLUSTER_METADATA:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def delete_directory_name(topic_partition: TopicPartition) -> str:
+    """``topic-0.<uuid>-delete``, the topic cut so that the name fits a file system."""
+    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
+    return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix

@@ -1,0 +1,592 @@
+"""One segment of a log: its ``.log`` file with whole batches back to back, and its indexes.
+
+After a crash the end of the last segment's ``.log`` may be torn (a part of a batch, or bytes that
+never reached the disk): recovery cuts it behind the last good batch. Index entries are in the file
+only for segments that were rolled, flushed or closed; recovery rebuilds the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+
+from odradek.log.allocation import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
+from odradek.log.files import (
+    READ,
+    READ_WRITE,
+    UPDATE,
+    Buffer,
+    FilePool,
+    OpenFile,
+    PooledFile,
+    unlink_if_there,
+    write_all,
+)
+from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
+from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from odradek.log.segments.time_index import TimeIndex
+from odradek.log.segments.transaction_index import (
+    TXN_INDEX_SUFFIX,
+    AbortedTransaction,
+    TransactionIndex,
+)
+from odradek.records.batch import (
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    OFFSETS,
+    BatchHeader,
+    parse_header,
+)
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+DELETED_SUFFIX = ".deleted"
+
+NEVER_MS = 2**63 - 1
+PROBE_BYTES = 4096
+"""How much is read at once in search of an offset: about one index interval."""
+LARGE_GAP_BYTES = 2 * PROBE_BYTES
+"""Index entries so far apart have a large batch between them, or one before the second."""
+LOADED_INDEX_BYTES_MAX = 64 * 1_048_576
+"""How much memory the indexes of inactive segments may take, over all logs."""
+
+INDEX_OVERHEAD_BYTES = 1024
+"""What the objects of a segment's indexes take, beside the entries."""
+
+PENDING_ENTRIES_MAX = 1024
+"""How many index entries may wait outside of the arrays."""
+
+_unpack_offsets = OFFSETS.unpack_from
+_OFFSETS_BYTES = OFFSETS.size
+_TIME_ENTRY = struct.Struct(">qi")
+_drain_lock = threading.Lock()
+SOON_READ_BYTES = 16_384
+"""A segment that is read and indexed sooner than its files are made."""
+
+_logger = logging.getLogger(__name__)
+
+
+class IndexCache:
+    """Which inactive segments have their indexes loaded: the least lately used ones are dropped."""
+
+    def __init__(self, bytes_max: int = LOADED_INDEX_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self._loaded: OrderedDict[LogSegment, int] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def touch(self, segment: LogSegment, size_bytes: int) -> None:
+        """The indexes of `segment` are in memory, and were just used; at least they stay."""
+        with self._lock:
+            self._bytes += size_bytes - self._loaded.pop(segment, 0)
+            self._loaded[segment] = size_bytes
+            while self._bytes > self.bytes_max and len(self._loaded) > 1:
+                victim, freed_bytes = self._loaded.popitem(last=False)
+                self._bytes -= freed_bytes
+                victim.drop_indexes()
+
+    def forget(self, segment: LogSegment) -> None:
+        with self._lock:
+            self._bytes -= self._loaded.pop(segment, 0)
+
+
+class LogSegment:
+    """Appended to by the log that owns it; read from any thread.
+
+    `size` is the number of bytes of whole batches in the file. `max_timestamp` is the largest batch
+    timestamp, with the last offset of that batch, once `load_timestamps` was called (appends keep
+    it up to date). `txn_index` is None as long as no transaction was aborted in the segment. Past
+    `roll_after_timestamp` (of a record) or `roll_after_ms` (of the clock) the next append goes to a
+    new segment.
+    """
+
+    __slots__ = (
+        "_allocate_at",
+        "_allocated",
+        "_cache",
+        "_pending",
+        "_pool",
+        "_pwrite",
+        "_timestamps_known",
+        "active",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "deleted",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index",
+        "index_interval_bytes",
+        "index_room",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "roll_after_ms",
+        "roll_after_timestamp",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        pool: FilePool,
+        cache: IndexCache,
+        *,
+        size: int,
+        created_ms: int,
+    ) -> None:
+        self._pool = pool
+        self._cache = cache
+        self._pwrite = pool.files.pwrite
+        self.directory = directory
+        self.base_offset = base_offset
+        flags = UPDATE if size else READ_WRITE  # a file with batches is never made anew
+        self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX), flags)
+        self.size = size
+        self._allocated = False
+        self._allocate_at = max(ALLOCATE_FROM_BYTES, size)
+        self.created_ms = created_ms
+        self.active = False
+        self.deleted = False
+        self.index: OffsetIndex | None = None
+        self.time_index: TimeIndex | None = None
+        self.txn_index: TransactionIndex | None = None
+        self.index_interval_bytes = 4096
+        self.bytes_since_index_entry = 0
+        self.index_room = 0
+        self._pending: list[int] = []
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self._timestamps_known = size == 0
+        self.roll_jitter_ms = 0
+        self.roll_after_timestamp = NEVER_MS
+        self.roll_after_ms = NEVER_MS
+
+    def path(self, suffix: str) -> str:
+        return index_path(self.directory, self.base_offset, suffix)
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Writes one whole batch of `size` bytes at the end with one system call.
+
+        OSError: nothing of the segment's state has changed, but a part of the batch may be in the
+        file behind `size`: the caller cuts it off with `cut_torn_write`.
+        """
+        file, position = self.file, self.size
+        handle = file.handle or file.open()
+        file.used = True
+        if position > self._allocate_at:
+            self._allocate_ahead(handle, position)
+        written = self._pwrite(handle.fd, batch, position)
+        if written != size:
+            write_all(self._pool.files, handle.fd, memoryview(batch)[written:], position + written)
+        self.size = position + size
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._pending += (last_offset, position, self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+            self.index_room -= 1
+        self.bytes_since_index_entry += size
+
+    def _drain(self) -> None:
+        """Moves the entries that `append` left in `_pending` into the indexes; from any thread.
+
+        The hot path adds an entry without a call: one list extended by one tuple, which is atomic
+        beside the cut of the front made here.
+        """
+        with _drain_lock:
+            index, time_index, pending = self.index, self.time_index, self._pending
+            assert index is not None and time_index is not None
+            entries = pending[: len(pending) // 4 * 4]
+            for at in range(0, len(entries), 4):
+                last_offset, position, timestamp, timestamp_offset = entries[at : at + 4]
+                index.append(last_offset - self.base_offset, position)
+                time_index.maybe_append(timestamp, timestamp_offset - self.base_offset)
+            del pending[: len(entries)]
+
+    def _allocate_ahead(self, handle: OpenFile, position: int) -> None:
+        """Reserves space for the next batches; tried again as far ahead when there is none."""
+        length = min(position, ALLOCATE_BYTES_MAX)
+        self._allocate_at = position + length
+        try:
+            reserved = self._pool.files.allocate(handle.fd, position, length)
+        except OSError as error:
+            _logger.debug("no space ahead for %s: %s", self.file.path, error)
+            return
+        self._allocated = self._allocated or reserved
+
+    def _give_back(self) -> None:
+        """Frees the space behind the end of the file; what cannot be freed is only space."""
+        if not self._allocated:
+            return
+        try:
+            self._pool.files.ftruncate(self.file.open().fd, self.size)
+        except OSError as error:
+            _logger.warning("space behind the end of %s is not freed: %s", self.file.path, error)
+        self._allocated = False
+
+    def cut_torn_write(self) -> None:
+        """Cuts off what a failed `append` left behind the last whole batch.
+
+        A file that is not open was not written to: `append` opens it first.
+        """
+        handle = self.file.handle
+        if handle is not None:
+            self._pool.files.ftruncate(handle.fd, self.size)
+
+    def append_aborted(self, aborted: AbortedTransaction) -> None:
+        """Adds an aborted transaction to the index."""
+        if self.txn_index is None:
+            path = self.path(TXN_INDEX_SUFFIX)
+            self.txn_index = TransactionIndex(self._pool.files, path)
+        self.txn_index.append(aborted)
+
+    def find_txn_index(self) -> None:
+        """Takes up the ``.txnindex`` that is there, when a log is opened."""
+        path = self.path(TXN_INDEX_SUFFIX)
+        self.txn_index = TransactionIndex(self._pool.files, path, self._pool.files.size(path))
+
+    def reset_txn_index(self) -> None:
+        """Removes the index: recovery adds the entries again."""
+        if self.txn_index is not None:
+            self._pool.files.unlink(self.txn_index.path)
+            self.txn_index = None
+
+    def set_index_limit(self, segment_index_bytes: int) -> None:
+        """Sets `index_room`: entries until this must be called again; 0 when the index is full."""
+        index, time_index = self.indexes()
+        offset_room = segment_index_bytes // OFFSET_ENTRY_BYTES - len(index)
+        time_room = segment_index_bytes // TIME_ENTRY_BYTES - 1 - len(time_index)
+        self.index_room = min(offset_room, time_room, PENDING_ENTRIES_MAX)
+
+    def set_roll_times(self, segment_ms: int, segment_jitter_ms: int) -> None:
+        """When the segment is due to roll by time: from its first batch's timestamp if it has
+        one.
+        """
+        limit_ms = segment_ms - segment_jitter_ms
+        self.roll_after_timestamp = self.roll_after_ms = NEVER_MS
+        if self.size == 0:
+            return
+        if self.first_timestamp >= 0:
+            self.roll_after_timestamp = self.first_timestamp + limit_ms
+        else:
+            self.roll_after_ms = self.created_ms + limit_ms
+
+    # -- becoming active and inactive --------------------------------------------------------------
+
+    def make_active(self) -> None:
+        """Loads all that appending needs; the indexes stay in memory until `make_inactive`."""
+        self.active = True
+        self.indexes()
+        self._cache.forget(self)
+        self.load_timestamps()
+        if self.size:
+            self.first_timestamp = self._read_header(0).max_timestamp
+
+    def make_inactive(self) -> None:
+        """To be called when the indexes are closed: they may be dropped from memory now."""
+        self.active = False
+        self._give_back()
+        self._cache.touch(self, self._index_bytes())
+
+    def close_indexes(self, *, sync: bool) -> None:
+        """Writes both indexes whole; the time index ends with the largest timestamp."""
+        index, time_index = self.indexes()
+        self.load_timestamps()
+        time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        index.persist(self._pool.files, sync=sync)
+        time_index.persist(self._pool.files, sync=sync)
+        if sync and self.txn_index is not None:
+            self.txn_index.sync()
+
+    def is_soon_read(self) -> bool:
+        """Whether the next start reads the segment sooner than what belongs to it can be written: a
+        small one without index files yet. Some file systems take a millisecond to make a file.
+        """
+        if self.size > SOON_READ_BYTES:
+            return False
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with suppress(FileNotFoundError):
+                self._pool.files.size(self.path(suffix))
+                return False
+        return True
+
+    def create_files(self) -> None:
+        """Makes the files exist, so that the base offset of an empty segment survives."""
+        self.file.open()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            OpenFile(self._pool.files, self._pool.files.open(self.path(suffix), READ_WRITE))
+
+    def flush(self, *, indexes: bool) -> None:
+        """Returns when the ``.log``, and the indexes as far as written, are on the disk.
+
+        Nothing is done, and nothing said, when the segment is deleted meanwhile by its owner.
+        """
+        files = self._pool.files
+        try:
+            handle = self.file.open()  # held by this reference: the owner may let go meanwhile
+            files.fsync(handle.fd)
+            if indexes:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
+                    files.fsync(handle.fd)
+                if self.txn_index is not None:
+                    self.txn_index.sync()
+        except FileNotFoundError:
+            if not self.deleted:
+                raise
+
+    # -- indexes -----------------------------------------------------------------------------------
+
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, loaded (or rebuilt from the ``.log``) when they were not in memory."""
+        index, time_index = self.index, self.time_index
+        if index is None or time_index is None:
+            return self._load_indexes()
+        if self._pending:
+            self._drain()
+        return index, time_index
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        index = OffsetIndex(self.path(INDEX_SUFFIX))
+        time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        try:
+            if self.size:
+                index.load(self._pool.files, self.size)
+                time_index.load(self._pool.files)
+        except (FileNotFoundError, CorruptIndex) as error:
+            soon = isinstance(error, FileNotFoundError) and self.size <= SOON_READ_BYTES
+            level = logging.DEBUG if soon else logging.WARNING
+            _logger.log(level, "rebuilding the indexes of %s: %s", self.file.path, error)
+            index, time_index = self._rebuild_indexes()
+        self.index, self.time_index = index, time_index
+        if not self.active:
+            self._cache.touch(self, self._index_bytes())
+        return index, time_index
+
+    def _index_bytes(self) -> int:
+        """The memory that the loaded indexes take."""
+        index, time_index = self.index, self.time_index
+        if index is None or time_index is None:
+            return 0
+        entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
+        return INDEX_OVERHEAD_BYTES + entries
+
+    def drop_indexes(self) -> None:
+        """Frees the memory of an inactive segment's indexes."""
+        self.index = self.time_index = None
+        if self.txn_index is not None:
+            self.txn_index.drop()
+
+    def reset_indexes(self) -> None:
+        """Empties both indexes: recovery adds the entries again with `index_batch`."""
+        self.index = OffsetIndex(self.path(INDEX_SUFFIX))
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        self._pending.clear()
+        self.bytes_since_index_entry = 0
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._timestamps_known = True
+
+    def index_batch(self, header: BatchHeader, position: int) -> None:
+        """What `append` does to the indexes, for a batch that is in the file already."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            assert self.index is not None and self.time_index is not None
+            self.index.append(header.last_offset - self.base_offset, position)
+            self.time_index.maybe_append(
+                self.max_timestamp, self.max_timestamp_offset - self.base_offset
+            )
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += header.size_bytes
+
+    def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        self.reset_indexes()
+        for position, header in self.headers(0):
+            self.index_batch(header, position)
+        assert self.index is not None and self.time_index is not None
+        return self.index, self.time_index
+
+    def load_timestamps(self) -> None:
+        """Makes `max_timestamp` known: the last entry of the time index, which closing a segment,
+        rolling it and recovery all end with the largest timestamp.
+        """
+        if self._timestamps_known:
+            return
+        if self.index is None and self._read_last_time_entry():
+            return
+        _, time_index = self.indexes()
+        self.max_timestamp = time_index.last_timestamp
+        self.max_timestamp_offset = self.base_offset + time_index.last_offset
+        self._timestamps_known = True
+
+    def _read_last_time_entry(self) -> bool:
+        """Takes the largest timestamp of an inactive segment from the end of its time index."""
+        files, path = self._pool.files, self.path(TIME_INDEX_SUFFIX)
+        try:
+            position = files.size(path) - TIME_ENTRY_BYTES
+            if position < 0:
+                return False
+            handle = OpenFile(files, files.open(path, READ))
+            entry = files.pread(handle.fd, TIME_ENTRY_BYTES, position)
+        except FileNotFoundError:
+            return False
+        timestamp, relative_offset = _TIME_ENTRY.unpack(entry)
+        if position % TIME_ENTRY_BYTES or (timestamp, relative_offset) == (0, 0):
+            return False
+        self.max_timestamp = timestamp
+        self.max_timestamp_offset = self.base_offset + relative_offset
+        self._timestamps_known = True
+        return True
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def locate(  # noqa: C901 - calls are what this path costs
+        self, offset: int
+    ) -> tuple[int, int] | None:
+        """(position, size) of the first batch whose last offset is `offset` or greater; or None."""
+        index = self.index
+        if index is None or self._pending:
+            index, _ = self.indexes()
+        offsets, positions = index.offsets, index.positions
+        relative_offset = offset - self.base_offset
+        at = bisect_right(offsets, relative_offset)
+        position = positions[at - 1] if at else 0
+        handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        if at < len(positions) and not (at and offsets[at - 1] == relative_offset):
+            following = positions[at]
+            if position + LARGE_GAP_BYTES < following < end:
+                # Each large batch has an entry: most likely the next one is of the batch itself.
+                chunk = pread(handle.fd, _OFFSETS_BYTES, following)
+                if len(chunk) == _OFFSETS_BYTES:
+                    base_offset, length, last_offset_delta = _unpack_offsets(chunk)
+                    if base_offset <= offset <= base_offset + last_offset_delta and length > 0:
+                        return following, length + LOG_OVERHEAD
+        while position < end:
+            chunk = pread(handle.fd, PROBE_BYTES, position)
+            at, last = 0, len(chunk) - _OFFSETS_BYTES
+            if last < 0:
+                return None  # the file became shorter than it was
+            while at <= last:
+                base_offset, length, last_offset_delta = _unpack_offsets(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at, length + LOG_OVERHEAD
+                if length <= 0:
+                    return None
+                at += length + LOG_OVERHEAD
+            position += at
+        return None
+
+    def offset_bound(self, position: int) -> int | None:
+        """An offset that no batch before `position` reaches, close behind them if the index has it;
+        None when nothing is known.
+        """
+        index, _ = self.indexes()
+        at = bisect_left(index.positions, position)
+        return self.base_offset + index.offsets[at] if at < len(index) else None
+
+    def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of every whole batch from `position`, which is that of a batch."""
+        handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        while position + HEADER_BYTES <= end:
+            chunk = pread(handle.fd, PROBE_BYTES, position)
+            at, last = 0, len(chunk) - HEADER_BYTES
+            if last < 0:
+                return
+            while at <= last:
+                header = parse_header(chunk, at)
+                if header.size_bytes < HEADER_BYTES or position + at + header.size_bytes > end:
+                    return
+                yield position + at, header
+                at += header.size_bytes
+            position += at
+
+    def read_batch(self, position: int, size: int) -> bytes:
+        """One whole batch; fewer bytes when the file became shorter."""
+        handle = self.file.open()
+        return self._pool.files.pread(handle.fd, size, position)
+
+    def _read_header(self, position: int) -> BatchHeader:
+        return parse_header(self.read_batch(position, HEADER_BYTES))
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch: the base offset when there is none."""
+        index, _ = self.indexes()
+        last_offset = self.base_offset - 1
+        for _, header in self.headers(index.positions[-1] if len(index) else 0):
+            last_offset = header.last_offset
+        return last_offset + 1
+
+    # -- cutting and removing ----------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts all batches from the one that holds `offset` or a later one; how many bytes it
+        cut.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        index, time_index = self.indexes()
+        handle = self.file.open()
+        self._pool.files.ftruncate(handle.fd, found[0])
+        cut, self.size = self.size - found[0], found[0]
+        index.truncate(offset - self.base_offset)
+        time_index.truncate(offset - self.base_offset)
+        if self.txn_index is not None:
+            self.txn_index.truncate(offset)
+        self.bytes_since_index_entry = 0
+        self.max_timestamp = time_index.last_timestamp
+        self.max_timestamp_offset = self.base_offset + time_index.last_offset
+        # Larger timestamps may follow the last entries: each entry has the largest one up to it.
+        for _, header in self.headers(index.positions[-1] if len(index) else 0):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self.max_timestamp_offset = header.last_offset
+        self._timestamps_known = True
+        return cut
+
+    def let_go(self) -> None:
+        """The segment is no part of an open log any more: no file stays open for it."""
+        self.deleted = True
+        self.file.retire()
+        self._cache.forget(self)
+
+    def mark_deleted(self) -> list[str]:
+        """Renames the files to ``.deleted``; their paths, to be removed later."""
+        self.let_go()
+        paths = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            try:
+                self._pool.files.replace(path, path + DELETED_SUFFIX)
+            except FileNotFoundError:
+                continue
+            paths.append(path + DELETED_SUFFIX)
+        return paths
+
+    def remove_files(self) -> None:
+        """Removes the files at once: they hold nothing."""
+        self.let_go()
+        for suffix in SEGMENT_SUFFIXES:
+            unlink_if_there(self._pool.files, self.path(suffix))

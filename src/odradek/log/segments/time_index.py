@@ -1,0 +1,94 @@
+"""The sparse index from timestamps to offsets of one segment, and its file.
+
+File ``<base>.timeindex``: entries of 12 bytes, big-endian: int64 timestamp in milliseconds, int32
+offset relative to the segment's base. An entry (T, O) says that no batch up to offset O has a
+larger timestamp than T, and that the batch which ends at O has it. Timestamps grow strictly. An
+entry is made with each entry of the offset index when the largest timestamp has grown, and one
+more when the segment is closed or rolled, so that the last entry of an inactive segment has its
+largest timestamp.
+
+In memory and in the file as the offset index (see `offset_index`), crash included.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+
+from odradek.log.files import Files, read_file
+from odradek.log.segments.offset_index import CorruptIndex, append_entries
+from odradek.records.batch import NO_TIMESTAMP
+
+ENTRY_BYTES = 12
+_ENTRY = struct.Struct(">qi")
+
+
+class TimeIndex:
+    """The entries of one segment; `persisted` of them are in the file, -1: it is written anew."""
+
+    __slots__ = ("offsets", "path", "persisted", "timestamps")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.timestamps = array("q")
+        self.offsets = array("i")
+        self.persisted = -1
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def last_timestamp(self) -> int:
+        return self.timestamps[-1] if self.timestamps else NO_TIMESTAMP
+
+    @property
+    def last_offset(self) -> int:
+        """Relative offset of the last entry, 0 without entries."""
+        return self.offsets[-1] if self.offsets else 0
+
+    def maybe_append(self, timestamp: int, relative_offset: int) -> None:
+        """Adds an entry unless the last one has this timestamp or a larger one."""
+        if timestamp > self.last_timestamp:
+            self.offsets.append(relative_offset)  # first: a lookup goes by timestamp
+            self.timestamps.append(timestamp)
+
+    def lookup(self, timestamp: int) -> int:
+        """The relative offset from which to search for `timestamp`: all before it are older."""
+        at = bisect_right(self.timestamps, timestamp - 1)
+        return self.offsets[at - 1] if at else 0
+
+    def load(self, files: Files) -> None:
+        """Reads the file; FileNotFoundError, or CorruptIndex. Zeros at the end are no entries."""
+        data = read_file(files, self.path)
+        used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
+        whole = min(used, len(data) // ENTRY_BYTES * ENTRY_BYTES)
+        entries = list(_ENTRY.iter_unpack(memoryview(data)[:whole]))
+        while entries and entries[-1] == (0, 0):
+            entries.pop()
+        self.timestamps = array("q", [timestamp for timestamp, _ in entries])
+        self.offsets = array("i", [offset for _, offset in entries])
+        self.persisted = len(entries) if len(entries) * ENTRY_BYTES == len(data) else -1
+        if entries and (self.timestamps[0] > self.timestamps[-1] or self.offsets[-1] < 0):
+            raise CorruptIndex(f"{self.path} does not grow")
+
+    def persist(self, files: Files, *, sync: bool) -> None:
+        """Appends what is not in the file yet."""
+        count = len(self.timestamps)
+        persisted = max(self.persisted, 0)
+        if count == self.persisted and not sync:
+            return
+        data = b"".join(
+            _ENTRY.pack(timestamp, offset)
+            for timestamp, offset in zip(
+                self.timestamps[persisted:count], self.offsets[persisted:count], strict=True
+            )
+        )
+        append_entries(files, self.path, data, persisted * ENTRY_BYTES, sync=sync)
+        self.persisted = count
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drops the entries of batches that end at or after the offset."""
+        keep = bisect_right(self.offsets, relative_offset - 1)
+        del self.timestamps[keep:], self.offsets[keep:]
+        self.persisted = -1

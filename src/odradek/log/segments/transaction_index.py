@@ -1,0 +1,135 @@
+"""The aborted transactions of one segment: what a reader of committed records must leave out.
+
+File ``<base>.txnindex``: entries of 34 bytes, big-endian: int16 version 0, int64 producer id, int64
+first offset of the transaction, int64 last offset, which is that of its abort marker, and int64 the
+last stable offset that this marker led to (``AbortedTxn``). The entry stands in the index of the
+segment that has the marker, in the order of the markers. There is no file without an entry.
+
+An entry is written just before its marker. After a crash the file may lack entries, or have one of
+a marker that never came: recovery builds it anew with the other indexes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from odradek.log.files import READ_WRITE, UPDATE, Files, OpenFile, read_file, write_all
+from odradek.log.segments.offset_index import CorruptIndex
+
+TXN_INDEX_SUFFIX = ".txnindex"
+_ENTRY = struct.Struct(">hqqqq")
+_LAST_OFFSET = struct.Struct(">18xq")
+ENTRY_BYTES = _ENTRY.size
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One entry; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """`size` bytes of whole entries are in the file; they are kept in memory once looked at."""
+
+    __slots__ = ("_data", "_files", "path", "size")
+
+    def __init__(self, files: Files, path: str, size: int = 0) -> None:
+        self._files = files
+        self.path = path
+        self.size = size
+        self._data: bytearray | None = None if size else bytearray()
+
+    def __len__(self) -> int:
+        return self.size // ENTRY_BYTES
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Writes one entry behind all others; OSError leaves the index as it was, perhaps with
+        torn bytes behind it, which `truncate` cuts off.
+        """
+        data = self._loaded()
+        packed = _ENTRY.pack(_VERSION, *entry)
+        flags = READ_WRITE if self.size else READ_WRITE | os.O_TRUNC
+        handle = OpenFile(self._files, self._files.open(self.path, flags))
+        write_all(self._files, handle.fd, packed, self.size)
+        data += packed
+        self.size += ENTRY_BYTES
+
+    def overlapping(
+        self, first_offset: int, upper_offset: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions with an offset in [first, upper), and whether later segments can have
+        no more of them: an entry's last stable offset says that all before it is decided.
+        """
+        found = []
+        for entry in self.entries(first_offset):
+            if entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return found, True
+        return found, False
+
+    def entries(self, first_offset: int = 0) -> Iterator[AbortedTransaction]:
+        """The entries whose marker is at `first_offset` or behind it, in order."""
+        data = self._loaded()
+        for number in range(self._first_at(data, first_offset), len(data) // ENTRY_BYTES):
+            yield AbortedTransaction._make(_ENTRY.unpack_from(data, number * ENTRY_BYTES)[1:])
+
+    def _first_at(self, data: bytearray, offset: int) -> int:
+        """The number of the first entry whose last offset is `offset` or larger."""
+        low, high = 0, len(data) // ENTRY_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if _LAST_OFFSET.unpack_from(data, middle * ENTRY_BYTES)[0] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def truncate(self, offset: int) -> None:
+        """Cuts the entries whose marker is at `offset` or behind it, and what a failed append
+        left.
+        """
+        data = self._loaded()
+        self.size = self._first_at(data, offset) * ENTRY_BYTES
+        del data[self.size :]
+        try:
+            handle = OpenFile(self._files, self._files.open(self.path, UPDATE))
+        except FileNotFoundError:
+            return
+        self._files.ftruncate(handle.fd, self.size)
+
+    def check(self, base_offset: int) -> None:
+        """Raises CorruptIndex unless the file is an index of the segment with that base offset."""
+        if self._files.size(self.path) % ENTRY_BYTES:
+            raise CorruptIndex(f"{self.path} ends in the middle of an entry")
+        data, last = self._loaded(), base_offset - 1
+        for version, _, first, marker, _ in _ENTRY.iter_unpack(data):
+            if version != _VERSION or marker <= last or first > marker:
+                raise CorruptIndex(f"{self.path} has an entry that makes no sense")
+            last = marker
+
+    def sync(self) -> None:
+        """Returns when the entries are on the disk."""
+        try:
+            handle = OpenFile(self._files, self._files.open(self.path, UPDATE))
+        except FileNotFoundError:
+            return
+        self._files.fsync(handle.fd)
+
+    def drop(self) -> None:
+        """Frees the memory; the file is read again when it is asked for."""
+        if self.size:
+            self._data = None
+
+    def _loaded(self) -> bytearray:
+        data = self._data
+        if data is None:
+            data = self._data = bytearray(read_file(self._files, self.path)[: self.size])
+        return data

@@ -1,0 +1,90 @@
+"""Which leader epoch began at which offset (KIP-101): the log's own memory of its leaders.
+
+Kept in ``leader-epoch-checkpoint`` (format in `checkpoints`), epochs and offsets growing strictly.
+The file is written when an epoch begins and synced with the log: after a crash, recovery adds the
+epochs of the batches that it reads again, and an unreadable file is made anew from all batches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class LeaderEpochFileCache:
+    """The entries of one log, oldest first; `dirty` when they differ from the file."""
+
+    __slots__ = ("dirty", "epochs", "starts")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.epochs: list[int] = []
+        self.starts: list[int] = []
+        self.dirty = False
+        for epoch, start in entries or []:
+            self.assign(epoch, start)
+        self.dirty = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self.epochs, self.starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The latest epoch, -1 when there is none."""
+        return self.epochs[-1] if self.epochs else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Says that `epoch` begins at `start_offset`; whether that changed anything.
+
+        Entries that contradict it (a later epoch, or one that starts at or behind the offset) go,
+        as in ``LeaderEpochFileCache.assign``; a negative epoch is ignored.
+        """
+        if epoch < 0 or (self.epochs and epoch == self.epochs[-1]):
+            return False
+        while self.epochs and (self.epochs[-1] >= epoch or self.starts[-1] >= start_offset):
+            self.epochs.pop()
+            self.starts.pop()
+        self.epochs.append(epoch)
+        self.starts.append(start_offset)
+        self.dirty = True
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch known at or below `epoch`.
+
+        The end is where the next epoch starts, or the log's end for the latest. (-1, -1) when the
+        epoch is undefined or newer than all; an epoch older than all gives itself and the start of
+        the first (``LeaderEpochFileCache.endOffsetFor``).
+        """
+        if epoch == UNDEFINED_EPOCH or not self.epochs:
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if epoch == self.epochs[-1]:
+            return epoch, log_end_offset
+        at = bisect_right(self.epochs, epoch)
+        if at == len(self.epochs):
+            return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+        if at == 0:
+            return epoch, self.starts[0]
+        return self.epochs[at - 1], self.starts[at]
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in which `offset` was written, -1 when unknown."""
+        at = bisect_right(self.starts, offset)
+        return self.epochs[at - 1] if at else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that start at or behind the log's new end."""
+        while self.starts and self.starts[-1] >= end_offset:
+            self.epochs.pop()
+            self.starts.pop()
+            self.dirty = True
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that ended before the new start; the one across it starts there."""
+        at = bisect_right(self.starts, start_offset)
+        if at == 0 or (at == 1 and self.starts[0] == start_offset):
+            return
+        del self.epochs[: at - 1], self.starts[: at - 1]
+        self.starts[0] = start_offset
+        self.dirty = True

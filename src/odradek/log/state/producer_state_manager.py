@@ -1,0 +1,536 @@
+"""What a log knows of its producers: enough to refuse a batch it has and a gap, and who has a
+transaction open since where.
+
+For each producer id the epoch, the last five batches, the first offset of its open transaction and
+the epoch of the coordinator that ended the last one. Two files at the same offset:
+
+``<offset>.snapshot``, Kafka's, big-endian: int16 version 1, uint32 CRC-32C of what follows it,
+int32 count, and for each producer int64 id, int16 epoch, int32 last sequence, int64 last offset,
+int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the open
+transaction (-1). It holds only the last batch.
+
+``<offset>.odradek-window``, ours, a name that Kafka passes over: int16 version 1, uint32 CRC-32C of
+what follows it, int32 count of batches, and for each batch of the windows, oldest first, int64
+producer id, int16 epoch, int32 first sequence, int32 last sequence, int64 last offset, int64
+timestamp, int32 coordinator epoch. With it a start gets the whole window back and reads no log.
+
+Both are written when a segment is rolled and at a clean stop. After a crash either may be torn: a
+wrong CRC means that it does not exist, and an older one is loaded and the log replayed from there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.segments.transaction_index import AbortedTransaction
+from odradek.log.state.verification import CLIENT, Origin, Verification, Verifications
+from odradek.records.batch import (
+    INT32_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    increment_sequence,
+)
+from odradek.records.checksum import crc32c
+from odradek.records.control import Marker
+
+SNAPSHOT_SUFFIX = ".snapshot"
+WINDOW_SUFFIX = ".odradek-window"
+WINDOW_BATCHES = 5
+"""``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``: a client has at most five requests in flight."""
+
+STRICT_MARKER_VERSION = 2
+"""``transaction.version`` from which a marker's epoch is above that of what it ends (KIP-890)."""
+
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+"""How much longer than any producer may ask for a transaction is open before it counts as late."""
+
+_VERSION = 1
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_WINDOW_ENTRY = struct.Struct(">qhiiqqi")
+NO_OFFSET = -1
+NOTHING_EXPECTED = -2
+"""No sequence, not even that of a batch without one."""
+
+
+class CorruptSnapshot(ValueError):
+    """The file is torn or of another version."""
+
+
+BatchTuple = tuple[int, int, int, int, int]
+"""A `ProducerBatch` as it is kept: a bare tuple is made without a call on the hot path."""
+
+
+class ProducerBatch(NamedTuple):
+    """One batch in a window; `timestamp` is the batch's largest, in milliseconds."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class LateTransaction(NamedTuple):
+    """An open transaction that should have been ended long ago. `last_timestamp`: the largest of
+    its last batch, in milliseconds."""
+
+    producer_id: int
+    start_offset: int
+    last_timestamp: int
+
+
+class ProducerEntry:
+    """One producer: `batches` newest last, `last_sequence` -1 when there is none in this epoch.
+
+    `expected`: the sequence with which a batch of this epoch that is no part of a transaction can
+    be taken in at once, with `append`; what begins otherwise has to be asked about, with `check`.
+    """
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "expected",
+        "last_sequence",
+        "last_timestamp",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[BatchTuple] = deque(maxlen=WINDOW_BATCHES)
+        self.last_sequence = NO_SEQUENCE
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = NO_OFFSET
+        self.expected = NOTHING_EXPECTED
+
+    def set_epoch(self, epoch: int) -> None:
+        """A new epoch begins with an empty window."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.last_sequence = NO_SEQUENCE
+            self.expected = NOTHING_EXPECTED
+
+    def append(
+        self, first_sequence: int, offset_delta: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Takes in the next batch of this epoch."""
+        last_sequence = first_sequence + offset_delta
+        if last_sequence > INT32_MAX:
+            last_sequence -= INT32_MAX + 1
+        self.last_sequence = last_sequence
+        self.expected = last_sequence + 1
+        self.last_timestamp = timestamp
+        self.batches.append((first_sequence, last_sequence, last_offset, offset_delta, timestamp))
+
+
+class ProducerStateManager:
+    """All producers of one log. Owned by the log; `check` before an append, `update` after it.
+
+    `ongoing`: first offset -> producer id of the open transactions, in the order of the offsets.
+    `unreplicated`: first offset -> offset of the marker, of transactions that ended but whose
+    marker may be at or above the high watermark.
+    """
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self.ongoing: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
+        self.verifications = Verifications()
+
+    def __len__(self) -> int:
+        return len(self.producers)
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        offset_delta: int,
+        attributes: int = 0,
+        origin: Origin | None = None,
+    ) -> ProducerBatch | None:
+        """None when the batch may be appended; the batch in the log when it is a duplicate.
+
+        Raises INVALID_PRODUCER_EPOCH for an older epoch and OUT_OF_ORDER_SEQUENCE_NUMBER for a gap
+        (``ProducerAppendInfo``). A producer that the log does not know may begin anywhere
+        (KIP-360). Transactional batches: see `check_transactional`.
+        """
+        if attributes & TRANSACTIONAL_MASK:
+            return self.check_transactional(
+                producer_id, epoch, first_sequence, offset_delta, origin or CLIENT
+            )
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return None
+        if epoch == entry.epoch:
+            if first_sequence == entry.expected:
+                return None
+            duplicate = _find_duplicate(entry, first_sequence, offset_delta)
+            if duplicate is not None:
+                return duplicate
+        self._refuse(producer_id, entry, epoch, first_sequence)
+        if entry.transaction_first_offset >= 0:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {producer_id}",
+            )
+        return None
+
+    def _refuse(self, pid: int, entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
+        if epoch < entry.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {epoch} of producer {pid} is smaller than the last one {entry.epoch}",
+            )
+        if epoch == entry.epoch:
+            last = entry.last_sequence
+            if first_sequence == last + 1 or (first_sequence == 0 and last == INT32_MAX):
+                return
+        elif first_sequence == 0 or entry.epoch < 0:
+            return
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {pid}: {first_sequence} in epoch {epoch}, "
+            f"the last was {entry.last_sequence} in epoch {entry.epoch}",
+        )
+
+    def update(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        offset_delta: int,
+        last_offset: int,
+        timestamp: int,
+        attributes: int = 0,
+        origin: Origin | None = None,
+    ) -> None:
+        """Takes in a batch that is in the log now."""
+        if origin is not None and origin.marker is not None:
+            self.end_transaction(producer_id, epoch, origin.marker, last_offset, timestamp)
+            return
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(epoch)
+        elif epoch != entry.epoch:
+            entry.set_epoch(epoch)
+        entry.append(first_sequence, offset_delta, last_offset, timestamp)
+        if attributes & TRANSACTIONAL_MASK or first_sequence < 0:
+            self._update_unusual(producer_id, entry, attributes)
+
+    def replay(self, header: BatchHeader, marker: Marker | None) -> AbortedTransaction | None:
+        """Takes in a batch found in the log, without refusing anything; the transaction that it
+        aborted, if it did. A control batch comes with its marker, None when it is of another type.
+        """
+        pid, epoch = header.producer_id, header.producer_epoch
+        if pid < 0 or (header.is_control and marker is None):
+            return None
+        if marker is not None:
+            aborted = None if marker.committed else self.aborted_by(pid, header.base_offset)
+            self.end_transaction(pid, epoch, marker, header.base_offset, header.max_timestamp)
+            return aborted
+        self.update(
+            pid,
+            epoch,
+            header.base_sequence,
+            header.last_offset_delta,
+            header.last_offset,
+            header.max_timestamp,
+            header.attributes,
+        )
+        return None
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def has_ongoing(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer, in this epoch, has a transaction open here."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
+
+    def check_transactional(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        offset_delta: int,
+        origin: Origin,
+    ) -> ProducerBatch | None:
+        """As `check`, for a marker, a transactional batch of a client, or one of a coordinator,
+        which has no sequence (-1) and is never a duplicate.
+
+        Raises INVALID_TXN_STATE too, when no transaction is open and the guard does not open one
+        (``UnifiedLog.analyzeAndValidateProducerState``).
+        """
+        if origin.marker is not None:
+            self.check_marker(producer_id, epoch, origin.marker, origin.transaction_version)
+            return None
+        entry = self.producers.get(producer_id)
+        if entry is not None and epoch == entry.epoch and first_sequence >= 0:
+            duplicate = _find_duplicate(entry, first_sequence, offset_delta)
+            if duplicate is not None:
+                return duplicate
+        verifications = self.verifications
+        if not self.has_ongoing(producer_id, epoch) and not verifications.passes(
+            producer_id, origin.guard
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+            )
+        if entry is not None and epoch < entry.epoch:
+            self._refuse(producer_id, entry, epoch, first_sequence)
+        if first_sequence < 0:
+            return None
+        question = verifications.get(producer_id)
+        if question is not None:
+            _check_first(question, entry, producer_id, first_sequence)
+        if entry is not None:
+            self._refuse(producer_id, entry, epoch, first_sequence)
+        return None
+
+    def check_marker(
+        self, producer_id: int, epoch: int, marker: Marker, transaction_version: int
+    ) -> None:
+        """Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of the
+        past.
+
+        With version 2 each transaction has its own epoch, and a marker carries the next one: a
+        marker of the epoch in which a transaction is open came too late to end its own.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return
+        open_now = entry.transaction_first_offset >= 0
+        if epoch < entry.epoch or (
+            transaction_version >= STRICT_MARKER_VERSION and epoch == entry.epoch and open_now
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {epoch} of the marker for producer {producer_id} is behind the epoch "
+                f"{entry.epoch} of its last batch",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {producer_id}: "
+                f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    def _update_unusual(self, producer_id: int, entry: ProducerEntry, attributes: int) -> None:
+        """What a batch that is transactional, or has no sequence, does beside what `update` did."""
+        entry.expected = NOTHING_EXPECTED
+        first_sequence, _, last_offset, offset_delta, timestamp = entry.batches[-1]
+        if first_sequence < 0:
+            entry.last_sequence = NO_SEQUENCE
+            entry.batches[-1] = (NO_SEQUENCE, NO_SEQUENCE, last_offset, offset_delta, timestamp)
+        if attributes & TRANSACTIONAL_MASK:
+            self.verifications.end(producer_id)
+            if entry.transaction_first_offset < 0:
+                entry.transaction_first_offset = last_offset - offset_delta
+                self.ongoing[entry.transaction_first_offset] = producer_id
+
+    def aborted_by(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:
+        """What an abort marker at that offset ends; None when the producer has nothing open, which
+        leaves no trace in the index (``ProducerAppendInfo.appendEndTxnMarker``).
+        """
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.transaction_first_offset < 0:
+            return None
+        others = (first for first, pid in self.ongoing.items() if pid != producer_id)
+        stable = next(others, marker_offset + 1)
+        return AbortedTransaction(
+            producer_id, entry.transaction_first_offset, marker_offset, stable
+        )
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: Marker, offset: int, timestamp: int
+    ) -> None:
+        """Takes in a marker that is in the log now, at `offset`."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(epoch)
+        entry.set_epoch(epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        first_offset = entry.transaction_first_offset
+        if first_offset >= 0:
+            entry.transaction_first_offset = NO_OFFSET
+            del self.ongoing[first_offset]
+            self.unreplicated[first_offset] = offset
+        self.verifications.end(producer_id)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset whose fate a reader may not know yet: of an open transaction, or of one
+        whose marker is not below the high watermark.
+        """
+        unreplicated = self.unreplicated
+        if unreplicated:
+            ended = [first for first, last in unreplicated.items() if last < high_watermark]
+            for first in ended:
+                del unreplicated[first]
+        undecided = next(iter(self.ongoing), None)
+        if not unreplicated:
+            return undecided
+        first = min(unreplicated)
+        return first if undecided is None else min(first, undecided)
+
+    def late_transaction(
+        self, now_ms: int, transaction_max_timeout_ms: int
+    ) -> LateTransaction | None:
+        """The oldest open transaction, which holds up the readers of committed records, when its
+        producer has not written for so long that the coordinator must have ended it by now: it
+        hangs (KIP-664, ``ProducerStateManager.hasLateTransaction``). None otherwise.
+        """
+        if not self.ongoing:
+            return None
+        start_offset, producer_id = next(iter(self.ongoing.items()))
+        last_timestamp = self.producers[producer_id].last_timestamp
+        age_max_ms = transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        if not 0 < last_timestamp < now_ms - age_max_ms:
+            return None
+        return LateTransaction(producer_id, start_offset, last_timestamp)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers whose last batch is older than `expiration_ms`; how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset == NO_OFFSET
+            and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
+        return len(expired)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def encode_snapshot(self) -> bytes:
+        """Kafka's snapshot: the last batch of each producer."""
+        entries = [_snapshot_entry(pid, entry) for pid, entry in self.producers.items()]
+        return _seal(_COUNT.pack(len(entries)) + b"".join(entries))
+
+    def encode_window(self) -> bytes:
+        """Our window file: all batches that are remembered."""
+        entries = [
+            _WINDOW_ENTRY.pack(
+                producer_id,
+                entry.epoch,
+                batch.first_sequence,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.timestamp,
+                entry.coordinator_epoch,
+            )
+            for producer_id, entry in self.producers.items()
+            for batch in map(ProducerBatch._make, entry.batches)
+            if batch.first_sequence >= 0
+        ]
+        return _seal(_COUNT.pack(len(entries)) + b"".join(entries))
+
+    def load_snapshot(self, data: bytes) -> None:
+        """Replaces the state with that of a snapshot; CorruptSnapshot, and nothing changed."""
+        loaded: dict[int, ProducerEntry] = {}
+        for pid, epoch, last, offset, delta, stamp, coordinator, txn in _entries(
+            data, _SNAPSHOT_ENTRY
+        ):
+            entry = loaded[pid] = ProducerEntry(epoch)
+            entry.coordinator_epoch, entry.transaction_first_offset = coordinator, txn
+            entry.last_timestamp, entry.last_sequence = stamp, last
+            if offset >= 0:
+                first = _decrement_sequence(last, delta) if last >= 0 else NO_SEQUENCE
+                entry.batches.append(ProducerBatch(first, last, offset, delta, stamp))
+        self.producers = loaded
+        open_since = [(e.transaction_first_offset, pid) for pid, e in loaded.items()]
+        self.ongoing = dict(sorted(each for each in open_since if each[0] >= 0))
+        self.unreplicated = {}
+
+    def load_window(self, data: bytes) -> None:
+        """Puts the batches of a window file before what the snapshot of that offset gave."""
+        windows: dict[int, deque[BatchTuple]] = {}
+        for pid, epoch, first, last, offset, stamp, _ in _entries(data, _WINDOW_ENTRY):
+            entry = self.producers.get(pid)
+            if entry is None or entry.epoch != epoch:
+                continue
+            delta = (last - first) % (INT32_MAX + 1)
+            window = windows.setdefault(pid, deque(maxlen=WINDOW_BATCHES))
+            window.append(ProducerBatch(first, last, offset, delta, stamp))
+        for pid, window in windows.items():
+            if self.producers[pid].last_sequence >= 0:
+                self.producers[pid].batches = window
+
+
+def _check_first(
+    question: Verification, entry: ProducerEntry | None, producer_id: int, first_sequence: int
+) -> None:
+    """Raises OUT_OF_ORDER_SEQUENCE_NUMBER when a batch is not the first one of its transaction."""
+    expected = question.lowest_sequence
+    if question.epoch_bump and (entry is None or not entry.batches):
+        expected = 0
+    if first_sequence > expected:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {producer_id}: {first_sequence}, before "
+            f"{expected} was appended",
+        )
+
+
+def _find_duplicate(
+    entry: ProducerEntry, first_sequence: int, offset_delta: int
+) -> ProducerBatch | None:
+    last_sequence = increment_sequence(first_sequence, offset_delta)
+    for batch in map(ProducerBatch._make, entry.batches):
+        if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+            return batch
+    return None
+
+
+def _decrement_sequence(sequence: int, decrement: int) -> int:
+    moved = sequence - decrement
+    return moved if moved >= 0 else moved + INT32_MAX + 1
+
+
+def _snapshot_entry(producer_id: int, entry: ProducerEntry) -> bytes:
+    batch = ProducerBatch._make(entry.batches[-1]) if entry.batches else None
+    return _SNAPSHOT_ENTRY.pack(
+        producer_id,
+        entry.epoch if entry.epoch >= 0 else NO_PRODUCER_EPOCH,
+        entry.last_sequence,
+        batch.last_offset if batch else NO_OFFSET,
+        batch.offset_delta if batch else 0,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _seal(payload: bytes) -> bytes:
+    return _PREFIX.pack(_VERSION, crc32c(payload)) + payload
+
+
+def _entries(data: bytes, entry: struct.Struct) -> list[tuple[int, ...]]:
+    """The entries behind prefix and count; CorruptSnapshot unless version, CRC and count fit."""
+    payload = data[_PREFIX.size :]
+    if len(payload) < _COUNT.size:
+        raise CorruptSnapshot(f"{len(data)} bytes are no snapshot")
+    version, crc = _PREFIX.unpack_from(data)
+    (count,) = _COUNT.unpack_from(payload)
+    if version != _VERSION or crc != crc32c(payload):
+        raise CorruptSnapshot(f"version {version} or CRC {crc} is wrong")
+    if len(payload) != _COUNT.size + count * entry.size:
+        raise CorruptSnapshot(f"{count} entries do not fill {len(payload)} bytes")
+    return list(entry.iter_unpack(payload[_COUNT.size :]))

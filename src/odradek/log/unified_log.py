@@ -1,0 +1,600 @@
+"""One partition's log: segments in offset order, appended to at the end, read at any offset.
+
+Synchronous, no asyncio. One thread owns a log: it appends, reads, rolls, truncates, deletes and
+closes. `flush`, and the lookups of `timestamps`, may run on other threads meanwhile. Regions that
+`read` gives out may be used anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid
+from odradek.log import flushing, retention, timestamps, transactions, truncation
+from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
+from odradek.log.files import make_directory
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.state import checkpoints
+from odradek.log.state.leader_epochs import LeaderEpochFileCache
+from odradek.log.state.producer_files import write_producer_files
+from odradek.log.state.producer_state_manager import ProducerBatch, ProducerStateManager
+from odradek.log.state.verification import Origin
+from odradek.records.batch import (
+    INT32_MAX,
+    LEADER_FIELDS,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    set_timestamp_type,
+)
+from odradek.records.region import FileRegion
+from odradek.records.validate import BatchRules, Writable, validate_batch
+
+POSITION_HINTS_MAX = 64
+"""How many (offset, position) pairs of consumers at the end are remembered."""
+
+_pack_leader_fields = LEADER_FIELDS.pack_into
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LogAppendInfo:
+    """What an append did; `log_append_time_ms` is -1 for CreateTime.
+
+    `duplicate`: the batch was in the log already, the offsets are those of then. `must_flush`:
+    `flush.messages` is reached, so `flush` must return before the append is acknowledged.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    must_flush: bool
+
+
+@dataclass(slots=True)
+class LogReadInfo:
+    """What a read found: None when there is nothing to send.
+
+    `first_batch_cut`: the region ends before its first batch does (only without min_one_message).
+    `segment` is that of the region.
+    """
+
+    region: FileRegion | None
+    first_batch_cut: bool = False
+    segment: LogSegment | None = None
+
+
+NOTHING_READ = LogReadInfo(None)
+
+
+class UnifiedLog:
+    """See the module. `high_watermark` belongs to the partition, which sets it."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        log_dir: LogDir,
+        config: LogConfig,
+        *,
+        topic_id: Uuid | None,
+        on_disk: bool,
+        segments: list[LogSegment],
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochFileCache,
+        producers: ProducerStateManager,
+        jitter_ms: int = 0,
+    ) -> None:
+        assert segments
+        self.topic_partition = topic_partition
+        self.directory = directory
+        self.log_dir = log_dir
+        self.topic_id = topic_id
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        self.epochs = epochs
+        self.producers = producers
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.closed = False
+        self.jitter_ms = jitter_ms
+        self.last_flush_ms = -1
+        self._written_epoch = epochs.latest
+        self.on_disk = on_disk
+        self._hints: dict[int, int] = {}
+        self.flush_lock = threading.Lock()
+        self.directory_synced = False
+        self.active = segments[-1]
+        self.update_config(config)
+        self.activate(self.active)
+
+    # -- state -------------------------------------------------------------------------------------
+
+    @property
+    def latest_epoch(self) -> int:
+        """The latest leader epoch that wrote to the log, -1 when none did."""
+        return self.epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes new topic configs into use at once."""
+        self.config = config
+        self._rules = BatchRules(config)
+        self._special_rules: dict[bool, BatchRules] = {}
+        self._flush_messages = config.flush_messages
+        self._segment_bytes = config.segment_bytes
+        self._set_segment_limits(self.active)
+
+    def _rules_for(self, origin: Origin) -> BatchRules:
+        """Made when needed: most logs see no transaction."""
+        rules = self._special_rules.get(origin.coordinator)
+        if rules is None:
+            rules = BatchRules(self.config, transactional=True, trusted=origin.coordinator)
+            self._special_rules[origin.coordinator] = rules
+        return rules
+
+    def _set_segment_limits(self, segment: LogSegment) -> None:
+        segment.index_interval_bytes = self.config.index_interval_bytes
+        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.roll_ms)
+        segment.set_index_limit(self.config.segment_index_bytes)
+        segment.set_roll_times(self.config.roll_ms, jitter_ms)
+
+    def activate(self, segment: LogSegment) -> None:
+        segment.make_active()
+        self._set_segment_limits(segment)
+        self.active = segment
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def stable_offset(self, high_watermark: int) -> int:
+        """The last stable offset at that high watermark: below it every transaction is decided."""
+        first_unstable = self.producers.first_unstable_offset(high_watermark)
+        if first_unstable is None:
+            return high_watermark
+        return min(max(first_unstable, self.log_start_offset), high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what is below it."""
+        return self.stable_offset(self.high_watermark)
+
+    def aborted_transactions(self, first_offset: int, upper_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap [first, upper)."""
+        return transactions.aborted_transactions(self, first_offset, upper_offset)
+
+    def aborted_in(self, first_offset: int, read: LogReadInfo) -> list[tuple[int, int]]:
+        """As `aborted_transactions`, for what was just read from `first_offset` on."""
+        return transactions.aborted_in(self, first_offset, read)
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append_as_leader(  # noqa: C901 - calls are what this path costs
+        self, batch: Writable, leader_epoch: int, *, now_ms: int, origin: Origin | None = None
+    ) -> LogAppendInfo:
+        """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
+
+        `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
+        KAFKA_STORAGE_ERROR when it could not be written: after a full disk the log is as before and
+        later appends may succeed; after an I/O error the directory is offline.
+        """
+        if self.log_dir.offline or self.closed:
+            raise self.log_dir.error()
+        rules = self._rules if origin is None else self._rules_for(origin)
+        batch, header = validate_batch(batch, rules, now_ms)
+        _, length, _, _, _, attributes, last_delta, _, max_timestamp, producer_id, epoch, seq, _ = (
+            header
+        )
+        if producer_id >= 0:
+            producers = self.producers
+            producer = producers.producers.get(producer_id)
+            if producer is None or origin or seq != producer.expected or epoch != producer.epoch:
+                producer = None
+                found = producers.check(producer_id, epoch, seq, last_delta, attributes, origin)
+                if found is not None:
+                    return self._duplicate_info(found)
+        append_time = NO_TIMESTAMP
+        if attributes & TIMESTAMP_TYPE_MASK or rules.log_append_time:
+            max_timestamp, append_time = self._stamp(batch, attributes, max_timestamp, now_ms)
+        first_offset = self.log_end_offset
+        last_offset = first_offset + last_delta
+        size = length + LOG_OVERHEAD
+        _pack_leader_fields(batch, 0, first_offset, length, leader_epoch)
+        segment = self.active
+        try:
+            if (
+                size > self._segment_bytes - segment.size
+                or max_timestamp > segment.roll_after_timestamp
+                or now_ms > segment.roll_after_ms
+                or last_offset - segment.base_offset > INT32_MAX
+                or segment.index_room <= 0
+            ):
+                segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            if leader_epoch != self._written_epoch:
+                self._write_first_of_epoch(leader_epoch)
+            if origin is not None and origin.marker is not None:
+                transactions.before_append(self, segment, producer_id, origin.marker)
+            segment.append(batch, size, last_offset, max_timestamp)
+        except OSError as error:
+            raise self._append_failed(error) from error
+        if segment.size == size:
+            self._begin_segment(segment, max_timestamp)
+        self.log_end_offset = last_offset + 1
+        if producer_id >= 0:
+            if producer is None:
+                what = (last_delta, last_offset, max_timestamp, attributes, origin)
+                producers.update(producer_id, epoch, seq, *what)
+            else:
+                producer.append(seq, last_delta, last_offset, max_timestamp)
+        must_flush = last_offset + 1 - self.recovery_point >= self._flush_messages
+        start = self.log_start_offset
+        return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
+
+    def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
+        """A duplicate is acknowledged like the first time, flushed if that was promised.
+
+        As in Kafka its time is the batch's largest timestamp, of whichever type.
+        """
+        must_flush = (
+            found.last_offset >= self.recovery_point
+            and self.unflushed_messages >= self._flush_messages
+        )
+        return LogAppendInfo(
+            found.first_offset,
+            found.last_offset,
+            found.timestamp,
+            self.log_start_offset,
+            True,
+            must_flush,
+        )
+
+    def _stamp(
+        self, batch: Writable, attributes: int, max_timestamp: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Stamps LogAppendTime, or takes that mark off a CreateTime batch; (max, append) time."""
+        if self._rules.log_append_time:
+            set_timestamp_type(batch, attributes | TIMESTAMP_TYPE_MASK, now_ms)
+            return now_ms, now_ms
+        set_timestamp_type(batch, attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
+        return max_timestamp, NO_TIMESTAMP
+
+    def _append_failed(self, error: OSError) -> KafkaError:
+        """Undoes a failed append: cuts the torn batch, or takes the directory offline."""
+        what = f"append to {self.topic_partition} failed: {error}"
+        if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
+            return self.log_dir.fail(error, what)
+        try:
+            self.active.cut_torn_write()
+            transactions.append_failed(self)
+        except OSError as cut_error:
+            return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
+        _logger.warning("%s; the partial write was cut off", what)
+        return self.log_dir.error(what)
+
+    def _write_first_of_epoch(self, leader_epoch: int) -> None:
+        """Before the first batch of an epoch, its start is in the file; before the very first, the
+        directory and the topic id's file are there: an empty log leaves nothing on the disk.
+        """
+        if not self.on_disk:
+            make_directory(self.log_dir.files, self.directory)
+            self._write_topic_id()
+            self.on_disk = True
+        self.begin_leader_epoch(leader_epoch)
+        if self.epochs.dirty:
+            self.write_epochs(sync=False)
+        self._written_epoch = leader_epoch
+
+    def write_epochs(self, *, sync: bool) -> None:
+        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        is_new = self.log_end_offset == 0 and not sync
+        checkpoints.write_epochs(
+            self.log_dir.files, path, self.epochs.entries(), sync=sync, new=is_new
+        )
+        self.epochs.dirty = False
+
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """Writes ``partition.metadata``: for a log that was found without (`topic_id` is None)."""
+        self.topic_id = topic_id
+        try:
+            self._write_topic_id()
+        except OSError as error:
+            raise self.log_dir.fail(error, f"writing the topic id of {self.directory}") from error
+
+    def _write_topic_id(self) -> None:
+        if self.topic_id is not None:
+            path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
+            checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """A new leader's first act, before it serves: its epoch starts at the log's end.
+
+        The file has it before the first batch of the epoch does: without a batch nobody asks.
+        """
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def _begin_segment(self, segment: LogSegment, first_timestamp: int) -> None:
+        segment.first_timestamp = first_timestamp
+        self._set_segment_limits(segment)
+
+    # -- rolling -----------------------------------------------------------------------------------
+
+    def _segment_for(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> LogSegment:
+        """The segment for a batch that may be too much for the active one: a new one if it is."""
+        if size > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"The batch of {size} bytes exceeds the segment size {self._segment_bytes}",
+            )
+        segment = self.active
+        segment.set_index_limit(self.config.segment_index_bytes)
+        must_roll = segment.size and (
+            size > self._segment_bytes - segment.size
+            or max_timestamp > segment.roll_after_timestamp
+            or now_ms > segment.roll_after_ms
+            or segment.index_room <= 0
+        )
+        # An empty segment rolls only when its base offset is too far away for an index entry.
+        if must_roll or last_offset - segment.base_offset > INT32_MAX:
+            return self._roll(now_ms)
+        return segment
+
+    def roll(self, now_ms: int) -> None:
+        """Begins a new segment at the log's end, unless the active one is empty."""
+        if self.active.size:
+            try:
+                self._roll(now_ms)
+            except OSError as error:
+                raise self._append_failed(error) from error
+
+    def _roll(self, now_ms: int) -> LogSegment:
+        """OSError leaves the log as it was."""
+        segment = self.make_segment(self.log_end_offset, now_ms)
+        try:
+            # A recovery point behind the segment says that all of it is on the disk.
+            sync = self.recovery_point >= self.log_end_offset
+            self.active.close_indexes(sync=sync)
+            write_producer_files(
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers, sync=sync
+            )
+        except OSError:
+            segment.remove_files()
+            raise
+        self.active.make_inactive()
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self.directory_synced = False
+        self._hints.clear()
+        self.activate(segment)
+        return segment
+
+    def make_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        segment = LogSegment(
+            self.directory,
+            base_offset,
+            self.log_dir.pool,
+            self.log_dir.cache,
+            size=0,
+            created_ms=now_ms,
+        )
+        segment.create_files()
+        return segment
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+    ) -> LogReadInfo:
+        """Whole batches from the one that contains `offset` up to `max_offset` (exclusive).
+
+        The region is cut at `max_bytes`, possibly in mid-batch as Kafka does, but with
+        `min_one_message` its first batch is whole whatever its size. OFFSET_OUT_OF_RANGE outside of
+        log start and end. The region is the caller's to close.
+        """
+        if self.log_dir.offline or self.closed:
+            raise self.log_dir.error()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {offset} of {self.topic_partition} is outside of "
+                f"[{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= max_offset:
+            return NOTHING_READ
+        try:
+            return self._read(offset, max_bytes, max_offset, min_one_message)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                raise self.log_dir.error(f"read failed: {error}") from error
+            what = f"reading {self.topic_partition} at {offset}"
+            raise self.log_dir.fail(error, what) from error
+
+    def _read(
+        self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+    ) -> LogReadInfo:
+        segment, first_size = self.active, 0
+        position = self._hints.get(offset, -1)
+        if position < 0:
+            found = self._find(offset)
+            if found is None:
+                return NOTHING_READ
+            segment, position, first_size = found
+        to_end = max_offset >= self.log_end_offset and segment is self.active
+        end = segment.size if to_end else self._end_position(segment, max_offset)
+        length = end - position
+        if length > max_bytes:
+            # The size of a batch behind a hint is looked up only when the limit may cut it.
+            size = first_size or (segment.locate(offset) or (0, 0))[1]
+            length = size if min_one_message and size > max_bytes else max_bytes
+            if length > end - position:
+                length = end - position
+            cut = length < size
+        else:
+            cut = length < first_size
+            if to_end:
+                self._remember(self.log_end_offset, end)
+        if length <= 0:
+            return NOTHING_READ
+        return LogReadInfo(
+            FileRegion(segment.file.open(), position, length, first_size > 0), cut, segment
+        )
+
+    def _find(self, offset: int) -> tuple[LogSegment, int, int] | None:
+        """(segment, position, size) of the first batch that ends at `offset` or later."""
+        at = max(bisect_right(self.bases, offset) - 1, 0)
+        segment = self.segments[at]
+        found = segment.locate(offset)
+        if found is not None:
+            return segment, *found
+        for segment in self.segments[at + 1 :]:
+            found = segment.locate(offset)
+            if found is not None:
+                return segment, *found
+        return None
+
+    def _end_position(self, segment: LogSegment, max_offset: int) -> int:
+        """Where the first batch at or behind `max_offset`, which is below the log's end, begins."""
+        at = bisect_right(self.bases, segment.base_offset)
+        if at < len(self.bases) and max_offset >= self.bases[at]:
+            return segment.size
+        found = segment.locate(max_offset)
+        return segment.size if found is None else found[0]
+
+    def _remember(self, offset: int, position: int) -> None:
+        """Where a consumer that has read to the end will go on: it needs no search then."""
+        if len(self._hints) >= POSITION_HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = position
+
+    def offset_for_timestamp(self, timestamp: int) -> timestamps.TimestampOffset | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
+        return timestamps.offset_for_timestamp(self, timestamp)
+
+    def offset_of_max_timestamp(self) -> timestamps.TimestampOffset | None:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
+        return timestamps.offset_of_max_timestamp(self)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) when undefined."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # -- making durable ----------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Returns when all that was appended before the call is on the disk; from any thread.
+
+        Calls that wait for one another share an fsync. KAFKA_STORAGE_ERROR, and the directory is
+        offline, when it fails: it is never tried again.
+        """
+        self.flush_to(self.log_end_offset)
+
+    def flush_to(self, offset: int) -> None:
+        """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
+        flushing.flush_to(self, offset)
+
+    def file_created(self) -> None:
+        """A new file of the log's directory: the next flush syncs the directory too."""
+        self.directory_synced = False
+
+    # -- cutting -----------------------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> None:
+        """Raises the log start offset to `offset`; what lies before is gone for every reader.
+
+        OFFSET_OUT_OF_RANGE beyond the high watermark. Segments go with the next retention pass.
+        """
+        if offset > self.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot delete records of {self.topic_partition} up to {offset}: beyond the high "
+                f"watermark {self.high_watermark}",
+            )
+        self.raise_log_start(offset)
+        self.log_dir.checkpoint_due = True
+
+    def raise_log_start(self, offset: int) -> None:
+        """Moves the log start offset forward, never back."""
+        if offset <= self.log_start_offset:
+            return
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+
+    def discard(self, segment: LogSegment) -> None:
+        """Renames the files of a segment that is in no list any more; they are removed later."""
+        due_ms = self.log_dir.clock.time_ms() + self.config.file_delete_delay_ms
+        self.log_dir.remove_later(segment.mark_deleted(), due_ms)
+
+    def take_first_segments(self, count: int) -> list[LogSegment]:
+        """Takes segments out of the log's list and moves the log start behind them."""
+        assert count < len(self.segments)
+        taken = self.segments[:count]
+        del self.segments[:count], self.bases[:count]
+        self.raise_log_start(self.bases[0])
+        return taken
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Applies retention by time, by size and by log start offset; how many segments went."""
+        return retention.delete_old_segments(self, now_ms)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts all batches from the one with `offset` on (KIP-101), producers and epochs too."""
+        if offset >= self.log_end_offset:
+            return
+        try:
+            self._hints.clear()
+            truncation.truncate_to(self, offset)
+            self._written_epoch = self.epochs.latest
+        except OSError as error:
+            raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def close(self, *, clean: bool = True, sync: bool = True) -> None:
+        """Flushes, writes indexes and producer state, and lets go of every file.
+
+        Without `clean` (the directory failed, or the log is deleted) nothing is written. Without
+        `sync` the files are whole, but for the page cache to bring to the disk.
+        """
+        if self.closed:
+            return
+        if clean and not self.log_dir.offline:
+            try:
+                self._close_cleanly(sync=sync)
+            except OSError as error:
+                raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+        self.closed = True  # first: a flush on another thread looks at it
+        for segment in self.segments:
+            segment.let_go()
+
+    def _close_cleanly(self, *, sync: bool) -> None:
+        if sync:
+            self.flush()
+        if self.epochs.dirty:
+            self.write_epochs(sync=False)
+        if self.active.size or self.active.base_offset:
+            self.active.file.open()
+            self.active.cut_torn_write()
+            if not sync and len(self.segments) == 1 and self.active.is_soon_read():
+                return
+            self.active.close_indexes(sync=sync)
+            write_producer_files(
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers
+            )

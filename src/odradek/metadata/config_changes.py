@@ -1,0 +1,244 @@
+"""What a request to alter configs comes to. Pure decisions.
+
+The rules and their sentences are those of Kafka's ``ConfigurationControlManager``,
+``ControllerConfigurationValidator`` and ``DynamicBrokerConfig``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from odradek.config.broker import BROKER_CONFIGS, BrokerConfig, dynamic_reason
+from odradek.config.client_metrics import check_client_metrics
+from odradek.config.definition import ConfigDef, ConfigType
+from odradek.config.group import check_group_configs
+from odradek.config.inapplicable import inapplicable_reason
+from odradek.config.topic import TOPIC_CONFIGS
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicName
+from odradek.metadata import znodes
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import check_topic_configs, check_topic_name
+
+# Limits of what followers copy (bytes a second): kept for the tools that set them, and take them
+# back, around a reassignment.
+REPLICATION_THROTTLES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+# No list of a group or a subscription can be edited, only set.
+_NO_LISTS = ConfigDef([])
+
+
+def _nothing(_name: str) -> str:
+    return ""
+
+
+class ResourceType(IntEnum):
+    """What configs belong to; the numbers are those of ``ConfigResource.Type``."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class OpType(IntEnum):
+    """What IncrementalAlterConfigs does to one config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigOp(NamedTuple):
+    name: str
+    op: OpType
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """The changes of one resource; `replace` first drops every override that there is. `forced`:
+    however much a number of threads changes at once."""
+
+    type: ResourceType
+    name: str
+    ops: Sequence[ConfigOp]
+    replace: bool = False
+    forced: bool = False
+
+    @property
+    def path(self) -> str:
+        return _PATHS[self.type](self.name)
+
+    def configs(self, image: MetadataImage) -> Mapping[str, str]:
+        """The resource's overrides in an image."""
+        if self.type is ResourceType.TOPIC:
+            return image.topic_configs.get(TopicName(self.name), {})
+        if self.type is ResourceType.GROUP:
+            return image.group_configs.get(self.name, {})
+        if self.type is ResourceType.CLIENT_METRICS:
+            return image.client_metrics.get(self.name, {})
+        return image.broker_configs.get(self.name, {})
+
+
+_PATHS = {
+    ResourceType.TOPIC: znodes.topic_config_path,
+    ResourceType.BROKER: znodes.broker_config_path,
+    ResourceType.GROUP: znodes.group_config_path,
+    ResourceType.CLIENT_METRICS: znodes.client_metrics_path,
+}
+
+
+def plan_config_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> dict[str, str]:
+    """What the resource's overrides become, or the `KafkaError` that refuses it. A resource is
+    altered once in a request.
+    """
+    if change.type is ResourceType.TOPIC:
+        return _plan_topic_change(image, config, change)
+    if change.type is ResourceType.BROKER:
+        return _plan_broker_change(image, config, change)
+    if change.type is ResourceType.GROUP:
+        if not change.name:
+            text = "Default group resources are not allowed."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        configs = _applied(_NO_LISTS, change, change.configs(image), _nothing)
+        check_group_configs(config, configs)
+        return configs
+    if change.type is ResourceType.CLIENT_METRICS:
+        configs = _applied(_NO_LISTS, change, change.configs(image), _nothing)
+        check_client_metrics(change.name, configs)
+        return configs
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {change.type.name}.")
+
+
+def _plan_topic_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> dict[str, str]:
+    if not change.name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_topic_name(change.name)
+    name = TopicName(change.name)
+    if name not in image.topics_by_name:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+        )
+    configs = _applied(TOPIC_CONFIGS, change, change.configs(image), config.topic_default_text)
+    check_topic_configs(config, configs)
+    return configs
+
+
+def _plan_broker_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> dict[str, str]:
+    if change.name:
+        check_own_broker_name(image, change.name)
+    for op in change.ops:
+        _check_dynamic(op, per_broker=bool(change.name))
+    configs = _applied(
+        BROKER_CONFIGS, change, change.configs(image), lambda key: config.shown_value(key) or ""
+    )
+    dynamic = {**image.broker_configs, change.name: configs}
+    own = dynamic.get(str(image.controller_id), {})
+    try:
+        config.check_dynamic(own, dynamic.get("", {}))
+        if not change.forced:
+            config.check_resizing(own, dynamic.get("", {}))
+    except KafkaError as error:
+        # Kafka's code for brokers; it is INVALID_CONFIG for topics (KAFKA-13609).
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
+    return configs
+
+
+def check_own_broker_name(image: MetadataImage, name: str) -> None:
+    """INVALID_REQUEST unless `name` is the id of this broker, which is the only one."""
+    if not name.isascii() or not name.isdigit():
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+        )
+    if int(name) != image.controller_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {image.controller_id}, but received {name}",
+        )
+
+
+def _check_dynamic(op: ConfigOp, per_broker: bool) -> None:
+    name = op.name
+    if op.op is OpType.DELETE and name not in BROKER_CONFIGS:
+        return
+    if name in REPLICATION_THROTTLES:
+        if op.value is None or not op.value.isascii() or not op.value.isdigit():
+            text = f"Invalid value {op.value} for configuration {name}: Not a number of bytes"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return
+    if name not in BROKER_CONFIGS:
+        reason = inapplicable_reason(name)
+        detail = f"it does not apply here, {reason}" if reason else "it is unknown"
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Broker config {name} cannot be altered: {detail}"
+        )
+    refused = dynamic_reason(name, per_broker)
+    if refused is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, refused)
+
+
+def _applied(
+    table: ConfigDef,
+    change: ConfigChange,
+    current: Mapping[str, str],
+    inherited: Callable[[str], str],
+) -> dict[str, str]:
+    """The overrides after the operations; a list's APPEND begins at the value in force."""
+    configs = {} if change.replace else dict(current)
+    for op in change.ops:
+        if op.op is OpType.DELETE:
+            configs.pop(op.name, None)
+            continue
+        if op.value is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {op.name}")
+        if op.op is OpType.SET:
+            configs[op.name] = op.value
+        else:
+            _check_list(table, op)
+            before = configs[op.name] if op.name in configs else inherited(op.name)
+            configs[op.name] = _spliced(op, before, op.value)
+    return configs
+
+
+def _check_list(table: ConfigDef, op: ConfigOp) -> None:
+    key = table.get(op.name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {op.op.name} to key {op.name} because its type is not LIST.",
+        )
+
+
+def _spliced(op: ConfigOp, before: str, value: str) -> str:
+    """A list with parts added where they are not there yet, or each taken out once."""
+    parts = [part for part in before.split(",") if part]
+    changes = value.split(",")
+    if op.op is OpType.APPEND:
+        return ",".join(dict.fromkeys([*parts, *changes]))
+    left = Counter(changes)
+    kept = []
+    for part in parts:
+        if left[part]:
+            left[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)

@@ -1,0 +1,147 @@
+"""The cluster as one broker sees it at one moment: a frozen value, replaced whole on every
+change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.quotas import Quotas
+
+NO_LEADER = BrokerId(-1)
+_NOTHING: Mapping[str, Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where one listener of a broker is reached."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A live broker. `host` and `port` are those of its first listener."""
+
+    id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+    listeners: tuple[Endpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition's leader and replicas; `partition_epoch` rises with every change of this
+    state.
+    """
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; `partitions` lie in the order of their numbers, 0 first."""
+
+    name: TopicName
+    topic_id: Uuid
+    partitions: tuple[PartitionImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """`offset` rises with every change. `broker_configs` has the broker's id as text, or "" for all
+    brokers, as its key, as the protocol names them.
+    """
+
+    cluster_id: str = ""
+    controller_id: BrokerId = NO_LEADER
+    brokers: Mapping[BrokerId, BrokerRegistration] = field(default_factory=dict)
+    topics_by_name: Mapping[TopicName, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    topic_configs: Mapping[TopicName, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    offset: int = 0
+    # Finalized levels by name; a feature that is not there is at level 0.
+    features: Mapping[str, int] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    client_quotas: Quotas = field(default_factory=dict)
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        found = self.topics_by_name.get(TopicName(topic))
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+    def partition_count(self, topic: str) -> int:
+        """0 when there is no such topic."""
+        found = self.topics_by_name.get(TopicName(topic))
+        return 0 if found is None else len(found.partitions)
+
+    def with_topics(
+        self,
+        changed: Mapping[TopicName, TopicImage],
+        configs: Mapping[TopicName, Mapping[str, str]],
+    ) -> MetadataImage:
+        """With topics added or replaced, and the configs of some topics replaced."""
+        return replace(
+            self,
+            topics_by_name={**self.topics_by_name, **changed},
+            topics_by_id={**self.topics_by_id, **{t.topic_id: t for t in changed.values()}},
+            topic_configs={**self.topic_configs, **configs},
+            offset=self.offset + 1,
+        )
+
+    def without_topics(self, names: set[TopicName]) -> MetadataImage:
+        ids = {self.topics_by_name[name].topic_id for name in names}
+        return replace(
+            self,
+            topics_by_name={n: t for n, t in self.topics_by_name.items() if n not in names},
+            topics_by_id={i: t for i, t in self.topics_by_id.items() if i not in ids},
+            topic_configs={n: c for n, c in self.topic_configs.items() if n not in names},
+            offset=self.offset + 1,
+        )
+
+    def with_configs(
+        self,
+        topics: Mapping[TopicName, Mapping[str, str]],
+        brokers: Mapping[str, Mapping[str, str]],
+        groups: Mapping[str, Mapping[str, str]] = _NOTHING,
+        client_metrics: Mapping[str, Mapping[str, str]] = _NOTHING,
+    ) -> MetadataImage:
+        """With the overrides of some topics, brokers, groups and subscriptions replaced."""
+        return replace(
+            self,
+            topic_configs={**self.topic_configs, **topics},
+            broker_configs=_with(self.broker_configs, brokers),
+            group_configs=_with(self.group_configs, groups),
+            client_metrics=_with(self.client_metrics, client_metrics),
+            offset=self.offset + 1,
+        )
+
+    def with_quotas(self, quotas: Quotas) -> MetadataImage:
+        """With all quotas of clients replaced."""
+        return replace(self, client_quotas=quotas, offset=self.offset + 1)
+
+    def with_features(self, levels: Mapping[str, int]) -> MetadataImage:
+        """With the finalized features replaced."""
+        return replace(self, features=levels, offset=self.offset + 1)
+
+
+def _with(
+    before: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    """With some overrides replaced; without those that have become empty."""
+    if not changes:
+        return before
+    return {name: values for name, values in {**before, **changes}.items() if values}

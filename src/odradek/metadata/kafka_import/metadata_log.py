@@ -1,0 +1,131 @@
+"""Reads the log of ``__cluster_metadata`` that a stopped Apache Kafka left, and never writes to it.
+
+The directory holds snapshots, ``<end offset>-<epoch>.checkpoint``, and segments as of any topic. A
+snapshot says what all records before its end offset came to. The value of a record is a frame
+version (1), the type and the version of the message, each an unsigned varint, and the message
+(``MetadataRecordSerde``). Control batches are Raft's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from odradek.log.segments.log_segment import LOG_SUFFIX
+from odradek.records.batch import CONTROL_MASK, HEADER_BYTES, MAGIC_V2, crc_is_valid, parse_header
+from odradek.records.record import CorruptRecord, iter_batches, iter_records
+
+FRAME_VERSION = 1
+_VARINT_BYTES_MAX = 5
+_SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint\Z")
+_SEGMENT = re.compile(r"(\d{20})" + re.escape(LOG_SUFFIX) + r"\Z")
+_logger = logging.getLogger(__name__)
+
+
+class UnreadableMetadata(OSError):
+    """Kafka's metadata cannot be taken over; the message is one clear line for the operator."""
+
+
+class Frame(NamedTuple):
+    """One record: the message's type and version, and its bytes."""
+
+    api_key: int
+    version: int
+    body: memoryview
+
+
+def read_frames(directory: Path) -> Iterator[Frame]:
+    """All that the newest whole snapshot says, then what the log has behind it.
+
+    The log ends before the first batch that a crash has torn, as when Kafka recovers it. Raises
+    UnreadableMetadata when records are missing, or are none that can be read; OSError may arise.
+    """
+    end_offset, frames = _newest_snapshot(directory)
+    yield from frames
+    yield from _log_frames(directory, end_offset)
+
+
+def _newest_snapshot(directory: Path) -> tuple[int, list[Frame]]:
+    """The end offset of the newest snapshot that is whole, and its records; 0 without any."""
+    found = ((_SNAPSHOT.match(path.name), path) for path in directory.iterdir())
+    snapshots = {int(match[1]): path for match, path in found if match is not None}
+    for end_offset in sorted(snapshots, reverse=True):
+        path = snapshots[end_offset]
+        data = path.read_bytes()
+        batches = list(_whole_batches(data))
+        if data and sum(map(len, batches)) == len(data):
+            return end_offset, [frame for batch in batches for frame in _frames(path, batch, 0)]
+        _logger.warning("%s is not whole: going on with the snapshot before it", path)
+    return 0, []
+
+
+def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
+    """The records of the segments from an offset on."""
+    found = ((_SEGMENT.match(path.name), path) for path in directory.iterdir())
+    segments = sorted((int(match[1]), path) for match, path in found if match is not None)
+    next_offset = segments[0][0] if segments else start_offset
+    if next_offset > start_offset:
+        raise UnreadableMetadata(
+            f"{directory} lacks the records from {start_offset} to {next_offset - 1}"
+        )
+    for base_offset, path in segments:
+        if base_offset != next_offset:
+            raise UnreadableMetadata(
+                f"{directory} lacks the records from {next_offset} to {base_offset - 1}"
+            )
+        data = path.read_bytes()
+        position = 0
+        for batch in _whole_batches(data):
+            header = parse_header(batch)
+            if header.base_offset != next_offset:
+                break
+            next_offset = header.last_offset + 1
+            position += len(batch)
+            if next_offset > start_offset:
+                yield from _frames(path, batch, start_offset)
+        if position < len(data):
+            _logger.warning("%s is torn: %d bytes are left out", path, len(data) - position)
+
+
+def _whole_batches(data: bytes) -> Iterator[memoryview]:
+    """The batches up to the first one that is torn or has a wrong CRC."""
+    for batch in iter_batches(data):
+        if len(batch) < HEADER_BYTES or parse_header(batch).magic != MAGIC_V2:
+            return
+        if not crc_is_valid(batch):
+            return
+        yield batch
+
+
+def _frames(path: Path, batch: memoryview, start_offset: int) -> Iterator[Frame]:
+    """The records of one batch from an offset on."""
+    if parse_header(batch).attributes & CONTROL_MASK:
+        return
+    try:
+        for record in iter_records(batch):
+            if record.offset >= start_offset and record.value is not None:
+                yield _frame(record.value)
+    except (CorruptRecord, ValueError) as error:
+        raise UnreadableMetadata(f"{path} cannot be read: {error}") from error
+
+
+def _frame(value: bytes) -> Frame:
+    frame_version, position = _unsigned_varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise ValueError(f"unknown frame version {frame_version}")
+    api_key, position = _unsigned_varint(value, position)
+    version, position = _unsigned_varint(value, position)
+    return Frame(api_key, version, memoryview(value)[position:])
+
+
+def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at a position, and the position behind it; ValueError when it does not end."""
+    number = 0
+    for i, byte in enumerate(data[position : position + _VARINT_BYTES_MAX]):
+        number |= (byte & 0x7F) << (7 * i)
+        if not byte & 0x80:
+            return number, position + i + 1
+    raise ValueError("a varint does not end")

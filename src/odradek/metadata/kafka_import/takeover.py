@@ -1,0 +1,313 @@
+"""The first start on the log directories of a stopped Apache Kafka: what its cluster becomes here.
+
+With ``__cluster_metadata`` everything comes from it; without, topics come from the directories of
+their partitions, and all configs are defaults. What Odradek does not have is named in the log and
+left out. Nothing of Kafka's metadata is written to or removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from odradek.config.broker import BrokerConfig
+from odradek.errors import KafkaError
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.log.directories.log_manager import CLUSTER_METADATA
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import plan_config_change as plan_change
+from odradek.metadata.features import FEATURES, default_levels
+from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.internal_topics import internal_topic
+from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
+from odradek.metadata.kafka_import.metadata_replay import (
+    FoundCluster,
+    FoundPartition,
+    FoundTopic,
+    replay,
+)
+from odradek.metadata.quota_nodes import quota_operations
+from odradek.metadata.quotas import QuotaAlteration, Quotas, plan_alterations
+from odradek.metadata.store.interface import Create, Operation
+from odradek.metadata.topics import new_partition
+
+# What Kafka gives a broker at once. A block may have been begun that no log shows anything of.
+PRODUCER_IDS_PER_BLOCK = 1000
+NAMED_MAX = 5
+_logger = logging.getLogger(__name__)
+
+Logs = Mapping[TopicPartition, UnifiedLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A cluster to begin with, and the first producer id that has never been given out."""
+
+    image: MetadataImage
+    next_producer_id: int = 0
+
+    def operations(self) -> list[Operation]:
+        """Writes all of it into a store that has the parents (`znodes.PERSISTENT_PATHS`) only."""
+        image = self.image
+        cluster = znodes.encode({"version": "1", "id": image.cluster_id})
+        operations: list[Operation] = [
+            Create(znodes.CLUSTER_ID, cluster),
+            Create(znodes.FEATURES, znodes.encode_features(image.features)),
+        ]
+        for name, topic in image.topics_by_name.items():
+            configs = image.topic_configs.get(name, {})
+            operations += znodes.create_topic_operations(topic, configs, 0)
+        for path, resources in (
+            (znodes.broker_config_path, image.broker_configs),
+            (znodes.group_config_path, image.group_configs),
+            (znodes.client_metrics_path, image.client_metrics),
+        ):
+            operations += [
+                Create(path(name), znodes.encode_configs(configs))
+                for name, configs in resources.items()
+                if configs
+            ]
+        operations += quota_operations({}, image.client_quotas)
+        if self.next_producer_id:
+            last = self.next_producer_id - 1
+            first = max(0, last - PRODUCER_IDS_PER_BLOCK + 1)
+            block = znodes.encode_producer_id_block(image.controller_id, first, last)
+            operations.append(Create(znodes.PRODUCER_ID_BLOCK, block))
+        return operations
+
+
+def find_takeover(
+    config: BrokerConfig,
+    cluster_id: str,
+    logs: Sequence[UnifiedLog],
+    metadata_dirs: Sequence[str],
+    new_uuid: Callable[[], Uuid],
+) -> Takeover | None:
+    """What the directories hold of an earlier cluster, if anything. Blocks on the disk.
+
+    Raises UnreadableMetadata where taking half of it would harm the rest; OSError may arise.
+    """
+    by_partition = {log.topic_partition: log for log in logs}
+    for path in metadata_dirs:
+        directory = Path(path) / CLUSTER_METADATA
+        if directory.is_dir():
+            found = replay(read_frames(directory))
+            _logger.info("taking over what Apache Kafka's metadata in %s says", directory)
+            _report_unlisted(found, by_partition)
+            return _take_over(config, cluster_id, found, by_partition)
+    if not logs:
+        return None
+    found = _from_directories(config, by_partition, new_uuid)
+    _logger.warning(
+        "the log directories hold %d topics, and neither a metadata store nor %s: "
+        "their configs are defaults, retention included",
+        len(found.topics),
+        CLUSTER_METADATA,
+    )
+    return _take_over(config, cluster_id, found, by_partition)
+
+
+def _take_over(config: BrokerConfig, cluster_id: str, found: FoundCluster, logs: Logs) -> Takeover:
+    node = BrokerId(config.node_id)
+    topics = [_topic_image(node, topic, logs) for topic in found.topics.values()]
+    image = MetadataImage(
+        cluster_id=cluster_id,
+        controller_id=node,
+        topics_by_name={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        features=_features(found.features),
+        client_quotas=_quotas(found),
+    )
+    image = _with_configs(image, config, found)
+    used = _highest_producer_id(logs)
+    _report(image, found)
+    return Takeover(image, max(found.next_producer_id, used + 1))
+
+
+def _highest_producer_id(logs: Logs) -> int:
+    return max((pid for log in logs.values() for pid in log.producers.producers), default=-1)
+
+
+def _topic_image(node: BrokerId, found: FoundTopic, logs: Logs) -> TopicImage:
+    name = TopicName(found.name)
+    if sorted(found.partitions) != list(range(len(found.partitions))) or not found.partitions:
+        raise UnreadableMetadata(f"the partitions of topic {name} are {sorted(found.partitions)}")
+    partitions = tuple(
+        _partition_image(node, number, partition, logs.get(TopicPartition(name, number)))
+        for number, partition in sorted(found.partitions.items())
+    )
+    return TopicImage(name, found.topic_id, partitions)
+
+
+def _partition_image(
+    node: BrokerId, number: int, found: FoundPartition, log: UnifiedLog | None
+) -> PartitionImage:
+    """The partition with its replica here as the only one: there are no other brokers. The epoch
+    is one that no batch in the log is ahead of.
+    """
+    epoch = max(found.leader_epoch, log.latest_epoch if log is not None else 0, 0)
+    if node in found.replicas:
+        image = new_partition(number, (node,))
+        return replace(image, leader_epoch=epoch)
+    elsewhere = tuple(BrokerId(broker) for broker in found.replicas)
+    return PartitionImage(number, NO_LEADER, epoch, 0, elsewhere, elsewhere)
+
+
+def _features(found: Mapping[str, int]) -> dict[str, int]:
+    """Kafka's levels as far as they are supported here; what it had off stays off."""
+    if not found:
+        return default_levels()
+    levels = {}
+    for name, level in sorted(found.items()):
+        feature = FEATURES.get(name)
+        if feature is None:
+            _logger.info("not taken over: feature %s, level %d", name, level)
+            continue
+        levels[name] = min(max(level, feature.min_level), feature.max_level)
+        if levels[name] != level:
+            _logger.info("feature %s has level %d here, not %d", name, levels[name], level)
+    return levels
+
+
+def _quotas(found: FoundCluster) -> Quotas:
+    quotas: Quotas = {}
+    for entity, values in found.quotas.items():
+        for key, value in sorted(values.items()):
+            alteration = QuotaAlteration(entity, [(key, value)])
+            quotas, results = plan_alterations(quotas, [alteration])
+            if (error := results[entity]) is not None:
+                _logger.warning("not taken over: quota %s of %s: %s", key, entity, error.message)
+    return quotas
+
+
+def _with_configs(image: MetadataImage, config: BrokerConfig, found: FoundCluster) -> MetadataImage:
+    topics: dict[TopicName, dict[str, str]] = {}
+    groups: dict[str, dict[str, str]] = {}
+    client_metrics: dict[str, dict[str, str]] = {}
+    for (kind, name), values in sorted(found.configs.items()):
+        if kind not in ResourceType.__members__.values():
+            _logger.warning("not taken over: configs of %s, of unknown type %d", name, kind)
+            continue
+        configs = _accepted(image, config, ResourceType(kind), name, values)
+        if not configs:
+            continue
+        if kind == ResourceType.TOPIC:
+            topics[TopicName(name)] = configs
+        elif kind == ResourceType.GROUP:
+            groups[name] = configs
+        elif kind == ResourceType.CLIENT_METRICS:
+            client_metrics[name] = configs
+        else:
+            image = image.with_configs({}, {name: configs})
+    return image.with_configs(topics, {}, groups, client_metrics)
+
+
+def _accepted(
+    image: MetadataImage,
+    config: BrokerConfig,
+    kind: ResourceType,
+    name: str,
+    values: Mapping[str, str],
+) -> dict[str, str]:
+    """Those of a resource's configs that could be set here too; the others are named. Values are
+    not: they may be secret.
+    """
+    ops = [ConfigOp(key, OpType.SET, value) for key, value in sorted(values.items())]
+    try:
+        return plan_change(image, config, ConfigChange(kind, name, ops))
+    except KafkaError:
+        pass
+    accepted: list[ConfigOp] = []
+    configs: dict[str, str] = {}
+    for op in ops:
+        try:
+            configs = plan_change(image, config, ConfigChange(kind, name, [*accepted, op]))
+        except KafkaError:
+            _logger.warning(
+                "not taken over: config %s of %s %s", op.name, kind.name.lower(), name or "default"
+            )
+            continue
+        accepted.append(op)
+    return configs
+
+
+# --- without Kafka's metadata ---
+
+
+def _from_directories(
+    config: BrokerConfig, logs: Logs, new_uuid: Callable[[], Uuid]
+) -> FoundCluster:
+    """The topics that partitions were found of, with the id in their ``partition.metadata``."""
+    cluster = FoundCluster()
+    names = sorted({partition.topic for partition in logs})
+    for name in names:
+        found = {tp.partition: log for tp, log in logs.items() if tp.topic == name}
+        topic_id = _common_id(name, found) or new_uuid()
+        epochs = {n: found[n].latest_epoch if n in found else 0 for n in range(max(found) + 1)}
+        cluster.topics[topic_id] = FoundTopic(
+            name,
+            topic_id,
+            {
+                n: FoundPartition(epoch, (config.node_id,), (config.node_id,))
+                for n, epoch in epochs.items()
+            },
+        )
+        own = internal_topic(config, name)
+        if own is not None:
+            configs = {key: value for key, value in own.configs if value is not None}
+            cluster.configs[ResourceType.TOPIC, name] = configs
+    used = _highest_producer_id(logs)
+    cluster.next_producer_id = (used // PRODUCER_IDS_PER_BLOCK + 2) * PRODUCER_IDS_PER_BLOCK
+    return cluster
+
+
+def _common_id(name: str, logs: Mapping[int, UnifiedLog]) -> Uuid | None:
+    ids = {log.topic_id for log in logs.values() if log.topic_id is not None}
+    if len(ids) > 1:
+        numbers = ", ".join(map(str, sorted(logs)))
+        raise UnreadableMetadata(
+            f"the directories of topic {name} (partitions {numbers}) have different topic ids: "
+            "move those of the wrong topic away"
+        )
+    return ids.pop() if ids else None
+
+
+# --- what the log is told ---
+
+
+def _report_unlisted(found: FoundCluster, logs: Logs) -> None:
+    listed = {topic.name for topic in found.topics.values()}
+    strays = sorted({str(partition) for partition in logs if partition.topic not in listed})
+    if strays:
+        _logger.warning(
+            "%d directories belong to no topic of the metadata, and stay as they are: %s",
+            len(strays),
+            ", ".join([*strays[:NAMED_MAX], *(["..."] if len(strays) > NAMED_MAX else [])]),
+        )
+
+
+def _report(image: MetadataImage, found: FoundCluster) -> None:
+    configs = (
+        *image.topic_configs.values(),
+        *image.broker_configs.values(),
+        *image.group_configs.values(),
+        *image.client_metrics.values(),
+    )
+    partitions = [p for topic in image.topics_by_name.values() for p in topic.partitions]
+    _logger.info(
+        "cluster %s: took over %d topics with %d partitions, %d configs, quotas of %d entities",
+        image.cluster_id,
+        len(image.topics_by_name),
+        len(partitions),
+        sum(map(len, configs)),
+        len(image.client_quotas),
+    )
+    if away := sum(partition.leader == NO_LEADER for partition in partitions):
+        _logger.warning("%d partitions have no replica here, and no leader", away)
+    for what, count in sorted(found.unused.items()):
+        if count > 0:
+            _logger.warning("not taken over: %d %s", count, what)

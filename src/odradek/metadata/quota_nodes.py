@@ -1,0 +1,85 @@
+"""Where client quotas lie in the metadata store: ``/config/users/U``, ``/config/clients/C`` and
+``/config/users/U/clients/C`` of Kafka on ZooKeeper, with ``<default>`` for a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.metadata import znodes
+from odradek.metadata.quotas import CLIENT_ID, USER, Entity, Quotas
+from odradek.metadata.store.interface import (
+    Create,
+    Delete,
+    MetadataStore,
+    NoNodeError,
+    Operation,
+    Set,
+)
+
+USERS = "/config/users"
+CLIENTS = "/config/clients"
+
+
+def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
+    """Writes the difference: parents are created before their children, and deleted after them."""
+    old, new = _nodes(before), _nodes(after)
+    created = sorted(path for path in new if path not in old)
+    deleted = sorted((path for path in old if path not in new), reverse=True)
+    changed = [path for path, data in new.items() if path in old and old[path] != data]
+    return [
+        *(Delete(path) for path in deleted),
+        *(Create(path, new[path]) for path in created),
+        *(Set(path, new[path]) for path in changed),
+    ]
+
+
+async def load_quotas(store: MetadataStore) -> Quotas:
+    """The quotas as `quota_operations` left them."""
+    paths: dict[str, Entity] = {}
+    for name in await store.children(CLIENTS):
+        paths[f"{CLIENTS}/{name}"] = ((CLIENT_ID, _name(name)),)
+    for user in await store.children(USERS):
+        path = f"{USERS}/{user}"
+        paths[path] = ((USER, _name(user)),)
+        try:
+            clients = await store.children(f"{path}/clients")
+        except NoNodeError:
+            continue
+        for client in clients:
+            paths[f"{path}/clients/{client}"] = ((CLIENT_ID, _name(client)), (USER, _name(user)))
+    quotas: dict[Entity, Mapping[str, float]] = {}
+    for entity, node in zip(paths.values(), await store.get_many(list(paths)), strict=True):
+        if node is None:
+            continue
+        values = znodes.decode_configs(node.data)
+        if values:
+            quotas[entity] = {key: float(value) for key, value in values.items()}
+    return quotas
+
+
+def _nodes(quotas: Quotas) -> dict[str, bytes]:
+    """Every node that these quotas need, by path."""
+    nodes: dict[str, bytes] = {}
+    for entity, values in quotas.items():
+        names = dict(entity)
+        data = znodes.encode_configs({key: str(int(value)) for key, value in values.items()})
+        if USER not in names:
+            nodes[f"{CLIENTS}/{_node(names[CLIENT_ID])}"] = data
+            continue
+        path = f"{USERS}/{_node(names[USER])}"
+        if CLIENT_ID not in names:
+            nodes[path] = data
+            continue
+        nodes.setdefault(path, znodes.encode_configs({}))
+        nodes[f"{path}/clients"] = b""
+        nodes[f"{path}/clients/{_node(names[CLIENT_ID])}"] = data
+    return nodes
+
+
+def _node(name: str | None) -> str:
+    return znodes.DEFAULT_ENTITY if name is None else znodes.sanitized(name)
+
+
+def _name(node: str) -> str | None:
+    return None if node == znodes.DEFAULT_ENTITY else znodes.unsanitized(node)

@@ -1,0 +1,120 @@
+"""Names and configs of topics, and the requests that create and widen them. Pure.
+
+The rules and their error messages are those of Kafka's ``Topic`` and ``ReplicationControlManager``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.definition import ConfigValue
+from odradek.config.topic import TOPIC_CONFIGS
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName
+from odradek.metadata.image import PartitionImage, TopicImage
+
+CONSUMER_OFFSETS = TopicName("__consumer_offsets")
+TRANSACTION_STATE = TopicName("__transaction_state")
+SHARE_GROUP_STATE = TopicName("__share_group_state")
+CLUSTER_METADATA = TopicName("__cluster_metadata")
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+
+TOPIC_NAME_LENGTH_MAX = 249
+# What one request may change at most, in topics, partitions and configs (MAX_RECORDS_PER_USER_OP).
+CHANGES_PER_REQUEST_MAX = 10_000
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+USE_DEFAULT = -1
+
+
+@dataclass(slots=True)
+class NewTopic:
+    """A topic to create; -1 is the broker's default, and must be so with `assignments`."""
+
+    name: str
+    num_partitions: int = USE_DEFAULT
+    replication_factor: int = USE_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclass(slots=True)
+class NewPartitions:
+    """A topic to widen to `count` partitions; `assignments` has the replicas of each added one."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was created, or would be if only validated."""
+
+    image: TopicImage
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def invalid_name_reason(name: str) -> str | None:
+    """Why a topic cannot be called so; None if it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"'{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def check_topic_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def new_partition(number: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
+    """A partition in its first epoch: every replica in sync, the first one the leader."""
+    return PartitionImage(number, replicas[0], 0, 0, replicas, replicas)
+
+
+def check_change_count(count: int) -> None:
+    if count > CHANGES_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
+
+
+def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """INVALID_CONFIG unless these may be a topic's overrides, each and together."""
+    for name in overrides:
+        if name not in TOPIC_CONFIGS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    values = config.topic_values(overrides)
+    if values["remote.storage.enable"]:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    if _number(values[low]) > _number(values[high]):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting {low} ({values[low]}) > {high} ({values[high]})",
+        )
+
+
+def _number(value: ConfigValue) -> int:
+    assert isinstance(value, int)
+    return value

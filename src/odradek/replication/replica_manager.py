@@ -1,0 +1,350 @@
+"""The partitions of this broker: kept in step with the metadata image, appended to, read, flushed.
+
+`apply` is called with each new image: it creates the logs of new partitions, deletes those of
+topics that are gone (or were created again under another id), passes changed topic configs on to
+the logs, and takes over leadership. Everything happens on the event loop; fsync runs in the
+executor, one at a time for a log, and one that ends acknowledges all that was appended before it
+began (group commit). A flush that fails takes the log's directory offline and is not tried again:
+after a failed fsync the page cache may say clean what never reached the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid
+from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
+from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from odradek.records.control import Marker, build_marker
+from odradek.replication.partition import ACKS_ALL, Partition
+from odradek.replication.purgatory import DelayedProduce, FetchPurgatory
+from odradek.slicing import ELEMENTS_A_TURN, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+    from concurrent.futures import Executor
+
+    from odradek.config.log_config import LogConfig
+    from odradek.environment.clock import Clock
+    from odradek.log.directories.log_dir import LogDir
+    from odradek.log.directories.log_manager import LogManager
+    from odradek.log.state.producer_state_manager import LateTransaction
+    from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+    from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+
+LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
+
+LOGS_DELETED_A_TURN = 20
+"""Logs of a topic deleted before others have their turn: each one's directory is renamed."""
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicaManager:
+    """Owner of all `Partition`s of this broker. Used on the event loop only."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        clock: Clock,
+        executor: Executor,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._node_id = node_id
+        self._log_manager = log_manager
+        self._clock = clock
+        self._executor = executor
+        self._log_config = log_config
+        self._loop = loop
+        # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.topic_names: dict[Uuid, str] = {}
+        self.fetches = FetchPurgatory(loop)
+        self._flushing: dict[Partition, asyncio.Task[None]] = {}
+
+    # --- metadata ---
+
+    def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
+        """Makes the partitions here those of `new_image`."""
+        at_once(self.applying(old_image, new_image))
+
+    def applying(
+        self, old_image: MetadataImage | None, new_image: MetadataImage
+    ) -> Generator[None, None, None]:
+        """As `apply`, with a yield wherever a turn is over. Meanwhile a new partition may not be
+        there yet, or one that is gone may still be: clients try again, as they do in a cluster.
+        """
+        old_topics = old_image.topics_by_name if old_image is not None else {}
+        new_topics = new_image.topics_by_name
+        removed = 0
+        for name, old_topic in old_topics.items():
+            new_topic = new_topics.get(name)
+            if new_topic is None or new_topic.topic_id != old_topic.topic_id:
+                yield from self._remove_topic(old_topic)
+                removed += 1
+                if not removed % LOGS_DELETED_A_TURN:
+                    yield
+        for seen, (name, topic) in enumerate(new_topics.items()):
+            if not (seen + 1) % ELEMENTS_A_TURN:
+                yield
+            configs = new_image.topic_configs.get(name, {})
+            if topic is not old_topics.get(name):
+                yield from self._apply_topic(topic, configs)
+            elif old_image is None or configs != old_image.topic_configs.get(name, {}):
+                yield from self._apply_configs(topic, configs)
+        if old_image is not None and old_image.broker_configs != new_image.broker_configs:
+            for name, topic in new_topics.items():
+                yield
+                yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
+
+    def _apply_topic(
+        self, topic: TopicImage, configs: Mapping[str, str]
+    ) -> Generator[None, None, None]:
+        log_config = self._log_config(configs)
+        self.topic_names[topic.topic_id] = topic.name
+        for image in topic.partitions:
+            if not (image.partition + 1) % ELEMENTS_A_TURN:
+                yield
+            if self._node_id not in image.replicas:
+                continue
+            key = TopicPartition(topic.name, image.partition)
+            partition = self.partitions.get(key)
+            if partition is None:
+                partition = self._create(key, topic.topic_id, log_config)
+            else:
+                _update_config(partition, log_config)
+            self._apply_leadership(partition, image)
+
+    def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
+        log = self._log_manager.get(key)
+        if log is not None and log.topic_id not in (None, topic_id):
+            # Left behind by a topic of this name that was deleted: none of its data may be served.
+            logger.warning("deleting the log of %s: it belongs to a topic that is gone", key)
+            self._log_manager.delete(key)
+            log = None
+        if log is None:
+            log = self._log_manager.create(key, topic_id, config)
+        elif log.config != config:
+            log.update_config(config)
+        if log.topic_id is None:
+            log.assign_topic_id(topic_id)
+        partition = Partition(key, topic_id, log)
+        self.partitions[key] = partition
+        return partition
+
+    def _apply_leadership(self, partition: Partition, image: PartitionImage) -> None:
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        if image.leader == self._node_id:
+            partition.become_leader(
+                image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
+            )
+        else:
+            partition.become_follower(image.leader, image.leader_epoch)
+
+    def _apply_configs(
+        self, topic: TopicImage, configs: Mapping[str, str]
+    ) -> Generator[None, None, None]:
+        log_config = self._log_config(configs)
+        for image in topic.partitions:
+            if not (image.partition + 1) % ELEMENTS_A_TURN:
+                yield
+            partition = self.partitions.get((topic.name, image.partition))
+            if partition is not None:
+                _update_config(partition, log_config)
+
+    def _remove_topic(self, topic: TopicImage) -> Generator[None, None, None]:
+        """Nobody reads or writes any partition of it from now on; the logs go some at a time."""
+        keys = []
+        for image in topic.partitions:
+            key = TopicPartition(topic.name, image.partition)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                keys.append(key)
+        self.topic_names.pop(topic.topic_id, None)  # whoever waited was told of it under its name
+        for start in range(0, len(keys), LOGS_DELETED_A_TURN):
+            if start:
+                yield
+            self._log_manager.delete(*keys[start : start + LOGS_DELETED_A_TURN])
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        found = self.partitions.get((topic, partition))
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found
+
+    def log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """The log of a partition that this broker leads; KafkaError otherwise."""
+        partition = self.partition(*topic_partition)
+        partition.check_leader_epoch(-1)
+        return partition.log
+
+    # --- appends ---
+
+    def append_internal(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytearray,
+        guard: VerificationGuard = NO_GUARD,
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Appends a batch of the broker's own (a coordinator's records) with acks=all.
+
+        Answers the append when it is committed already, else a future that ends when it is, or with
+        KafkaError. Raises KafkaError when nothing was appended. A transactional batch (of offsets)
+        needs the `guard` of `Partition.start_verification` unless its transaction is open there.
+        """
+        origin = None
+        if batch[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
+            origin = Origin(guard, coordinator=True)
+        return self._append_committed(topic_partition, batch, origin)
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        *,
+        transaction_version: int = 1,
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        """Ends the producer's transaction in one partition; answers as `append_internal`.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of
+        the past, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
+        KAFKA_STORAGE_ERROR. A marker for a producer that has nothing open here is appended too.
+        """
+        marker = Marker(committed, coordinator_epoch)
+        now_ms = self._clock.time_ms()
+        batch = build_marker(producer_id, producer_epoch, marker, now_ms)
+        origin = Origin(NO_GUARD, True, marker, transaction_version)
+        return self._append_committed(topic_partition, batch, origin)
+
+    def _append_committed(
+        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
+        partition = self.partition(*topic_partition)
+        info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
+        if partition.log.high_watermark > info.last_offset:
+            return info
+        committed: asyncio.Future[LogAppendInfo] = self._loop.create_future()
+
+        def finish(errors: dict[Partition, ErrorCode]) -> None:
+            if committed.done():
+                return
+            if errors:
+                committed.set_exception(KafkaError(errors[partition]))
+            else:
+                committed.set_result(info)
+
+        self.wait_committed({partition: info.last_offset + 1}, None, finish)
+        return committed
+
+    def wait_committed(
+        self,
+        required_offsets: dict[Partition, int],
+        timeout_ms: int | None,
+        on_ready: Callable[[dict[Partition, ErrorCode]], None],
+    ) -> None:
+        """Calls `on_ready(errors)` when each partition's high watermark reached its offset, or
+        cannot.
+
+        Starts the flushes that are due: the high watermark of a single node waits for nothing else.
+        """
+        DelayedProduce(self._loop, required_offsets, timeout_ms, on_ready)
+        for partition in required_offsets:
+            if partition.flush_due_offset:
+                self.start_flush(partition)
+
+    # --- flushing ---
+
+    def start_flush(self, partition: Partition) -> None:
+        """Flushes the log off the loop, unless a flush runs: then another one follows it."""
+        if partition not in self._flushing:
+            self._flushing[partition] = self._loop.create_task(self._flush(partition))
+
+    async def _flush(self, partition: Partition) -> None:
+        log = partition.log
+        try:
+            again = True
+            while again:
+                # What is appended from here on is not promised by this flush.
+                end_offset = log.log_end_offset
+                await self._loop.run_in_executor(self._executor, log.flush)
+                again = partition.flushed(end_offset)
+        except (OSError, KafkaError) as error:
+            logger.error("flushing %s failed: %s", partition.topic_partition, error)
+            self._fail_partition(partition)
+        finally:
+            del self._flushing[partition]
+
+    def _fail_partition(self, partition: Partition) -> None:
+        if self.partitions.get(partition.topic_partition) is partition:
+            partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def log_dir_failed(self, log_dir: LogDir) -> None:
+        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        for partition in tuple(self.partitions.values()):
+            if partition.log.log_dir is log_dir:
+                partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # --- deleting records ---
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
+        """Deletes what is below `offset` (-1: below the high watermark); the new log start offset.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, and as `log`.
+        """
+        partition = self.partition(*topic_partition)
+        partition.check_leader_epoch(-1)
+        log = partition.log
+        if offset == -1:
+            offset = log.high_watermark
+        if not 0 <= offset <= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{offset} is outside 0..{log.high_watermark} of {topic_partition}",
+            )
+        if offset > log.log_start_offset:
+            log.delete_records(offset)
+            partition.log_start_offset_raised()
+        return log.log_start_offset
+
+    # --- transactions that hang ---
+
+    def late_transactions(
+        self, now_ms: int, transaction_max_timeout_ms: int
+    ) -> dict[TopicPartition, LateTransaction]:
+        """Of the partitions led here, the open transactions that should have been ended long ago,
+        one a partition: the one that holds up its readers. Their number is Kafka's metric
+        ``PartitionsWithLateTransactionsCount``."""
+        return {
+            partition.topic_partition: late
+            for partition in self.partitions.values()
+            if not partition.error
+            and (
+                late := partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
+            )
+        }
+
+    # --- the end ---
+
+    async def stop(self) -> None:
+        """Answers the fetches that wait, and waits for the flushes that run."""
+        self.fetches.end_all()
+        if self._flushing:
+            await asyncio.wait(tuple(self._flushing.values()))
+        for partition in self.partitions.values():
+            partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _update_config(partition: Partition, config: LogConfig) -> None:
+    if partition.log.config != config:
+        partition.log.update_config(config)
+        partition.config_changed()

@@ -1,0 +1,37 @@
+"""Which address a client is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from odradek.broker.requests.advertised import advertised_address
+from odradek.config.broker import BrokerConfig
+
+
+@dataclass
+class Arrived:
+    local_address: tuple[str, int]
+    listener_name: str = "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("10.0.0.5", "10.0.0.5"),
+        ("::ffff:10.0.0.5", "10.0.0.5"),
+        ("::FFFF:10.0.0.5", "10.0.0.5"),
+        ("::1", "::1"),
+        ("::ffff:a00:5", "::ffff:a00:5"),
+    ],
+)
+def test_the_address_at_which_the_connection_arrived(host: str, told: str) -> None:
+    assert advertised_address(BrokerConfig({}), Arrived((host, 9092))) == (told, 9092)
+
+
+def test_advertised_listeners_win_for_the_listener_of_their_name() -> None:
+    config = BrokerConfig({"advertised.listeners": "PLAINTEXT://outside:19092"})
+    assert advertised_address(config, Arrived(("10.0.0.5", 9092))) == ("outside", 19092)
+    other = Arrived(("10.0.0.5", 9093), "INSIDE")
+    assert advertised_address(config, other) == ("10.0.0.5", 9093)

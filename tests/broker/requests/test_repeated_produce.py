@@ -1,0 +1,298 @@
+"""Produce requests that are like an earlier one are answered as if they were the first."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.repeated_produce import (
+    LENGTHS_MAX,
+    PREFIX_BYTES_MAX,
+    SHAPES_MAX,
+    ZSTD_VERSION,
+    RepeatedProduce,
+)
+from odradek.errors import ErrorCode
+from odradek.ids import Uuid
+from odradek.net.connection import CloseConnection, Connection
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.testing import Broker
+from tests.broker.test_call_count import running_broker
+from tests.helpers.mock_transport import open_connection
+from tests.helpers.requests import batch, produce
+from tests.helpers.wire import WireClient, request_bytes
+
+TIMESTAMP_MS = 1_000
+TOPIC_RESOURCE = 2
+
+
+class Side:
+    """A broker without a socket: frames in, answers out."""
+
+    def __init__(self, runner: asyncio.Runner, server: Any, remembers: bool) -> None:
+        self.server = server
+        self._runner = runner
+        self._remembers = remembers
+        self._dispatch = Dispatcher(server.services).dispatch
+        self.connection: Connection = runner.run(self._connect())
+
+    async def _connect(self) -> Connection:
+        return open_connection(self._dispatch)[0]
+
+    async def _execute(self, frame: bytes) -> Any:
+        try:
+            reply: Any = self._dispatch(self.connection, memoryview(bytearray(frame)))
+            while asyncio.iscoroutine(reply) or asyncio.isfuture(reply):
+                reply = await reply
+        except CloseConnection as error:
+            return f"closed: {error.reason}"
+        return None if reply is None else b"".join(reply)
+
+    def execute(self, frame: bytes) -> Any:
+        if not self._remembers:
+            self.connection.memory = None
+        return self._runner.run(self._execute(frame))
+
+    def end_offset(self, topic: str = "t") -> int:
+        end: int = self.server.services.replica_manager.partitions[(topic, 0)].log.log_end_offset
+        return end
+
+    def topic_id(self, topic: str = "t") -> Uuid:
+        found: Uuid = self.server.services.image().topics_by_name[topic].topic_id
+        return found
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    """One that remembers, and one that sees each request for the first time."""
+    with (
+        running_broker(tmp_path_factory.mktemp("remembers")) as ours,
+        running_broker(tmp_path_factory.mktemp("forgets")) as theirs,
+    ):
+        yield Side(*ours, remembers=True), Side(*theirs, remembers=False)
+
+
+def values(*sizes: int) -> bytes:
+    return bytes(batch(*map(bytes, sizes), timestamp_ms=TIMESTAMP_MS))
+
+
+@pytest.fixture
+def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each request of a connection that remembers something: was it like an earlier one?"""
+    seen: list[bool] = []
+    answer = RepeatedProduce.answer
+
+    def watched(self: RepeatedProduce, connection: Any, frame: memoryview) -> Any:
+        reply = answer(self, connection, frame)
+        seen.append(reply is not None)
+        return reply
+
+    monkeypatch.setattr(RepeatedProduce, "answer", watched)
+    return seen
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_version_gets_the_same_answers_again(
+    sides: tuple[Side, Side], hits: list[bool], version: int, acks: int
+) -> None:
+    sides[0].connection.memory = None
+    for sizes in ((1,), (1, 2), (200,), (100_000,), (20,) * 50):
+        replies = []
+        for side in sides:
+            request = produce(records=values(*sizes), acks=acks, topic_id=side.topic_id())
+            replies.append(side.execute(request_bytes(request, version, client_id="me")))
+        first, second = (
+            reply.replace(side.topic_id(), b"") for reply, side in zip(replies, sides, strict=True)
+        )
+        assert first == second
+        assert sides[0].end_offset() == sides[1].end_offset()
+    assert hits == ([] if version < ZSTD_VERSION else [True] * 4)
+
+
+frames = st.tuples(
+    st.sampled_from([7, 8, 9, 12]),
+    st.lists(st.integers(0, 300), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(-4, 400), st.integers(0, 255)), max_size=2),
+    st.sampled_from([b"", b"\0", b"\1", b"\0\0\0"]),
+    st.integers(0, 4),
+)
+
+
+@given(st.lists(frames, min_size=2, max_size=6))
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_frames_with_any_byte_changed_get_what_they_would_have_got(
+    sides: tuple[Side, Side], changed: list[Any]
+) -> None:
+    sides[0].connection.memory = None
+    for version, sizes, changes, more, fewer in changed:
+        frame = bytearray(request_bytes(produce(records=values(*sizes)), version, client_id="me"))
+        for position, value in changes:
+            frame[position if position < 0 else 4 + position % (len(frame) - 4)] = value
+        frame += more
+        del frame[len(frame) - fewer :]
+        first, second = (side.execute(bytes(frame)) for side in sides)
+        assert first == second
+        assert sides[0].end_offset() == sides[1].end_offset()
+
+
+@pytest.mark.parametrize("version", [8, 9, 12])
+def test_frames_with_one_byte_changed_get_what_they_would_have_got(
+    sides: tuple[Side, Side], version: int
+) -> None:
+    sides[0].connection.memory = None
+    frame = bytearray(request_bytes(produce(records=values(1)), version, client_id="me"))
+    assert sides[0].execute(bytes(frame)) == sides[1].execute(bytes(frame))
+    assert sides[0].connection.memory.shapes
+    for position in range(4, len(frame)):
+        before = frame[position]
+        for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
+            frame[position] = value
+            first, second = (side.execute(bytes(frame)) for side in sides)
+            assert first == second
+            assert sides[0].end_offset() == sides[1].end_offset()
+        frame[position] = before
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"), [("quota", "enabled", True), ("partition", "flush_due_offset", 1)]
+)
+def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
+    sides: tuple[Side, Side], hits: list[bool], owner: str, name: str, value: Any
+) -> None:
+    sides[0].connection.memory = None
+    frame = request_bytes(produce(records=values(1)), 12, client_id="me")
+    for _ in range(2):
+        assert sides[0].execute(frame) == sides[1].execute(frame)
+    for side in sides:
+        services = side.server.services
+        partition = services.replica_manager.partitions[("t", 0)]
+        changed = services.quotas.produce if owner == "quota" else partition
+        before = getattr(changed, name)
+        setattr(changed, name, value)
+        try:
+            side.execute(frame)
+        finally:
+            setattr(changed, name, before)
+    assert hits == [True, False]
+
+
+def test_records_of_which_a_part_is_missing_are_not_taken_for_fewer(
+    sides: tuple[Side, Side],
+) -> None:
+    sides[0].connection.memory = None
+    whole = values(10)
+    frames = [
+        request_bytes(produce(records=records), 7, client_id="me")
+        for records in (whole, whole + values(10)[:30])
+    ]
+    # A whole batch and a torn one would be taken without the torn one, had all bytes come.
+    for frame in (frames[0], frames[1], frames[1][:-5]):
+        first, second = (side.execute(frame) for side in sides)
+        assert first == second
+    assert str(first).startswith("closed: malformed request")
+
+
+def test_an_idempotent_duplicate_is_told_the_offset_of_the_first(
+    sides: tuple[Side, Side], hits: list[bool]
+) -> None:
+    sides[0].connection.memory = None
+    for sequence in (0, 1, 1, 0, 5, 2):
+        records = batch(
+            b"v", timestamp_ms=TIMESTAMP_MS, producer_id=7, producer_epoch=0, base_sequence=sequence
+        )
+        frame = request_bytes(produce(records=records, acks=-1), 9, client_id="me")
+        first, second = (side.execute(frame) for side in sides)
+        assert first == second
+    assert hits == [True] * 5
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (runner, server):
+        side = Side(runner, server, remembers=True)
+        for number in range(SHAPES_MAX + 5):
+            side.execute(request_bytes(produce(records=values(1)), 9, client_id=f"me {number:4d}"))
+        assert len(side.connection.memory.shapes) == SHAPES_MAX
+        side.connection.memory = None
+        for length in range(LENGTHS_MAX + 2):
+            side.execute(request_bytes(produce(records=values(1)), 9, client_id="m" * length))
+        assert len(side.connection.memory.positions) == LENGTHS_MAX
+        side.connection.memory = None
+        long_id = "m" * PREFIX_BYTES_MAX
+        side.execute(request_bytes(produce(records=values(1)), 9, client_id=long_id))
+        assert not side.connection.memory.shapes
+
+
+def set_config(client: WireClient, name: str, value: str) -> None:
+    resource = AlterConfigsResource(TOPIC_RESOURCE, "t", [AlterableConfig(name, 0, value)])
+    response = client.call(IncrementalAlterConfigsRequest([resource]), 1)
+    assert not response.responses[0].error_code
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "hit"),
+    [
+        ("cleanup.policy", "compact", ErrorCode.INVALID_RECORD, False),  # records without keys
+        ("max.message.bytes", "50", ErrorCode.MESSAGE_TOO_LARGE, True),
+        ("compression.type", "gzip", ErrorCode.NONE, False),
+        ("flush.messages", "1", ErrorCode.NONE, False),
+        ("min.insync.replicas", "2", ErrorCode.NONE, True),  # never more than there are replicas
+    ],
+)
+def test_a_changed_topic_changes_the_answer(
+    broker: Broker,
+    client: WireClient,
+    hits: list[bool],
+    name: str,
+    value: str,
+    code: ErrorCode,
+    hit: bool,
+) -> None:
+    broker.create_topic("t")
+    for _ in range(2):
+        client.call(produce(records=batch(b"v"), acks=-1), 12)
+    assert hits == [True]
+    set_config(client, name, value)
+    response = client.call(produce(records=batch(b"v"), acks=-1), 12)
+    assert response.responses[0].partition_responses[0].error_code == code
+    assert hits[-1] is hit
+
+
+def test_a_topic_made_anew_gets_the_records_and_a_deleted_one_does_not(
+    broker: Broker, client: WireClient, hits: list[bool]
+) -> None:
+    broker.create_topic("t")
+    for _ in range(2):
+        client.call(produce(records=batch(b"v")), 12)
+    deleted = client.call(DeleteTopicsRequest(topic_names=["t"]), 5)
+    assert not deleted.responses[0].error_code
+    gone = client.call(produce(records=batch(b"v")), 12).responses[0].partition_responses[0]
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic("t")
+    again = client.call(produce(records=batch(b"v")), 12).responses[0].partition_responses[0]
+    assert (again.error_code, again.base_offset) == (0, 0)
+    # The deletion is not like any, and the topic that is gone is the handler's to tell.
+    assert hits == [True, False, False, True]
+
+
+def test_answers_carry_their_own_correlation_ids(sides: tuple[Side, Side]) -> None:
+    frame = bytearray(request_bytes(produce(records=values(1)), 12, client_id="me"))
+    for correlation_id in (0, 5, -1, 2**31 - 1):
+        struct.pack_into(">i", frame, 4, correlation_id)
+        for side in sides:
+            assert struct.unpack_from(">i", side.execute(bytes(frame))) == (correlation_id,)

@@ -1,0 +1,139 @@
+"""What the transaction coordinator is asked before an append, and what its answers become."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from odradek.broker.transactions.partition_verification import Operation, Transaction, verify
+from odradek.config.broker import BrokerConfig
+from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.log.state.verification import NO_GUARD, Verifications
+
+E = ErrorCode
+TRANSACTION = Transaction("x", 1, 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class FakePartition:
+    """A partition of which only the open questions are there."""
+
+    def __init__(self, topic_partition: TopicPartition, *, ongoing: bool = False) -> None:
+        self.topic_partition = topic_partition
+        self.ongoing = ongoing
+        self.error: ErrorCode | None = None
+        self.open = Verifications()
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, epoch_bump: bool
+    ) -> int | None:
+        if self.error is not None:
+            raise KafkaError(self.error)
+        if self.ongoing:
+            return None
+        return self.open.start(producer_id, epoch, sequence, now_ms, epoch_bump)
+
+
+def asked(
+    answers: list[Any],
+    partitions: list[FakePartition],
+    operation: Operation = Operation.ADD_PARTITION,
+    between: Callable[[], None] = lambda: None,
+    **config: object,
+) -> tuple[list[Any], list[Any]]:
+    """The verdict of each partition (errors as codes), and what the coordinator was asked."""
+    questions: list[Any] = []
+
+    def answer(*question: Any, add: bool) -> Any:
+        questions.append((question[3], add))
+        return answers.pop(0)
+
+    async def main() -> Any:
+        for at, each in enumerate(answers):
+            if each is asyncio.Future:
+                answers[at] = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_soon(answers[at].set_result, {T0: E.NONE})
+        services: Any = SimpleNamespace(
+            config=BrokerConfig({name.replace("_", "."): str(v) for name, v in config.items()}),
+            clock=ManualClock(1),
+            transactions=SimpleNamespace(verify=answer),
+        )
+        verdicts: Any = verify(services, TRANSACTION, dict.fromkeys(partitions, 0), operation)  # type: ignore[arg-type]
+        between()
+        return verdicts if isinstance(verdicts, dict) else await verdicts
+
+    verdicts = asyncio.run(main())
+    found = [verdicts[each] for each in partitions]
+    return [each.code if isinstance(each, KafkaError) else each for each in found], questions
+
+
+def test_open_transactions_and_partitions_led_elsewhere_are_not_asked_about() -> None:
+    elsewhere = FakePartition(T1)
+    elsewhere.error = E.NOT_LEADER_OR_FOLLOWER
+    verdicts, questions = asked([], [FakePartition(T0, ongoing=True), elsewhere])
+    assert (verdicts, questions) == ([NO_GUARD, E.NOT_LEADER_OR_FOLLOWER], [])
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_only_newer_clients_add(operation: Operation) -> None:
+    partition = FakePartition(T0)
+    (guard,), questions = asked([{T0: E.NONE}], [partition], operation)
+    assert partition.open.passes(1, guard)
+    assert questions == [([T0], operation is Operation.ADD_PARTITION)]
+
+
+@pytest.mark.parametrize(
+    ("code", "operation", "told"),
+    [
+        (E.PRODUCER_FENCED, Operation.GENERIC_ERROR, E.INVALID_PRODUCER_EPOCH),
+        (E.TRANSACTION_ABORTABLE, Operation.GENERIC_ERROR, E.TRANSACTION_ABORTABLE),
+        (E.TRANSACTION_ABORTABLE, Operation.DEFAULT_ERROR, E.INVALID_TXN_STATE),
+        (E.CONCURRENT_TRANSACTIONS, Operation.GENERIC_ERROR, E.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_clients_are_told_what_they_understand(
+    code: ErrorCode, operation: Operation, told: ErrorCode
+) -> None:
+    assert asked([{T0: code}], [FakePartition(T0)], operation)[0] == [told]
+
+
+def test_transaction_that_is_being_completed_is_asked_about_again() -> None:
+    concurrent = {T0: E.CONCURRENT_TRANSACTIONS}
+    answers = [concurrent, concurrent, {T0: E.NONE}]
+    partition = FakePartition(T0)
+    verdicts, questions = asked(
+        answers,
+        [partition],
+        add_partitions_to_txn_retry_backoff_ms=1,
+        add_partitions_to_txn_retry_backoff_max_ms=10_000,
+    )
+    assert partition.open.passes(1, verdicts[0])
+    assert len(questions) == 3
+
+
+def test_patience_ends() -> None:
+    verdicts, questions = asked(
+        [{T0: E.CONCURRENT_TRANSACTIONS}] * 9,
+        [FakePartition(T0)],
+        add_partitions_to_txn_retry_backoff_max_ms=0,
+    )
+    assert (verdicts, len(questions)) == ([E.CONCURRENT_TRANSACTIONS], 1)
+
+
+def test_guard_is_older_than_the_answer() -> None:
+    """A marker between question and answer takes the guard away, a new question gives another."""
+    partition = FakePartition(T0)
+
+    def marker_and_new_question() -> None:
+        partition.open.end(1)
+        partition.open.start(1, 0, 0, 1)
+
+    (guard,), _ = asked([asyncio.Future], [partition], between=marker_and_new_question)
+    assert guard != NO_GUARD
+    assert not partition.open.passes(1, guard)

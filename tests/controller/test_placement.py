@@ -1,0 +1,218 @@
+"""What a topic may be called and what a request to create one comes to, in Kafka's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.placement import place, plan_partitions, plan_topics
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.topics import (
+    CHANGES_PER_REQUEST_MAX,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    invalid_name_reason,
+)
+
+TOPIC_ID = Uuid(b"0123456789abcdef")
+
+
+def planned(made: MetadataImage, topic: NewTopic, **config: object) -> CreatedTopic:
+    properties = {name.replace("_", "."): value for name, value in config.items()}
+    (result,) = plan_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
+def image(*brokers: int, topics: tuple[str, ...] = ()) -> MetadataImage:
+    ids = [BrokerId(number) for number in brokers or (1,)]
+    made = MetadataImage(brokers={it: BrokerRegistration(it, "host", 9092) for it in ids})
+    for name in topics:
+        created = planned(made, NewTopic(name, 2, 1))
+        made = made.with_topics({created.image.name: created.image}, {})
+    return made
+
+
+def refused(
+    topic: NewTopic, made: MetadataImage | None = None, **config: object
+) -> tuple[ErrorCode, str]:
+    with pytest.raises(KafkaError) as caught:
+        planned(made or image(), topic, **config)
+    return caught.value.code, caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a", "A-1.b_c", "x" * 249, "__consumer_offsets", "..."])
+def test_legal_names(name: str) -> None:
+    assert invalid_name_reason(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, "longer than the max allowed length 249"),
+        ("a b", "other than ASCII alphanumerics"),
+        ("a/b", "other than ASCII alphanumerics"),
+        ("é", "other than ASCII alphanumerics"),
+        ("a\n", "other than ASCII alphanumerics"),
+    ],
+)
+def test_illegal_names(name: str, reason: str) -> None:
+    code, message = refused(NewTopic(name))
+    assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert message.startswith("Topic name is invalid: ")
+    assert reason in message
+
+
+@pytest.mark.parametrize(("name", "other"), [("a.b", "a_b"), ("a_b.c", "a.b_c")])
+def test_names_that_differ_in_dots_and_underscores_collide(name: str, other: str) -> None:
+    code, message = refused(NewTopic(name), image(topics=(other,)))
+    assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert message == f"Topic '{name}' collides with existing topic: {other}"
+
+
+def test_topic_that_exists_is_refused() -> None:
+    assert refused(NewTopic("t"), image(topics=("t",))) == (
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        "Topic 't' already exists.",
+    )
+
+
+def test_defaults_of_the_broker_stand_in_for_minus_one() -> None:
+    created = planned(
+        image(1, 2), NewTopic("t"), num_partitions="4", default_replication_factor="2"
+    )
+    assert [p.replicas for p in created.image.partitions] == [(1, 2), (2, 1), (1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", CHANGES_PER_REQUEST_MAX + 1, 1), ErrorCode.POLICY_VIOLATION),
+        (NewTopic("t", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION),
+        (NewTopic("t", configs=[("nope", "1")]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs=[("retention.ms", "x")]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs=[("retention.ms", None)]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs=[("remote.storage.enable", "true")]), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("t", -1, 1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
+        (NewTopic("t", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments=[(0, [7])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments=[(0, [1, 1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments=[(1, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments=[(0, [1]), (0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_cannot_be_created_says_why(topic: NewTopic, code: ErrorCode) -> None:
+    assert refused(topic)[0] is code
+
+
+def test_replication_factor_above_the_brokers_is_refused_in_kafkas_words() -> None:
+    assert refused(NewTopic("t"), default_replication_factor=3) == (
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
+        "be reached because only 1 broker(s) are registered.",
+    )
+
+
+def test_compaction_lags_must_agree() -> None:
+    configs = [("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "8")]
+    code, message = refused(NewTopic("t", configs=configs))
+    assert code is ErrorCode.INVALID_CONFIG
+    assert "min.compaction.lag.ms (9) > max.compaction.lag.ms (8)" in message
+
+
+def codes(topics: list[NewTopic]) -> list[ErrorCode | None]:
+    results = plan_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    return [result.code if isinstance(result, KafkaError) else None for result in results]
+
+
+def test_topics_of_one_request_must_not_collide_either() -> None:
+    assert codes([NewTopic("a.b"), NewTopic("a_b"), NewTopic("a.b")]) == [
+        None,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
+
+
+def test_changes_of_one_request_are_bounded_in_all() -> None:
+    half = CHANGES_PER_REQUEST_MAX // 2
+    assert codes([NewTopic("a", half), NewTopic("b", half), NewTopic("c")]) == [
+        None,
+        ErrorCode.POLICY_VIOLATION,
+        None,
+    ]
+    many = [NewTopic(f"t{number}") for number in range(CHANGES_PER_REQUEST_MAX + 1)]
+    assert set(codes(many)) == {ErrorCode.POLICY_VIOLATION}
+
+
+def test_manual_assignment_is_kept() -> None:
+    assignments = [(1, [2, 1]), (0, [1, 2])]
+    topic = NewTopic("t", assignments=assignments)
+    created = planned(image(1, 2), topic)
+    assert [p.replicas for p in created.image.partitions] == [(1, 2), (2, 1)]
+    assert [p.leader for p in created.image.partitions] == [1, 2]
+
+
+def test_manual_assignments_must_be_of_one_size() -> None:
+    topic = NewTopic("t", assignments=[(0, [1]), (1, [1, 2])])
+    assert refused(topic, image(1, 2))[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (NewPartitions("nope", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NewPartitions("t", 2), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("t", 1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("t", -1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION),
+        (NewPartitions("t", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions("t", 3, [[1, 2]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions("t", 3, [[5]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_partitions_that_cannot_be_added(request_: NewPartitions, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as caught:
+        plan_partitions(image(1, 2, topics=("t",)), request_)
+    assert caught.value.code is code
+
+
+def test_added_partitions_follow_those_there_are() -> None:
+    before = image(topics=("t",)).topics_by_name
+    made = plan_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
+    (old,) = before.values()
+    assert made.topic_id == old.topic_id
+    assert made.partitions[:2] == old.partitions
+    assert [p.partition for p in made.partitions] == [0, 1, 2, 3]
+
+
+@given(
+    brokers=st.sets(st.integers(0, 9), min_size=1),
+    first=st.integers(0, 20),
+    count=st.integers(0, 30),
+    data=st.data(),
+)
+def test_placement_spreads_replicas(brokers: set[int], first: int, count: int, data: Any) -> None:
+    factor = data.draw(st.integers(1, len(brokers)))
+    made = place(image(*brokers).brokers, first, count, factor)
+    assert len(made) == count
+    assert all(len(set(replicas)) == factor for replicas in made)
+    leaders = [replicas[0] for replicas in made]
+    counts = [leaders.count(BrokerId(it)) for it in brokers]
+    assert max(counts) - min(counts) <= 1

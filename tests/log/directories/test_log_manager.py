@@ -1,0 +1,576 @@
+"""All logs of a broker: found again, locked, deleted, checkpointed, taken offline."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid, uuid_to_string
+from odradek.log.directories.closing import SYNCED_AT_LEAST
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.directories.log_manager import (
+    FILE_NAME_BYTES_MAX,
+    LogDirectoryError,
+    LogManager,
+    delete_directory_name,
+    parse_directory_name,
+)
+from odradek.log.files import BOOT_ID_FILE, RealFiles, machine_boot_id
+from odradek.log.state import checkpoints
+from tests.log.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    append,
+    open_log,
+    open_manager,
+    values_of,
+)
+from tests.log.faulty_files import FaultyFiles
+
+CONFIG = LogConfig(segment_bytes=2_000, file_delete_delay_ms=1_000)
+FILES = RealFiles()
+
+
+def test_clean_stop_and_start_finds_everything_again(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for at in range(50):
+        append(log, [b"%d" % at * 30], epoch=at // 20)
+    log.delete_records(7)
+    manager.close()
+    assert json.loads((tmp_path / ".kafka_cleanshutdown").read_text())["version"] == 0
+    manager = open_manager(tmp_path, CONFIG)
+    found = manager.get(TP)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (7, 50, 50)
+    assert (found.topic_id, found.latest_epoch, found.recovery_point) == (TOPIC_ID, 2, 50)
+    assert values_of(found)[0] == b"7" * 30
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    manager.close()
+
+
+def stopped_without_time(
+    root: Path, monkeypatch: pytest.MonkeyPatch, unsynced_close_ms: float = 1e6
+) -> set[TopicPartition]:
+    """A directory of more logs than could be synced; those that were. As much time is kept for each
+    of the others as is said.
+    """
+    monkeypatch.setattr("odradek.log.directories.closing.UNSYNCED_CLOSE_MS", unsynced_close_ms)
+    clock = ManualClock(NOW_MS)
+
+    class SlowFiles(RealFiles):
+        def fsync(self, _fd: int) -> None:  # type: ignore[override]
+            clock.advance(10)
+
+    manager = open_manager(root, CONFIG, SlowFiles(), clock, boot_id="this boot")
+    many = range(SYNCED_AT_LEAST + 40)
+    logs = [manager.create(TopicPartition("many", at), TOPIC_ID, CONFIG) for at in many]
+    for at, log in enumerate(logs):
+        append(log, [b"acknowledged"], producer_id=1, producer_epoch=0, base_sequence=0)
+        for number in range(at % 3 * 20):
+            append(log, [b"%0100d" % number])
+    manager.close(within_ms=100 if unsynced_close_ms == 0 else 1e5)
+    assert not (root / ".kafka_cleanshutdown").exists()
+    points = checkpoints.read_offsets(FILES, str(root / checkpoints.RECOVERY_POINT_FILE))
+    synced = {tp for tp, point in points.items() if point}
+    assert SYNCED_AT_LEAST <= len(synced) < len(logs)
+    return synced
+
+
+def test_once_time_is_over_nothing_more_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Too much for the forty that are left at first, but not for the last of them.
+    synced = stopped_without_time(tmp_path, monkeypatch, unsynced_close_ms=4e3)
+    assert len(synced) == SYNCED_AT_LEAST
+
+
+def assert_all_there(manager: LogManager) -> None:
+    assert len(manager.all_logs()) == SYNCED_AT_LEAST + 40
+    for log in manager.all_logs():
+        more = [b"%0100d" % number for number in range(log.topic_partition.partition % 3 * 20)]
+        assert values_of(log) == [b"acknowledged", *more]
+        assert log.offset_for_timestamp(NOW_MS) is not None
+        assert len(log.producers.producers[1].batches) == 1
+
+
+def test_stop_without_time_to_sync_is_clean_until_the_machine_boots(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = stopped_without_time(tmp_path, monkeypatch)
+    caplog.set_level(logging.INFO)
+    manager = open_manager(tmp_path, CONFIG, boot_id="this boot")
+    assert "was not closed" not in caplog.text
+    assert_all_there(manager)
+    known = {log.topic_partition for log in manager.all_logs() if log.recovery_point}
+    assert known == synced, "what was not synced is not said to be"
+    manager.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    points = checkpoints.read_offsets(FILES, str(tmp_path / checkpoints.RECOVERY_POINT_FILE))
+    assert 0 not in points.values()
+
+
+@pytest.mark.parametrize(
+    "why", ["booted", "nothing tells", "killed since", "another broker", "torn", "no time"]
+)
+def test_stop_without_time_to_sync_is_recovered_from_when_anything_came_between(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    stopped_without_time(tmp_path, monkeypatch, 0 if why == "no time" else 1e6)
+    assert ("no time to close 40 logs" in caplog.text) == (why == "no time")
+    boot_id = {"booted": "another boot", "nothing tells": ""}.get(why, "this boot")
+    if why == "killed since":
+        open_manager(tmp_path, CONFIG, boot_id=boot_id).close(clean=False)
+    elif why == "another broker":
+        os.utime(tmp_path / checkpoints.RECOVERY_POINT_FILE, ns=(0, 10**18))
+    elif why == "torn":
+        (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).write_text('{"version":0,"boo')
+    caplog.set_level(logging.INFO)
+    manager = open_manager(tmp_path, CONFIG, boot_id=boot_id)
+    assert "was not closed" in caplog.text
+    assert_all_there(manager)
+    assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()
+    manager.close(clean=False)
+
+
+def test_boot_of_the_machine_has_a_name_where_the_system_gives_it_one() -> None:
+    assert machine_boot_id() == machine_boot_id()
+    assert bool(machine_boot_id()) == Path(BOOT_ID_FILE).exists()
+
+
+def test_files_are_those_of_kafka(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0)
+    manager.close()
+    names = {path.name for path in (tmp_path / "topic-0").iterdir()}
+    assert names == {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+        "00000000000000000001.odradek-window",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntopic 0 1\n"
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\ntopic 0 1\n"
+    assert (tmp_path / "topic-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    metadata = (tmp_path / "topic-0" / "partition.metadata").read_text()
+    assert metadata == "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    properties = checkpoints.read_properties(FILES, str(tmp_path / "meta.properties"))
+    assert properties is not None
+    assert (properties["version"], properties["cluster.id"], properties["node.id"]) == (
+        "1",
+        "cluster",
+        "1",
+    )
+
+
+def test_directory_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    with pytest.raises(LogDirectoryError, match="in use"):
+        open_manager(tmp_path, CONFIG)
+    program = f"""
+        from odradek.environment.clock import SystemClock
+        from odradek.config.log_config import LogConfig
+        from odradek.log.directories.log_manager import LogManager
+        LogManager([{str(tmp_path)!r}], LogConfig(), SystemClock()).load()
+    """
+    other = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "in use" in other.stderr.strip().splitlines()[-1]
+    manager.close()
+    open_manager(tmp_path, CONFIG).close()
+
+
+def test_directory_of_another_cluster_or_node_is_refused(tmp_path: Path) -> None:
+    open_manager(tmp_path, CONFIG).close()
+    for cluster_id, node_id in (("other", 1), ("cluster", 2)):
+        manager = LogManager([str(tmp_path)], CONFIG, ManualClock())
+        with pytest.raises(LogDirectoryError, match="belongs to"):
+            manager.load(cluster_id, node_id)
+    manager = LogManager([str(tmp_path)], CONFIG, ManualClock())
+    manager.load(None, 1)
+    assert manager.cluster_id == "cluster"
+    manager.close()
+
+
+def test_directory_keeps_the_id_that_it_was_given(tmp_path: Path) -> None:
+    open_manager(tmp_path, CONFIG).close()
+    manager = open_manager(tmp_path, CONFIG)
+    properties = checkpoints.read_properties(FILES, str(tmp_path / "meta.properties"))
+    assert properties is not None
+    [(path, directory_id)] = manager.directory_ids.items()
+    assert (path, uuid_to_string(directory_id)) == (str(tmp_path), properties["directory.id"])
+    manager.close()
+
+
+def test_directory_without_an_id_is_opened_and_one_with_a_wrong_id_refused(tmp_path: Path) -> None:
+    """Kafka before 3.7 gave none."""
+    open_manager(tmp_path, CONFIG).close()
+    path = tmp_path / "meta.properties"
+    lines = [line for line in path.read_text().splitlines() if "directory.id" not in line]
+    path.write_text("\n".join(lines))
+    manager = open_manager(tmp_path, CONFIG)
+    assert manager.directory_ids == {}
+    manager.close()
+    path.write_text("\n".join([*lines, "directory.id=short"]))
+    with pytest.raises(LogDirectoryError, match=r"directory\.id"):
+        open_manager(tmp_path, CONFIG)
+
+
+def test_deleted_and_made_again_has_no_stale_data(tmp_path: Path) -> None:
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, CONFIG, clock=clock)
+    append(open_log(manager), [b"old"])
+    append(open_log(manager), [b"old"])
+    open_log(manager).delete_records(1)
+    manager.checkpoint()
+    manager.delete(TP)
+    assert manager.get(TP) is None
+    other_id = Uuid(bytes(16))
+    log = manager.create(TP, other_id)
+    append(log, [b"new"])
+    assert values_of(log) == [b"new"]
+    manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG, clock=clock)
+    found = manager.get(TP)
+    assert found is not None
+    assert (found.log_start_offset, values_of(found), found.topic_id) == (0, [b"new"], other_id)
+    manager.maintain(clock.time_ms())
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["topic-0"]
+    manager.close()
+
+
+def test_deleted_files_stay_for_the_delay_and_regions_longer(tmp_path: Path) -> None:
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, CONFIG, clock=clock)
+    log = open_log(manager)
+    append(log, [b"held"])
+    region = log.read(0, 1_000, 1, min_one_message=True).region
+    manager.delete(TP)
+    assert len([path for path in tmp_path.iterdir() if path.name.endswith("-delete")]) == 1
+    clock.advance(1_000)
+    manager.maintain(clock.time_ms())
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert region is not None and b"held" in region.read()
+    region.close()
+    with pytest.raises(KafkaError):
+        log.read(0, 1_000, 1, min_one_message=True)
+    manager.close()
+
+
+@pytest.mark.parametrize("fault", ["fail_fsync", "fail_pwrite"])
+def test_input_output_error_takes_the_directory_offline_for_good(
+    tmp_path: Path, fault: str
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    failed: list[LogDir] = []
+    manager.on_dir_failure(failed.append)
+    log = open_log(manager)
+    append(log, [b"a"])
+    setattr(files, fault, OSError(errno.EIO, "input/output error"))
+    fsyncs = files.fsyncs
+    for _ in range(2):
+        with pytest.raises(KafkaError) as caught:
+            append(log, [b"b"])
+            log.flush()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError):
+        log.read(0, 100, 1, min_one_message=True)
+    with pytest.raises(KafkaError):
+        manager.create(TopicPartition("other", 0), TOPIC_ID)
+    assert failed == [log.log_dir]
+    assert files.fsyncs <= fsyncs + 1, "a failed fsync is never tried again"
+    manager.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_flush_is_asked_for_when_enough_messages_wait(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, LogConfig(flush_messages=3), files)
+    log = open_log(manager)
+    assert not append(log, [b"1"]).must_flush
+    assert not append(log, [b"2"]).must_flush
+    assert append(log, [b"3"]).must_flush
+    log.flush()
+    assert log.recovery_point == 3
+    fsyncs = files.fsyncs
+    log.flush()
+    assert files.fsyncs == fsyncs, "what is on the disk is not synced again"
+    assert not append(log, [b"4"]).must_flush
+    manager.close()
+
+
+def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, LogConfig(flush_ms=5_000), clock=clock)
+    log = open_log(manager)
+    append(log, [b"a"])
+    manager.maintain(clock.time_ms())
+    assert log.recovery_point == 0
+    clock.advance(5_000)
+    manager.maintain(clock.time_ms())
+    assert log.recovery_point == 1
+    assert "topic 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    manager.close()
+
+
+def test_rolled_segments_are_flushed_by_maintain(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"a"])
+    log.roll(NOW_MS)
+    append(log, [b"b"])
+    manager.maintain(NOW_MS)
+    assert log.recovery_point == 1
+    manager.close()
+
+
+def test_retention_by_time_takes_whole_old_segments_and_at_last_the_active_one(
+    tmp_path: Path,
+) -> None:
+    config = LogConfig(retention_ms=10_000, segment_ms=1_000, file_delete_delay_ms=0)
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, config, clock=clock)
+    log = open_log(manager)
+    for at in range(5):
+        append(log, [b"x"], timestamp_ms=NOW_MS + at * 3_000, now_ms=NOW_MS + at * 3_000)
+    assert manager.retain(NOW_MS + 13_000) == 1
+    assert (log.log_start_offset, log.bases) == (1, [1, 2, 3, 4])
+    log.high_watermark = 3
+    assert manager.retain(NOW_MS + 10**6) == 2, "only below the high watermark"
+    log.high_watermark = 5
+    assert manager.retain(NOW_MS + 10**6) == 2
+    assert (log.log_start_offset, log.log_end_offset, log.bases) == (5, 5, [5])
+    append(log, [b"y"])
+    manager.maintain(NOW_MS + 10**6)
+    assert not list((tmp_path / "topic-0").glob("*.deleted"))
+    manager.close()
+    manager = open_manager(tmp_path, config, clock=clock)
+    assert values_of(open_log(manager)) == [b"y"]
+    manager.close()
+
+
+def test_offsets_go_on_after_everything_was_deleted_and_the_broker_restarted(
+    tmp_path: Path,
+) -> None:
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1))
+    log = open_log(manager)
+    append(log, [b"x", b"y"], timestamp_ms=1)
+    manager.retain(NOW_MS)
+    manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG)
+    assert append(open_log(manager), [b"z"]).first_offset == 2
+    manager.close()
+
+
+def test_deleted_records_stay_deleted_when_the_broker_is_killed(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"x"] * 5)
+    manager.maintain(NOW_MS)
+    log.delete_records(3)
+    manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG)
+    assert open_log(manager).log_start_offset == 3
+    manager.close()
+
+
+def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=1_000, retention_bytes=3_000))
+    log = open_log(manager)
+    for _ in range(20):
+        append(log, [b"x" * 400])
+    assert manager.retain(NOW_MS) > 0
+    assert 3_000 <= log.size_bytes < 4_000
+    assert log.log_start_offset == log.bases[0] > 0
+    manager.close()
+
+
+def test_deleted_records_take_their_segments_with_the_next_pass(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for _ in range(3):
+        append(log, [b"x"])
+        log.roll(NOW_MS)
+    with pytest.raises(KafkaError) as caught:
+        log.delete_records(4)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.delete_records(2)
+    with pytest.raises(KafkaError):
+        log.read(1, 100, 3, min_one_message=True)
+    assert manager.retain(NOW_MS) == 2
+    assert log.bases == [2, 3]
+    log.delete_records(3)
+    manager.retain(NOW_MS)
+    assert (log.bases, log.log_start_offset) == ([3], 3)
+    manager.close()
+
+
+def test_unreadable_checkpoints_are_passed_over_and_the_logs_checked(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    append(open_log(manager), [b"a"])
+    manager.close()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (tmp_path / name).write_bytes(b"0\n7\ntop")
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    manager = open_manager(tmp_path, CONFIG)
+    assert values_of(open_log(manager)) == [b"a"]
+    manager.close()
+
+
+def test_logs_are_spread_over_the_directories_that_work(tmp_path: Path) -> None:
+    roots = [tmp_path / name for name in ("a", "b")]
+    files = FaultyFiles()
+    manager = LogManager([str(root) for root in roots], CONFIG, ManualClock(NOW_MS), files=files)
+    manager.load("cluster", 1)
+    partitions = [TopicPartition("t", at) for at in range(6)]
+    logs = [manager.create(tp, TOPIC_ID) for tp in partitions]
+    assert [log.log_dir.path for log in logs] == [str(root) for root in roots] * 3
+    for log in logs:
+        append(log, [b"x"])
+    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    with pytest.raises(KafkaError):
+        logs[0].flush()
+    logs[1].flush()
+    append(logs[1], [b"y"])
+    assert manager.create(TopicPartition("t", 9), TOPIC_ID).log_dir is logs[1].log_dir
+    manager.close()
+    assert [(root / ".kafka_cleanshutdown").exists() for root in roots] == [False, True]
+    manager = LogManager([str(root) for root in roots], CONFIG, ManualClock(NOW_MS))
+    manager.load("cluster", 1)
+    assert len(manager.all_logs()) == 6
+    manager.close()
+
+
+def test_names_of_directories() -> None:
+    assert parse_directory_name("a-b-3") == TopicPartition("a-b", 3)
+    for name in ("a", "a-", "a-b", "a-1-delete", "a-0.x-stray", "__cluster_metadata-0"):
+        assert parse_directory_name(name) is None
+    long_name = delete_directory_name(TopicPartition("t" * 249, 123))
+    assert len(long_name) <= FILE_NAME_BYTES_MAX and long_name.endswith("-delete")
+
+
+def test_two_thousand_partitions_need_no_more_files_than_the_limit(tmp_path: Path) -> None:
+    """In a process of its own, under ``ulimit -n 1024``."""
+    program = f"""
+        import os, resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+        from pathlib import Path
+        from odradek.config.log_config import LogConfig
+        from odradek.ids import TopicPartition
+        from tests.log.builders import NOW_MS, TOPIC_ID, append, open_manager, values_of
+        root = Path({str(tmp_path)!r})
+        partitions = [TopicPartition("many", at) for at in range(2_000)]
+        manager = open_manager(root, LogConfig())
+        for round in range(2):
+            for tp in partitions:
+                append(manager.create(tp, TOPIC_ID), [b"%d %d" % (tp.partition, round)])
+        assert len(os.listdir("/proc/self/fd")) < 600, len(os.listdir("/proc/self/fd"))
+        for tp in partitions:
+            values = values_of(manager.get(tp))
+            assert values == [b"%d 0" % tp.partition, b"%d 1" % tp.partition], values
+        assert len(os.listdir("/proc/self/fd")) < 600
+        manager.close(clean=False)
+        print("all there")
+    """
+    result = run_program(program)
+    assert result.stdout == "all there\n", result.stderr
+
+
+def test_full_disk_cuts_the_partial_write_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    """In a process of its own, whose files may not grow past RLIMIT_FSIZE."""
+    program = f"""
+        import resource
+        from pathlib import Path
+        from odradek.config.log_config import LogConfig
+        from odradek.errors import ErrorCode, KafkaError
+        from tests.log.builders import append, open_log, open_manager, values_of
+        root = Path({str(tmp_path)!r})
+        manager = open_manager(root, LogConfig())
+        log = open_log(manager)
+        written = []
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+        def fill():
+            for at in range(100):
+                append(log, [b"%03d" % at * 100])
+                written.append(b"%03d" % at * 100)
+        for _ in range(2):
+            try:
+                fill()
+            except KafkaError as error:
+                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
+            else:
+                raise AssertionError("the disk was not full")
+            assert values_of(log) == written, "reads go on"
+            path = root / "topic-0" / "00000000000000000000.log"
+            assert path.stat().st_size == log.active.size, "the partial write is cut off"
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        assert not log.log_dir.offline
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        fill()
+        manager.close()
+        manager = open_manager(root, LogConfig())
+        assert values_of(open_log(manager)) == written
+        manager.close()
+        print(len(written) > 100)
+    """
+    result = run_program(program)
+    assert result.stdout == "True\n", result.stderr
+
+
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).resolve().parent.parent.parent
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_checkpoints_for_which_there_is_no_room_are_written_later(
+    tmp_path: Path, code: int
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    append(log, [b"a"])
+    log.flush()
+
+    def scarce(path: str, flags: int) -> int:
+        if "checkpoint" in path:
+            raise OSError(code, "none left", path)
+        return FaultyFiles.open(files, path, flags)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(files, "open", scarce)
+        manager.checkpoint()
+    assert not log.log_dir.offline
+    assert manager.flushed_offset(log) == 0
+    manager.maintain(NOW_MS)
+    assert manager.flushed_offset(log) == 1
+    manager.close()

@@ -1,0 +1,258 @@
+"""Images become partitions and logs; the broker's own appends; a disk that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config.broker import BrokerConfig
+from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.log.directories.log_manager import LogManager
+from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.replication.replica_manager import ReplicaManager
+from tests.helpers.requests import batch as batch_now
+
+NODE = BrokerId(1)
+FIRST_ID, SECOND_ID = Uuid(b"1" * 16), Uuid(b"2" * 16)
+KEY = TopicPartition("t", 0)
+
+
+def topic(topic_id: Uuid = FIRST_ID, partitions: int = 1, epoch: int = 0) -> TopicImage:
+    parts = tuple(
+        PartitionImage(number, NODE, epoch, 0, (NODE,), (NODE,)) for number in range(partitions)
+    )
+    return TopicImage(TopicName("t"), topic_id, parts)
+
+
+def image_of(*topics: TopicImage, **configs: str) -> MetadataImage:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    return MetadataImage().with_topics(
+        {each.name: each for each in topics}, {each.name: named for each in topics}
+    )
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[LogManager]:
+    manager = LogManager([str(tmp_path)], BrokerConfig({}).log_config({}), ManualClock())
+    manager.load()
+    yield manager
+    manager.close(clean=False)
+
+
+Work = Callable[[ReplicaManager], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None]:
+    """Runs work on a replica manager over `logs`."""
+
+    async def main(work: Work) -> None:
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig({})
+        clock = ManualClock()
+        manager = ReplicaManager(NODE, logs, clock, executor, config.log_config, loop)
+        await work(manager)
+        await manager.stop()
+
+    return lambda work: asyncio.run(main(work))
+
+
+class HeldExecutor(Executor):
+    """Runs nothing before `release`: a flush that takes as long as the test needs."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self.asked = asyncio.Event()
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.held.append((future, partial(work, *args, **kwargs)))
+        self.asked.set()
+        return future
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for future, work in held:
+            future.set_result(work())
+
+
+def batch() -> bytearray:
+    return batch_now(timestamp_ms=0)
+
+
+def refused(call: Callable[[], Any]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        call()
+    return caught.value.code
+
+
+def test_image_makes_and_removes_logs(
+    run: Callable[[Work], None], logs: LogManager, tmp_path: Path
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        image = image_of(topic(partitions=2))
+        manager.apply(None, image)
+        assert manager.topic_names == {FIRST_ID: "t"}
+        assert {str(log.topic_partition) for log in logs.all_logs()} == {"t-0", "t-1"}
+        wider = image_of(topic(partitions=3))
+        manager.apply(image, wider)
+        assert manager.partition("t", 2).log.topic_id == FIRST_ID
+        manager.apply(wider, MetadataImage())
+        assert (list(logs.all_logs()), manager.topic_names) == ([], {})
+        assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(work)
+    assert not (tmp_path / "t-0").exists()
+
+
+def test_topic_made_again_is_empty(run: Callable[[Work], None]) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        image = image_of(topic())
+        manager.apply(None, image)
+        manager.append_internal(KEY, batch())
+        manager.apply(image, image_of(topic(SECOND_ID)))
+        log = manager.log(KEY)
+        assert (log.topic_id, log.log_end_offset) == (SECOND_ID, 0)
+        assert manager.topic_names == {SECOND_ID: "t"}
+
+    run(work)
+
+
+def test_log_of_another_topic_of_that_name_is_not_served(
+    run: Callable[[Work], None], logs: LogManager
+) -> None:
+    stale = logs.create(KEY, SECOND_ID)
+    stale.append_as_leader(memoryview(batch()), 0, now_ms=0)
+
+    async def work(manager: ReplicaManager) -> None:
+        manager.apply(None, image_of(topic()))
+        assert manager.log(KEY).log_end_offset == 0
+
+    run(work)
+
+
+def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        image = image_of(topic())
+        manager.apply(None, image)
+        partition = manager.partition("t", 0)
+        assert partition.plain
+        changed = replace(image, topic_configs={TopicName("t"): {"compression.type": "zstd"}})
+        manager.apply(image, changed)
+        assert partition.log.config.compression_type == "zstd"
+        assert (partition.plain, partition.recompressed) == (False, True)
+        manager.apply(changed, image)
+        assert partition.plain
+
+    run(work)
+
+
+def test_new_leader_epoch_is_taken_over(run: Callable[[Work], None]) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        image = image_of(topic())
+        manager.apply(None, image)
+        manager.append_internal(KEY, batch())
+        manager.apply(image, image_of(topic(epoch=4)))
+        partition = manager.partition("t", 0)
+        assert partition.leader_epoch == 4
+        assert partition.end_offset_for_epoch(0) == (0, 1)
+
+    run(work)
+
+
+def test_partition_led_elsewhere_is_not_served(run: Callable[[Work], None]) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        image = image_of(topic())
+        manager.apply(None, image)
+        moved = replace(topic().partitions[0], leader=BrokerId(2), leader_epoch=1)
+        manager.apply(image, image_of(replace(topic(), partitions=(moved,))))
+        for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
+            assert refused(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(work)
+
+
+def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work], None]) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        manager.apply(None, image_of(topic(), flush_messages="1"))
+        appended = manager.append_internal(KEY, batch())
+        assert isinstance(appended, asyncio.Future)
+        assert manager.log(KEY).high_watermark == 0
+        info = await asyncio.wait_for(appended, 120)
+        assert (info.last_offset, manager.log(KEY).recovery_point) == (0, 1)
+
+    run(work)
+
+
+def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
+    logs: LogManager,
+) -> None:
+    """CreatePartitions publishes an image in which the topic's partition keeps its epoch."""
+
+    async def main() -> None:
+        executor = HeldExecutor()
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig({}).log_config
+        manager = ReplicaManager(NODE, logs, ManualClock(), executor, config, loop)
+        image = image_of(topic(), flush_messages="1")
+        manager.apply(None, image)
+        appended = manager.append_internal(KEY, batch())
+        assert isinstance(appended, asyncio.Future)
+        await executor.asked.wait()
+        manager.apply(image, image_of(topic(partitions=2), flush_messages="1"))
+        assert not appended.done()
+        assert manager.log(KEY).high_watermark == 0
+        executor.release()
+        assert (await asyncio.wait_for(appended, 120)).last_offset == 0
+        assert manager.log(KEY).high_watermark == 1
+        await manager.stop()
+
+    asyncio.run(main())
+
+
+def test_failed_directory_fails_its_partitions_and_who_waits(
+    run: Callable[[Work], None], logs: LogManager
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        manager.apply(None, image_of(topic(), flush_messages="1"))
+        log = manager.log(KEY)
+        log.log_dir.fail(OSError(5, "Input/output error"), "a test")
+        manager.log_dir_failed(log.log_dir)
+        for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
+            assert refused(call) is ErrorCode.KAFKA_STORAGE_ERROR
+        # A later image does not bring it back.
+        manager.apply(None, image_of(topic(epoch=1)))
+        assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(work)
+
+
+@pytest.mark.parametrize(("offset", "start"), [(2, 2), (-1, 3), (0, 0), (3, 3)])
+def test_records_are_deleted_up_to_the_high_watermark(
+    run: Callable[[Work], None], offset: int, start: int
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        manager.apply(None, image_of(topic()))
+        for _ in range(3):
+            manager.append_internal(KEY, batch())
+        assert manager.delete_records(KEY, offset) == start
+        for wrong in (4, -2):
+            code = refused(lambda wrong=wrong: manager.delete_records(KEY, wrong))  # type: ignore[misc]
+            assert code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    run(work)
