@@ -23,7 +23,7 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
 SET, DELETE, APPEND, SUBTRACT = OpType
 T = TopicName("t")
 IMAGE = MetadataImage(
-    controller_id=BrokerId(1), brokers={BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}
+    controller_id=BrokerId(9), brokers={BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}
 ).with_topics({T: TopicImage(T, Uuid(bytes(16)), ())}, {T: {"retention.ms": "5"}})
 
 

@@ -57,7 +57,6 @@ logger = logging.getLogger(__name__)
 Subscriber = Callable[[MetadataImage, MetadataImage], Generator[None, None, None] | None]
 Result = TypeVar("Result")
 FindTakeover = Callable[[], Awaitable["Takeover | None"]]
-PRODUCER_ID_BLOCK_SIZE = 1000
 
 
 def random_uuid() -> Uuid:
@@ -348,7 +347,7 @@ class Controller:
         """
         old, self.image = self.image, image
         if old.broker_configs != image.broker_configs:
-            own = image.broker_configs.get(str(image.controller_id), {})
+            own = image.broker_configs.get(str(self._config.node_id), {})
             self._config.set_dynamic(own, image.broker_configs.get("", {}))
         for subscriber in self._subscribers:
             work = subscriber(old, image)
@@ -472,7 +471,7 @@ class Controller:
         try:
             if not isinstance(changes, Mapping):
                 for update in changes:
-                    check_update(self.image.controller_id, before, update)
+                    check_update(self._config.node_id, before, update)
                 changes = {update.name: update.level for update in changes}
             levels = with_levels(before, changes)
         except KafkaError as error:
@@ -484,8 +483,8 @@ class Controller:
         await self._ensure(znodes.PRODUCER_ID_BLOCK, b"")
         node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
         first = int(znodes.decode(node.data)["block_end"]) + 1 if node.data else 0
-        last = first + PRODUCER_ID_BLOCK_SIZE - 1
-        data = znodes.encode_producer_id_block(self.image.controller_id, first, last)
+        last = first + znodes.PRODUCER_ID_BLOCK_SIZE - 1
+        data = znodes.encode_producer_id_block(self._config.node_id, first, last)
         await self._store.set(znodes.PRODUCER_ID_BLOCK, data, node.version)
         return range(first, last + 1)
 

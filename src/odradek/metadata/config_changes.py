@@ -145,14 +145,14 @@ def _plan_broker_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
 ) -> dict[str, str]:
     if change.name:
-        check_own_broker_name(image, change.name)
+        check_own_broker_name(config.node_id, change.name)
     for op in change.ops:
         _check_dynamic(op, per_broker=bool(change.name))
     configs = _applied(
         BROKER_CONFIGS, change, change.configs(image), lambda key: config.shown_value(key) or ""
     )
     dynamic = {**image.broker_configs, change.name: configs}
-    own = dynamic.get(str(image.controller_id), {})
+    own = dynamic.get(str(config.node_id), {})
     try:
         config.check_dynamic(own, dynamic.get("", {}))
         if not change.forced:
@@ -163,16 +163,16 @@ def _plan_broker_change(
     return configs
 
 
-def check_own_broker_name(image: MetadataImage, name: str) -> None:
-    """INVALID_REQUEST unless `name` is the id of this broker, which is the only one."""
+def check_own_broker_name(node_id: int, name: str) -> None:
+    """Raise INVALID_REQUEST unless `name` is `node_id`, the id of this broker."""
     if not name.isascii() or not name.isdigit():
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
         )
-    if int(name) != image.controller_id:
+    if int(name) != node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {image.controller_id}, but received {name}",
+            f"Unexpected broker id, expected {node_id}, but received {name}",
         )
 
 

@@ -149,6 +149,10 @@ def decode_features(data: bytes) -> dict[str, int]:
     return levels
 
 
+PRODUCER_ID_BLOCK_SIZE = 1000
+"""Producer ids that a broker takes at a time, as in Kafka's ``ProducerIdsBlock``."""
+
+
 def encode_producer_id_block(broker: int, first: int, last: int) -> bytes:
     """Kafka's ``ProducerIdBlockZNode``: the ids that were given out last."""
     return encode(

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.advertised import advertised_address, broker_address
 from odradek.config.broker import BrokerConfig
+from odradek.ids import BrokerId
+from odradek.metadata.image import BrokerRegistration, Endpoint
 
 
 @dataclass
@@ -35,3 +37,15 @@ def test_advertised_listeners_win_for_the_listener_of_their_name() -> None:
     assert advertised_address(config, Arrived(("10.0.0.5", 9092))) == ("outside", 19092)
     other = Arrived(("10.0.0.5", 9093), "INSIDE")
     assert advertised_address(config, other) == ("10.0.0.5", 9093)
+
+
+def test_another_broker_is_named_by_its_registration_for_the_listener_of_the_client() -> None:
+    config = BrokerConfig({"node.id": "1"})
+    listeners = (Endpoint("INSIDE", "10.0.0.7", 9092), Endpoint("OUTSIDE", "b7.example", 19092))
+    other = BrokerRegistration(BrokerId(7), "10.0.0.7", 9092, listeners=listeners)
+    own = BrokerRegistration(BrokerId(1), "10.0.0.1", 9092, listeners=listeners)
+    inside, outside = (Arrived(("10.0.0.5", 9093), name) for name in ("INSIDE", "OUTSIDE"))
+    assert broker_address(config, inside, other) == ("10.0.0.7", 9092)
+    assert broker_address(config, outside, other) == ("b7.example", 19092)
+    assert broker_address(config, Arrived(("10.0.0.5", 9093), "ELSEWHERE"), other) is None
+    assert broker_address(config, outside, own) == ("10.0.0.5", 9093)

@@ -97,7 +97,7 @@ def _change(services: Services, alteration: Alteration, validate_only: bool) -> 
     ops = [ConfigOp(name, OpType(op), value) for name, op, value in alteration.ops]
     kind = alteration.resource_type
     if kind == ResourceType.BROKER_LOGGER and not alteration.replace:
-        check_own_broker_name(services.image(), alteration.name)
+        check_own_broker_name(services.node_id, alteration.name)
         alter_loggers(ops, validate_only)
         return None
     if kind not in _KEPT:

@@ -103,12 +103,12 @@ class _Description:
             if not name:
                 config = self._services.config
                 return self._shown((kind, ""), lambda: default_broker_entries(config))
-            check_own_broker_name(self._services.image(), name)
+            check_own_broker_name(self._services.node_id, name)
             return self._shown(kind, lambda: broker_entries(self._services.config))
         if kind == ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-            check_own_broker_name(self._services.image(), name)
+            check_own_broker_name(self._services.node_id, name)
             return _loggers()
         if kind in (ResourceType.CLIENT_METRICS, ResourceType.GROUP):
             return self._group_or_metrics(kind, name)

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.advertised import broker_address
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -136,7 +136,7 @@ def _find(
     broker = image.brokers.get(partition.leader)
     if broker is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    host, port = broker.host, broker.port
-    if broker.id == services.node_id:
-        host, port = advertised_address(services.config, context.connection)
-    return _Found(ErrorCode.NONE, None, broker.id, host, port)
+    address = broker_address(services.config, context.connection, broker)
+    if address is None:
+        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Found(ErrorCode.NONE, None, broker.id, *address)

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.authorized_operations import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -183,9 +183,10 @@ def _response(
 
 
 def response_brokers(services: Services, context: RequestContext) -> list[MetadataResponseBroker]:
-    """The brokers of the cluster, as seen from the connection that asks."""
-    host, port = advertised_address(services.config, context.connection)
-    return [
-        MetadataResponseBroker(broker.id, host, port, broker.rack)
-        for broker in services.image().brokers.values()
-    ]
+    """Return the brokers that have the client's listener, with their addresses for this client."""
+    brokers = []
+    for broker in services.image().brokers.values():
+        address = broker_address(services.config, context.connection, broker)
+        if address is not None:
+            brokers.append(MetadataResponseBroker(broker.id, *address, broker.rack))
+    return brokers

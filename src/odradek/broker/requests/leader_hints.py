@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from odradek.broker.requests.advertised import advertised_address
+from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.ids import BrokerId
 
@@ -22,11 +22,14 @@ class LeaderEndpoint(NamedTuple):
 def leader_endpoints(
     services: Services, context: RequestContext, leaders: Iterable[int]
 ) -> list[LeaderEndpoint]:
-    """The endpoints of those of `leaders` that are alive."""
+    """Return the endpoints of the `leaders` that are alive and have the client's listener."""
     brokers = services.image().brokers
-    host, port = advertised_address(services.config, context.connection)
-    return [
-        LeaderEndpoint(leader, host, port, brokers[BrokerId(leader)].rack)
-        for leader in sorted(leaders)
-        if leader in brokers
-    ]
+    endpoints = []
+    for leader in sorted(leaders):
+        broker = brokers.get(BrokerId(leader))
+        if broker is None:
+            continue
+        address = broker_address(services.config, context.connection, broker)
+        if address is not None:
+            endpoints.append(LeaderEndpoint(leader, *address, broker.rack))
+    return endpoints

@@ -35,8 +35,6 @@ from odradek.metadata.quotas import QuotaAlteration, Quotas, plan_alterations
 from odradek.metadata.store.interface import Create, Operation
 from odradek.metadata.topics import new_partition
 
-# What Kafka gives a broker at once. A block may have been begun that no log shows anything of.
-PRODUCER_IDS_PER_BLOCK = 1000
 NAMED_MAX = 5
 _logger = logging.getLogger(__name__)
 
@@ -45,9 +43,10 @@ Logs = Mapping[TopicPartition, UnifiedLog]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A cluster to begin with, and the first producer id that has never been given out."""
+    """The cluster that broker `node_id` takes over, and the first producer id never given out."""
 
     image: MetadataImage
+    node_id: BrokerId
     next_producer_id: int = 0
 
     def operations(self) -> list[Operation]:
@@ -74,8 +73,8 @@ class Takeover:
         operations += quota_operations({}, image.client_quotas)
         if self.next_producer_id:
             last = self.next_producer_id - 1
-            first = max(0, last - PRODUCER_IDS_PER_BLOCK + 1)
-            block = znodes.encode_producer_id_block(image.controller_id, first, last)
+            first = max(0, last - znodes.PRODUCER_ID_BLOCK_SIZE + 1)
+            block = znodes.encode_producer_id_block(self.node_id, first, last)
             operations.append(Create(znodes.PRODUCER_ID_BLOCK, block))
         return operations
 
@@ -125,7 +124,7 @@ def _take_over(config: BrokerConfig, cluster_id: str, found: FoundCluster, logs:
     image = _with_configs(image, config, found)
     used = _highest_producer_id(logs)
     _report(image, found)
-    return Takeover(image, max(found.next_producer_id, used + 1))
+    return Takeover(image, node, max(found.next_producer_id, used + 1))
 
 
 def _highest_producer_id(logs: Logs) -> int:
@@ -261,7 +260,9 @@ def _from_directories(
             configs = {key: value for key, value in own.configs if value is not None}
             cluster.configs[ResourceType.TOPIC, name] = configs
     used = _highest_producer_id(logs)
-    cluster.next_producer_id = (used // PRODUCER_IDS_PER_BLOCK + 2) * PRODUCER_IDS_PER_BLOCK
+    # The newest block may have been taken without any log showing an id of it.
+    size = znodes.PRODUCER_ID_BLOCK_SIZE
+    cluster.next_producer_id = (used // size + 2) * size
     return cluster
 
 
