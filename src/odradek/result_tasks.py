@@ -1,0 +1,75 @@
+"""Coroutines as results, and results inside of coroutines: where results meet asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from odradek.results import Abandoned, PendingResult, Result
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_tasks: set[asyncio.Task[None]] = set()
+"""The running ones. An event loop holds only weak references to its tasks."""
+
+
+def run(coroutine: Coroutine[Any, Any, Result[T]]) -> Result[T]:
+    """Run the coroutine as a task.
+
+    The result follows the one that the coroutine returns, and is not executed before the coroutine
+    has ended. Until then `cancel` cancels the task. A cancelled task fails with `Abandoned`.
+    """
+
+    async def follow() -> None:
+        try:
+            ended = await coroutine
+        except Exception as error:  # noqa: BLE001 - the reader of the result meets it
+            result.fail(error)
+        else:
+            result.follow(ended)
+
+    def end(task: asyncio.Task[None]) -> None:
+        _tasks.discard(task)
+        if task.cancelled():
+            coroutine.close()  # it may have been cancelled before its first step
+            result.fail(Abandoned())
+
+    task = asyncio.get_running_loop().create_task(follow())
+    result: PendingResult[T] = PendingResult(executed=False, on_cancel=task.cancel)
+    _tasks.add(task)
+    task.add_done_callback(end)
+    return result
+
+
+def in_task(function: Callable[P, Coroutine[Any, Any, Result[T]]]) -> Callable[P, Result[T]]:
+    """Have a coroutine function return a result: see `run`."""
+
+    @wraps(function)
+    def start(*args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        return run(function(*args, **kwargs))
+
+    return start
+
+
+async def wait(result: Result[T]) -> T:
+    """Return the value of `result`, or raise its error.
+
+    When the waiting task is cancelled, the result is cancelled, too.
+    """
+    if not result.done:
+        done = asyncio.get_running_loop().create_future()
+
+        def wake(_: Result[T]) -> None:
+            if not done.done():
+                done.set_result(None)
+
+        result.on_done(wake)
+        try:
+            await done
+        except asyncio.CancelledError:
+            result.cancel()
+            raise
+    return result.get()

@@ -1,0 +1,116 @@
+"""Coroutines as results, and results inside of coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.result_tasks import in_task, run, wait
+from odradek.results import Abandoned, PendingResult, Result
+
+
+def run_loop(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+def test_a_coroutine_is_executed_when_it_has_ended() -> None:
+    async def test() -> None:
+        gate = asyncio.Event()
+        response: PendingResult[int] = PendingResult()
+
+        @in_task
+        async def handle(value: int) -> Result[int]:
+            await gate.wait()
+            return response.then(lambda response: response + value)
+
+        result = handle(1)
+        await asyncio.sleep(0)
+        assert not result.executed
+        gate.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert result.executed
+        assert not result.done
+        response.complete(2)
+        assert result.get() == 3
+
+    run_loop(test())
+
+
+def test_an_exception_of_the_coroutine_fails_the_result() -> None:
+    async def failing() -> Result[int]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    async def test() -> None:
+        with pytest.raises(KafkaError):
+            await wait(run(failing()))
+
+    run_loop(test())
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_cancel_ends_a_coroutine_that_executes(steps: int) -> None:
+    async def test() -> None:
+        ended: list[bool] = []
+
+        async def endless() -> Result[int]:
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append(True)
+            return Result(1)
+
+        result = run(endless())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        result.cancel()
+        with pytest.raises(Abandoned):
+            await wait(result)
+        assert ended == [True] * steps
+        assert result.executed
+
+    run_loop(test())
+
+
+def test_cancel_after_the_coroutine_reaches_what_it_returned() -> None:
+    async def test() -> None:
+        released: list[bool] = []
+        response: PendingResult[int] = PendingResult(on_cancel=lambda: released.append(True))
+
+        async def executed() -> Result[int]:
+            return response
+
+        result = run(executed())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert result.executed
+        result.cancel()
+        assert released
+
+    run_loop(test())
+
+
+def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
+    async def test() -> None:
+        released: list[bool] = []
+        result: PendingResult[int] = PendingResult(on_cancel=lambda: released.append(True))
+        task = asyncio.ensure_future(wait(result))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert released
+        result.complete(1)
+
+    run_loop(test())
+
+
+def test_a_value_that_is_known_is_not_waited_for() -> None:
+    async def test() -> None:
+        assert await wait(Result(5)) == 5
+
+    run_loop(test())
