@@ -19,6 +19,9 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from odradek.result_tasks import run
+from odradek.results import Result
+
 ELEMENTS_A_TURN = 200
 """Elements worked on before the others have their turn: some milliseconds."""
 
@@ -134,6 +137,32 @@ async def in_turns(work: Generator[None, None, R]) -> R:
             await give_way()
     finally:
         work.close()
+
+
+def sliced(work: Generator[None, None, Result[R]]) -> Result[R]:
+    """Run the generator in time slices, which it ends by its yields.
+
+    The first slice runs at once. When the generator returns in it, its result is returned.
+    Otherwise the result is not executed before the generator has returned.
+    """
+    try:
+        next(work)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    return run(_remaining_slices(work))
+
+
+async def _remaining_slices(work: Generator[None, None, Result[R]]) -> Result[R]:
+    with long_work():
+        try:
+            while True:
+                await give_way()
+                try:
+                    next(work)
+                except StopIteration as ended:
+                    return ended.value  # type: ignore[no-any-return]
+        finally:
+            work.close()
 
 
 def begun(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R | Coroutine[Any, Any, R]]:
