@@ -42,10 +42,12 @@ def config_for(directory: Path, **more: str) -> BrokerConfig:
 
 
 @contextmanager
-def served(directory: Path) -> Iterator[tuple[BrokerServer, WireClient]]:
-    """A broker on `directory` in a thread, with a clock that stands still in Kafka's time."""
+def served(
+    directory: Path, config: BrokerConfig | None = None, time_ms: int = TIME_MS
+) -> Iterator[tuple[BrokerServer, WireClient]]:
+    """Run a broker on `directory` in a thread, with a clock that stands still at `time_ms`."""
     loop = asyncio.new_event_loop()
-    server = BrokerServer(config_for(directory), clock=ManualClock(TIME_MS))
+    server = BrokerServer(config or config_for(directory), clock=ManualClock(time_ms))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
