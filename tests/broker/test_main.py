@@ -13,7 +13,7 @@ import uvloop
 
 from odradek.broker.broker import STOP_CLOSED_MS, STOP_GRACE_S
 from odradek.broker.main import FORCE_FALLBACKS
-from odradek.records.region import FileRegion
+from odradek.log.files import RealFiles
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
@@ -35,8 +35,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counted["RWF_NOWAIT"] += bool(flags & os.RWF_NOWAIT)
         return preadv(fd, buffers, offset, flags)
 
-    monkeypatch.setattr(os, "sendfile", counting_sendfile)
-    monkeypatch.setattr(os, "preadv", counting_preadv)
+    monkeypatch.setattr(RealFiles, "sendfile", staticmethod(counting_sendfile))
+    monkeypatch.setattr(RealFiles, "preadv", staticmethod(counting_preadv))
     return counted
 
 
@@ -45,7 +45,7 @@ def test_forced_fallbacks_do_without_uvloop_sendfile_and_rwf_nowait(
     monkeypatch: pytest.MonkeyPatch, calls: Counter[str], forced: bool
 ) -> None:
     monkeypatch.setenv(FORCE_FALLBACKS, "1" if forced else "")
-    monkeypatch.setattr(FileRegion, "probes_residency", True)  # and what it was before comes back
+    monkeypatch.setattr(RealFiles, "nowait", os.RWF_NOWAIT)  # and what it was before comes back
     records = batch(bytes(BYTES))
     with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
         loop: asyncio.AbstractEventLoop | None = broker._loop

@@ -82,6 +82,10 @@ class FaultyFiles:
         self._paths.pop(fd, None)
         os.close(fd)
 
+    nowait = RealFiles.nowait
+    preadv = staticmethod(RealFiles.preadv)
+    sendfile = staticmethod(RealFiles.sendfile)
+
     def pread(self, fd: int, length: int, position: int) -> bytes:
         return os.pread(fd, length, position)
 

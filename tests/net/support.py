@@ -16,6 +16,7 @@ import pytest
 import uvloop
 
 from odradek.environment.clock import Clock, ManualClock
+from odradek.log.files import Files, RealFiles
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
 from odradek.net.server import Server
@@ -74,7 +75,8 @@ def body(seed: int, size: int) -> bytes:
 class OpenFile:
     """A file for regions; `FileRegion` keeps it open by referring to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files | None = None) -> None:
+        self.files = files or RealFiles()
         self.fd = os.open(path, os.O_RDONLY)
 
     def __del__(self) -> None:

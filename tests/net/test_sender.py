@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from odradek.net import sender as sender_module
+from odradek.log.files import Files, RealFiles
 from odradek.net.limits import PLUG_BYTES, PUMP_BYTES_MAX, SMALL_REGION_BYTES
 from odradek.net.sender import Sender
 from tests.helpers.mock_transport import MockTransport
@@ -42,11 +42,11 @@ SIZE = 12_000_000
 class FileServer:
     """Answers a request of (position, length) pairs with a header and a region for each pair."""
 
-    def __init__(self, path: Path, size: int = SIZE) -> None:
+    def __init__(self, path: Path, size: int = SIZE, files: Files | None = None) -> None:
         self.path = path / "log"
         self.content = body(7, size)
         self.path.write_bytes(self.content)
-        self.file = OpenFile(self.path)
+        self.file = OpenFile(self.path, files)
         self.open_regions = [0]
         self.cold = False
 
@@ -234,13 +234,13 @@ def test_cold_regions_are_read_by_a_thread(
     files = FileServer(tmp_path)
     files.cold = True
     threads: list[str] = []
-    touch = sender_module._touch
+    touch = CountedRegion.touch
 
-    def recorded(fd: int, position: int, count: int) -> None:
+    def recorded(region: CountedRegion, offset: int, count: int) -> None:
         threads.append(threading.current_thread().name)
-        touch(fd, position, count)
+        touch(region, offset, count)
 
-    monkeypatch.setattr(sender_module, "_touch", recorded)
+    monkeypatch.setattr(CountedRegion, "touch", recorded)
 
     async def main() -> None:
         async with serving(files.dispatch, use_sendfile=use_sendfile) as server:
@@ -264,12 +264,12 @@ def test_a_region_stays_open_while_a_thread_reads_it_although_the_peer_is_gone(
     files.cold = True
     started, gate = threading.Event(), threading.Event()
 
-    def held(fd: int, position: int, count: int) -> None:
+    def held(region: CountedRegion, offset: int, count: int) -> None:
         started.set()
         assert gate.wait(DEADLINE_S)
-        os.pread(fd, 1, position)
+        assert region.read_piece(offset, 1)
 
-    monkeypatch.setattr(sender_module, "_touch", held)
+    monkeypatch.setattr(CountedRegion, "touch", held)
 
     async def main() -> None:
         async with serving(files.dispatch) as server:
@@ -307,15 +307,13 @@ def test_a_read_error_ends_the_connection_and_is_logged(
     assert "the disk is broken" in caplog.text
 
 
-def test_a_file_system_without_sendfile_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = FileServer(tmp_path)
-
-    def unsupported(*_: Any) -> int:
+class FilesWithoutSendfile(RealFiles):
+    def sendfile(self, *_: int) -> int:  # type: ignore[override]
         raise OSError(errno.EINVAL, "not here")
 
-    monkeypatch.setattr(os, "sendfile", unsupported)
+
+def test_a_file_system_without_sendfile_is_read(tmp_path: Path) -> None:
+    files = FileServer(tmp_path, files=FilesWithoutSendfile())
 
     async def main() -> None:
         async with serving(files.dispatch) as server:
@@ -351,12 +349,22 @@ def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None
 
 
 class Socket(socket.socket):
-    """Takes so many bytes of a send, and of a sendfile, as the lists say; then all it can."""
+    """Takes so many bytes of a send as the list says; then all it can."""
 
     takes: list[int | None]
 
     def send(self, data: Any, flags: int = 0) -> int:  # type: ignore[override]
         return super().send(data[: _room(self.takes, len(data))], flags)
+
+
+class ShortSendfile(RealFiles):
+    """The same of a sendfile."""
+
+    def __init__(self, takes: list[int | None]) -> None:
+        self._takes = takes
+
+    def sendfile(self, out_fd: int, fd: int, position: int, length: int) -> int:  # type: ignore[override]
+        return RealFiles.sendfile(out_fd, fd, position, _room(self._takes, length))
 
 
 def _room(takes: list[int | None], size: int) -> int:
@@ -393,10 +401,9 @@ def test_a_socket_that_takes_a_part_gets_the_rest_in_order(
     takes: list[int | None],
     end: bytes,
     full: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent, transport, reasons, sender, regions = _answered(
-        tmp_path, takes, end, 1 if full else float("inf"), monkeypatch
+        tmp_path, takes, end, 1 if full else float("inf")
     )
     assert not reasons
     assert regions == [0]
@@ -408,10 +415,10 @@ def test_a_socket_that_takes_a_part_gets_the_rest_in_order(
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
 @pytest.mark.parametrize("takes", [[], [3], [6, 10_000]], ids=str)
 def test_a_file_cut_short_under_the_straight_way_is_the_end(
-    tmp_path: Path, takes: list[int | None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, takes: list[int | None]
 ) -> None:
     sent, _, reasons, sender, regions = _answered(
-        tmp_path, takes, b"end", float("inf"), monkeypatch, cut_at=20_000
+        tmp_path, takes, b"end", float("inf"), cut_at=20_000
     )
     assert len(reasons) == 1
     assert "cut short" in reasons[0]
@@ -425,14 +432,13 @@ def _answered(
     takes: list[int | None],
     end: bytes,
     room: float,
-    monkeypatch: pytest.MonkeyPatch,
     cut_at: int | None = None,
 ) -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
     """Sends an answer with one region; what went through socket and transport, in order."""
-    files = FileServer(tmp_path, 2 * ANSWER)
+    takes, reasons = list(takes), list[str]()
+    files = FileServer(tmp_path, 2 * ANSWER, ShortSendfile(takes))
     if cut_at is not None:
         os.truncate(files.path, cut_at)
-    sendfile, takes, reasons = os.sendfile, list(takes), list[str]()
 
     async def main() -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
         ours, peer = socket.socketpair()
@@ -440,9 +446,6 @@ def _answered(
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * ANSWER)
             sock.takes = takes
-            monkeypatch.setattr(
-                os, "sendfile", lambda out, fd, at, n: sendfile(out, fd, at, _room(takes, n))
-            )
             transport = RelayTransport(sock, room)
             sender = Sender(
                 asyncio.get_running_loop(),

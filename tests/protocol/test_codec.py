@@ -44,7 +44,7 @@ class Region:
     def __len__(self) -> int:
         return 1_000_000
 
-    def fileno(self) -> int:
+    def close(self) -> None:
         raise AssertionError("an encoder has no business with the file")
 
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from odradek.log.files import UPDATE, OpenFile, RealFiles
-from odradek.records import region as region_module
 from odradek.records.region import PROBE_STEP_BYTES, FileRegion
-
-
-@pytest.fixture(autouse=True)
-def _probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a broker of this process was told to do without."""
-    monkeypatch.setattr(FileRegion, "probes_residency", True)
 
 
 def is_open(fd: int, held: os.stat_result) -> bool:
@@ -28,8 +22,31 @@ def is_open(fd: int, held: os.stat_result) -> bool:
     return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
 
-def open_file(path: Path) -> OpenFile:
-    files = RealFiles()
+class ProbedFiles(RealFiles):
+    """Files of which `probe` says what a read that must not wait for the disk does."""
+
+    nowait = 8
+
+    def __init__(self, probe: Callable[[int], int]) -> None:
+        self.probe = probe
+
+    def preadv(  # type: ignore[override]
+        self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int
+    ) -> int:
+        return self.probe(position) if flags else RealFiles.preadv(fd, buffers, position, flags)
+
+
+class FilesWithoutNowait(ProbedFiles):
+    """A system without RWF_NOWAIT."""
+
+    nowait = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__(lambda position: 1)
+
+
+def open_file(path: Path, files: RealFiles | None = None) -> OpenFile:
+    files = files or RealFiles()
     return OpenFile(files, files.open(str(path), UPDATE))
 
 
@@ -55,24 +72,26 @@ def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
     one.close()
     assert two.read() == b"here"
     with pytest.raises(ValueError, match="closed"):
-        one.fileno()
+        one.read_piece(0, 1)
     two.close()
     assert not is_open(fd, held)
 
 
-def test_closed_on_another_thread_during_a_read_the_file_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class ClosingFiles(RealFiles):
+    """Closes a region while it is read."""
+
+    region: FileRegion
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:  # type: ignore[override]
+        self.region.close()
+        return RealFiles.pread(fd, min(length, 4), position)
+
+
+def test_closed_on_another_thread_during_a_read_the_file_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
-    region = FileRegion(open_file(path), 0, 10)
-    pread = os.pread
-
-    def close_first(fd: int, length: int, position: int) -> bytes:
-        region.close()
-        return pread(fd, min(length, 4), position)
-
-    monkeypatch.setattr(region_module.os, "pread", close_first)
+    files = ClosingFiles()
+    files.region = region = FileRegion(open_file(path, files), 0, 10)
     assert region.read() == b"0123456789"
 
 
@@ -86,43 +105,42 @@ def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     raise AssertionError("what was written is never resident")
 
 
-def test_a_cold_page_ends_what_is_resident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def would_wait() -> BlockingIOError:
+    return BlockingIOError(errno.EAGAIN, "would wait for the disk")
+
+
+def test_a_cold_page_ends_what_is_resident(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
-    region = FileRegion(open_file(path), 0, 3 * PROBE_STEP_BYTES)
 
-    def cold_from(boundary: int):
-        def preadv(fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+    def cold_from(boundary: int) -> ProbedFiles:
+        def probe(position: int) -> int:
             if position >= boundary:
-                raise OSError(errno.EAGAIN, "would wait for the disk")
+                raise would_wait()
             return 1
 
-        return preadv
+        return ProbedFiles(probe)
 
-    monkeypatch.setattr(region_module.os, "preadv", cold_from(PROBE_STEP_BYTES + 1))
+    length = 3 * PROBE_STEP_BYTES
+    region = FileRegion(open_file(path, cold_from(PROBE_STEP_BYTES + 1)), 0, length)
     assert region.resident() == PROBE_STEP_BYTES
-    monkeypatch.setattr(region_module.os, "preadv", cold_from(0))
-    assert region.resident() == 0
+    assert FileRegion(open_file(path, cold_from(0)), 0, length).resident() == 0
 
 
-def test_what_was_just_read_is_not_probed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_just_read_is_not_probed_again(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(100))
     probed: list[int] = []
     cold: list[int] = []
 
-    def preadv(fd: int, buffers: object, position: int, flags: int) -> int:
+    def probe(position: int) -> int:
         probed.append(position)
         if position in cold:
-            raise OSError(errno.EAGAIN, "would wait for the disk")
+            raise would_wait()
         return 1
 
-    monkeypatch.setattr(region_module, "_RWF_NOWAIT", 8)
-    monkeypatch.setattr(region_module.os, "preadv", preadv)
     length = 2 * PROBE_STEP_BYTES + 7
-    file = open_file(path)
+    file = open_file(path, ProbedFiles(probe))
     assert FileRegion(file, 5, length, begun=True).resident() == length
     assert probed == [5 + PROBE_STEP_BYTES, 5 + 2 * PROBE_STEP_BYTES, 5 + length - 1]
     probed.clear()
@@ -133,38 +151,23 @@ def test_what_was_just_read_is_not_probed_again(
     assert FileRegion(file, 5, 10, begun=True).resident() == 0
 
 
-@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS])
-def test_file_system_that_cannot_tell_counts_as_resident(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, None])
+def test_where_the_system_cannot_tell_only_what_was_touched_is_resident(
+    tmp_path: Path, code: int | None
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(100))
 
-    def preadv(*_: object) -> int:
+    def refuse(position: int) -> int:
+        assert code is not None, "probed"
         raise OSError(code, "cannot tell")
 
-    monkeypatch.setattr(region_module.os, "preadv", preadv)
-    assert FileRegion(open_file(path), 0, 100).resident() == 100
-
-
-def test_without_rwf_nowait_all_counts_as_resident(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(bytes(100))
-    monkeypatch.setattr(region_module, "_RWF_NOWAIT", None)
-    assert FileRegion(open_file(path), 0, 100).resident() == 100
-
-
-def test_a_process_told_to_do_without_rwf_nowait_asks_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(bytes(100))
-
-    def preadv(*_: object) -> int:
-        raise AssertionError("probed")
-
-    monkeypatch.setattr(region_module.os, "preadv", preadv)
-    monkeypatch.setattr(FileRegion, "probes_residency", False)
-    assert FileRegion(open_file(path), 0, 100).resident() == 100
+    files = ProbedFiles(refuse) if code is not None else FilesWithoutNowait()
+    region = FileRegion(open_file(path, files), 0, 100)
+    assert region.resident() == 0
+    region.touch(0, 60)
+    assert region.resident() == 60
+    region.touch(80, 20)
+    assert region.resident() == 60, "there is a hole before the last piece"
+    region.touch(60, 40)
+    assert region.resident() == 100

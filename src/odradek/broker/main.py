@@ -58,10 +58,10 @@ def make_server(
 ) -> BrokerServer:
     """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
     from odradek.broker.broker import BrokerServer
-    from odradek.records.region import FileRegion
+    from odradek.log.files import RealFiles
 
     if fallbacks_forced():
-        FileRegion.probes_residency = False
+        RealFiles.nowait = None
     return BrokerServer(
         config,
         clock=clock,

@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Protocol
 
 from odradek.log.allocation import allocate_ahead
@@ -25,7 +26,21 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 class Files(Protocol):
-    """The calls of the operating system that the log makes."""
+    """The calls of the operating system that the log, and the connections that send its regions,
+    make.
+    """
+
+    @property
+    def nowait(self) -> int | None:
+        """The flag with which `preadv` never waits for the disk (RWF_NOWAIT) but raises
+        BlockingIOError, None where the system has none.
+        """
+
+    def preadv(
+        self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int, /
+    ) -> int: ...
+
+    def sendfile(self, out_fd: int, fd: int, position: int, length: int, /) -> int: ...
 
     def open(self, path: str, flags: int) -> int: ...
 
@@ -63,6 +78,9 @@ class RealFiles:
 
     __slots__ = ()
 
+    nowait: int | None = getattr(os, "RWF_NOWAIT", None)
+    preadv = staticmethod(os.preadv)
+    sendfile = staticmethod(os.sendfile)
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
@@ -101,14 +119,14 @@ class OpenFile:
     eviction, deletion and a slow consumer never pull a descriptor away from each other.
     """
 
-    __slots__ = ("_files", "fd")
+    __slots__ = ("fd", "files")
 
     def __init__(self, files: Files, fd: int) -> None:
-        self._files = files
+        self.files = files
         self.fd = fd
 
     def __del__(self) -> None:
-        self._files.close(self.fd)
+        self.files.close(self.fd)
 
 
 class PooledFile:

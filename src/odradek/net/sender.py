@@ -48,8 +48,10 @@ class Region(Protocol):
     length: int
 
     def __len__(self) -> int: ...
-    def fileno(self) -> int: ...
     def resident(self) -> int: ...
+    def touch(self, offset: int, count: int) -> None: ...
+    def read_piece(self, offset: int, count: int) -> bytes: ...
+    def sendfile(self, socket_fd: int, offset: int, count: int) -> int: ...
     def close(self) -> None: ...
 
 
@@ -174,7 +176,7 @@ class Sender:
             if sent == len(head):
                 warm = region.resident()
                 if warm == size:
-                    offset = os.sendfile(sock.fileno(), region.fileno(), region.position, size)
+                    offset = region.sendfile(sock.fileno(), 0, size)
         except (OSError, ValueError):  # of a socket that is full, too
             pass
         if offset == size:
@@ -271,7 +273,7 @@ class Sender:
             self._warm = region.resident()
             if self._warm < size:
                 return None
-        data = os.pread(region.fileno(), size, region.position)
+        data = region.read_piece(0, size)
         if len(data) < size:
             raise ShortRegion(f"{len(data)} of {size} bytes at {region.position}")
         region.close()
@@ -304,22 +306,21 @@ class Sender:
             if self._offset >= self._warm:
                 self._read_ahead(region)
                 return False
-            position = region.position + self._offset
             count = self._warm - self._offset
             if self._use_sendfile:
-                self._sendfile(region, position, min(count, PUMP_BYTES_MAX))
+                self._sendfile(region, min(count, PUMP_BYTES_MAX))
             else:
-                self._write_piece(region, position, min(count, READ_PIECE_BYTES))
+                self._write_piece(region, min(count, READ_PIECE_BYTES))
         if self._offset == size:
             self._queue.popleft()
             region.close()
             self._offset, self._warm = 0, -1
         return True
 
-    def _sendfile(self, region: Region, position: int, count: int) -> None:
+    def _sendfile(self, region: Region, count: int) -> None:
         assert self._socket is not None
         try:
-            sent = os.sendfile(self._socket.fileno(), region.fileno(), position, count)
+            sent = region.sendfile(self._socket.fileno(), self._offset, count)
         except BlockingIOError:
             sent = -1
         except OSError as error:
@@ -328,6 +329,7 @@ class Sender:
             self._use_sendfile = False
             return
         if sent == 0:
+            position = region.position + self._offset
             raise ShortRegion(f"nothing at {position} of a region to {count} bytes further")
         if sent < 0:
             sent = 0
@@ -339,12 +341,13 @@ class Sender:
     def _plug(self, region: Region) -> None:
         """Has the transport wait for the full socket."""
         count = min(self._warm - self._offset, PLUG_BYTES)
-        self._write_piece(region, region.position + self._offset, count)
+        self._write_piece(region, count)
 
-    def _write_piece(self, region: Region, position: int, count: int) -> None:
-        """Hands `count` bytes of the file to the transport."""
-        data = os.pread(region.fileno(), count, position)
+    def _write_piece(self, region: Region, count: int) -> None:
+        """Hands the next `count` bytes of the file to the transport."""
+        data = region.read_piece(self._offset, count)
         if len(data) < count:
+            position = region.position + self._offset
             raise ShortRegion(f"{len(data)} of {count} bytes at {position}")
         self._offset += count
         self._turn += count
@@ -354,9 +357,7 @@ class Sender:
         """Has a thread bring the next piece of `region` into the page cache."""
         count = min(region.length - self._offset, COLD_PIECE_BYTES)
         self._reading_ahead = True
-        future = self._loop.run_in_executor(
-            self._executor, _touch, region.fileno(), region.position + self._offset, count
-        )
+        future = self._loop.run_in_executor(self._executor, region.touch, self._offset, count)
         self._warm = self._offset + count
         future.add_done_callback(self._read_ahead_done)
 
@@ -371,14 +372,3 @@ class Sender:
             return
         if not self.paused:
             self._continue()
-
-
-def _touch(fd: int, position: int, count: int) -> None:
-    """Reads `count` bytes so that they are in the page cache."""
-    scratch = bytearray(min(count, READ_PIECE_BYTES))
-    end = position + count
-    while position < end:
-        got = os.preadv(fd, [memoryview(scratch)[: end - position]], position)
-        if got == 0:
-            return  # cut short: sendfile will find out
-        position += got

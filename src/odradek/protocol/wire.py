@@ -27,11 +27,11 @@ TAGS_MAX = 127
 
 
 class Region(Protocol):
-    """Bytes in a file: they have a length and a descriptor, and are sent without being read."""
+    """Bytes in a file: they have a length, and are sent without being read."""
 
     def __len__(self) -> int: ...
 
-    def fileno(self) -> int: ...
+    def close(self) -> None: ...
 
 
 Chunk: TypeAlias = bytes | bytearray | memoryview | Region
