@@ -17,6 +17,7 @@ from odradek.broker.broker import STORE_FILE, BrokerServer
 from odradek.broker.periodic import PeriodicTasks
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import Uuid, uuid_to_string
 from odradek.log.state.checkpoints import PARTITION_METADATA_FILE
@@ -176,7 +177,9 @@ def test_upkeep_follows_the_injected_clock(tmp_path: Path) -> None:
         await upkeep.delete_old_segments()
         assert partition.log.log_start_offset == 1
 
-    with_server(config_of(tmp_path), work, clock=clock, store=MemoryStore())
+    with_server(
+        config_of(tmp_path), work, environment=Environment(clock=clock), store=MemoryStore()
+    )
 
 
 def test_upkeep_that_fails_is_logged_and_goes_on(

@@ -23,7 +23,7 @@ from odradek.log.cleaner import worker
 from odradek.log.cleaner.batch_filter import _seal
 from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
 from odradek.log.cleaner.worker_protocol import CleaningFailed
-from odradek.log.files import PooledFile
+from odradek.log.file_pool import PooledFile
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record

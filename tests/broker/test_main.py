@@ -13,7 +13,7 @@ import uvloop
 
 from odradek.broker.broker import STOP_CLOSED_MS, STOP_GRACE_S
 from odradek.broker.main import FORCE_FALLBACKS
-from odradek.log.files import RealFiles
+from odradek.environment.files import RealFiles
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient

@@ -12,6 +12,7 @@ from pathlib import Path
 from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.environment import Environment
 from tests.helpers.wire import WireClient
 
 DATA = Path(__file__).parents[1] / "data" / "kafka-4.3.0"
@@ -47,7 +48,8 @@ def served(
 ) -> Iterator[tuple[BrokerServer, WireClient]]:
     """Run a broker on `directory` in a thread, with a clock that stands still at `time_ms`."""
     loop = asyncio.new_event_loop()
-    server = BrokerServer(config or config_for(directory), clock=ManualClock(time_ms))
+    environment = Environment(clock=ManualClock(time_ms))
+    server = BrokerServer(config or config_for(directory), environment=environment)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.offset_commit_request import (
@@ -130,16 +131,17 @@ class HeldFiles(FaultyFiles):
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> HeldFiles:
-    held = HeldFiles()
-    monkeypatch.setattr("odradek.log.directories.log_manager.RealFiles", lambda: held)
-    return held
+def files() -> HeldFiles:
+    return HeldFiles()
 
 
 def test_no_acknowledgement_before_fsync_and_none_after_a_failed_one(
     files: HeldFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+    with (
+        Broker(environment=Environment(files=files)) as broker,
+        WireClient(broker.bootstrap_servers) as client,
+    ):
         broker.create_topic("durable", config={"flush.messages": 1})
         broker.create_topic("other")
         assert sent(client, b"first", "durable") == (0, 0)
@@ -166,7 +168,10 @@ def test_no_acknowledgement_before_fsync_and_none_after_a_failed_one(
 def test_a_disk_that_fails_while_writing_goes_offline(
     files: HeldFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
+    with (
+        Broker(environment=Environment(files=files)) as broker,
+        WireClient(broker.bootstrap_servers) as client,
+    ):
         broker.create_topic("t")
         assert sent(client, b"first") == (0, 0)
         files.fail_pwrite = OSError(errno.EIO, "the disk is gone")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.files import Files
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
-from odradek.log.files import Files
 from odradek.log.state.verification import NO_GUARD, Origin
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.records.batch import Compression, parse_header

@@ -20,7 +20,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from odradek.log.files import RealFiles
+from odradek.environment.files import RealFiles
 
 Buffer = bytes | bytearray | memoryview
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.log import allocation
-from odradek.log.allocation import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES, allocate_ahead
+from odradek.environment import allocation
+from odradek.environment.allocation import allocate_ahead
+from odradek.log.segments.log_segment import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
 from tests.log.builders import append, open_log, open_manager
 from tests.log.faulty_files import FaultyFiles
 

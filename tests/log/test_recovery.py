@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.files import RealFiles
 from odradek.log import recovery
-from odradek.log.files import RealFiles
 from odradek.log.segments import log_segment as segment
 from odradek.log.state import checkpoints
 from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of

@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from odradek.environment.clock import Clock, ManualClock
-from odradek.log.files import Files, RealFiles
+from odradek.environment.files import Files, RealFiles
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
 from odradek.net.server import Server

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from odradek.log.files import Files, RealFiles
+from odradek.environment.files import Files, RealFiles
 from odradek.net.limits import PLUG_BYTES, PUMP_BYTES_MAX, SMALL_REGION_BYTES
 from odradek.net.sender import Sender
 from tests.helpers.mock_transport import MockTransport

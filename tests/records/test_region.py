@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.log.files import UPDATE, OpenFile, RealFiles
+from odradek.environment.files import UPDATE, OpenFile, RealFiles
 from odradek.records.region import PROBE_STEP_BYTES, FileRegion
 
 

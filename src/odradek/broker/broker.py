@@ -28,7 +28,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
 from odradek.controller.controller import Controller, random_uuid
-from odradek.environment.clock import Clock, SystemClock
+from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import CLUSTER_METADATA, LogManager
@@ -44,6 +44,7 @@ from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
+    from odradek.environment.clock import Clock
     from odradek.log.directories.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
@@ -74,7 +75,8 @@ STORE_FILE = "odradek-metadata.sqlite"
 class BrokerServer:
     """One broker on the running event loop: `await start()`, then `await stop()`.
 
-    `store` None keeps the metadata in SQLite in the first log directory. `network_clock` tells how
+    `environment` None is the real one. `store` None keeps the metadata in SQLite in the first log
+    directory. `network_clock` tells how
     long connections have been idle, where that is another one than the rest goes by.
     """
 
@@ -85,13 +87,14 @@ class BrokerServer:
         self,
         config: BrokerConfig,
         *,
-        clock: Clock | None = None,
+        environment: Environment | None = None,
         network_clock: Clock | None = None,
         store: MetadataStore | None = None,
         use_sendfile: bool = True,
     ) -> None:
         self.config = config
-        self._clock = clock or SystemClock()
+        self._environment = environment or Environment()
+        self._clock = self._environment.clock
         self._network_clock = network_clock or self._clock
         self._store = store
         self._use_sendfile = use_sendfile
@@ -167,6 +170,7 @@ class BrokerServer:
             config.log_dirs(),
             config.log_config({}),
             self._clock,
+            files=self._environment.files,
             producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
             checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
         )

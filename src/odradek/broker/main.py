@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
     from odradek.config.broker import BrokerConfig
     from odradek.environment.clock import Clock
+    from odradek.environment.environment import Environment
     from odradek.metadata.store.interface import MetadataStore
 
 log = logging.getLogger("odradek.broker")
@@ -53,18 +54,18 @@ def make_server(
     config: BrokerConfig,
     store: MetadataStore | None = None,
     *,
-    clock: Clock | None = None,
+    environment: Environment | None = None,
     network_clock: Clock | None = None,
 ) -> BrokerServer:
     """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
     from odradek.broker.broker import BrokerServer
-    from odradek.log.files import RealFiles
+    from odradek.environment.files import RealFiles
 
     if fallbacks_forced():
         RealFiles.nowait = None
     return BrokerServer(
         config,
-        clock=clock,
+        environment=environment,
         network_clock=network_clock,
         store=store,
         use_sendfile=not fallbacks_forced(),

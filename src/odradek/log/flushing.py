@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.log.files import READ, OpenFile
+from odradek.environment.files import READ, OpenFile
 from odradek.log.state import checkpoints
 from odradek.log.state.producer_files import sync_producer_files
 

@@ -13,11 +13,11 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.files import make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import flushing, retention, timestamps, transactions, truncation
 from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
-from odradek.log.files import make_directory
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.state import checkpoints
 from odradek.log.state.leader_epochs import LeaderEpochFileCache

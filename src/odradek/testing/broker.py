@@ -13,9 +13,11 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from odradek.environment.environment import Environment
 from odradek.testing.barriers import Barriers
 from odradek.testing.faults import Faults, FaultSetters
 from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
@@ -35,7 +37,8 @@ class Broker(Barriers, FaultSetters):
 
     `config` takes Kafka's broker configs by their names (``{"num.partitions": 3}``); `data_dir`
     keeps the log in a directory of yours, which stays when the broker is closed; `port` 0 is any
-    free one. Methods may be called from any thread but the broker's own.
+    free one; `environment` provides other files than those of the operating system. Methods may be
+    called from any thread but the broker's own.
     """
 
     def __init__(
@@ -44,9 +47,11 @@ class Broker(Barriers, FaultSetters):
         *,
         port: int = 0,
         data_dir: str | Path | None = None,
+        environment: Environment | None = None,
     ) -> None:
         self._config = {name: _text(value) for name, value in (config or {}).items()}
         self._port = port
+        self._environment = environment or Environment()
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._temporary: Path | None = None
         self._thread: threading.Thread | None = None
@@ -206,7 +211,8 @@ class Broker(Barriers, FaultSetters):
         # there.
         store = MemoryStore() if self._data_dir is None else None
         # Idle connections are left alone when a test moves the time: theirs is the real one.
-        server = make_server(config, store, clock=self._clock, network_clock=SystemClock())
+        environment = replace(self._environment, clock=self._clock)
+        server = make_server(config, store, environment=environment, network_clock=SystemClock())
         await server.start()
         return server
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.files import RealFiles
 from odradek.log.cleaner.segment_swap import recover_swaps
 from odradek.log.directories.log_manager import LogManager
-from odradek.log.files import RealFiles
 from odradek.log.unified_log import UnifiedLog
 from tests.log.builders import NOW_MS, open_log, open_manager
 from tests.log.cleaner.running import append_pairs, compact, pairs_of

@@ -15,6 +15,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.directories.closing import SYNCED_AT_LEAST
@@ -26,7 +27,6 @@ from odradek.log.directories.log_manager import (
     delete_directory_name,
     parse_directory_name,
 )
-from odradek.log.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.log.state import checkpoints
 from tests.log.builders import (
     NOW_MS,

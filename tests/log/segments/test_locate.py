@@ -7,7 +7,8 @@ import tempfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.log.files import FilePool, RealFiles
+from odradek.environment.files import RealFiles
+from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import LARGE_GAP_BYTES, IndexCache, LogSegment
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD, OFFSETS
 

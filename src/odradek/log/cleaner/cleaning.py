@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.environment.clock import Clock
+from odradek.environment.files import READ, Files, OpenFile
 from odradek.log.cleaner.batch_filter import BatchFilter, CleanerStats, parse_body
 from odradek.log.cleaner.offset_map import OffsetMap
 from odradek.log.cleaner.output import CleanedSegment
 from odradek.log.cleaner.record_spans import RecordSpan
 from odradek.log.cleaner.transactions import CleanedTransactions, aborted_transactions
 from odradek.log.cleaner.worker_protocol import CleanedGroup, CleaningDone, CleaningJob
-from odradek.log.files import READ, Files, OpenFile
 from odradek.log.segments.log_segment import LOG_SUFFIX
 from odradek.log.segments.offset_index import ENTRY_BYTES, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.log.files import READ, Files, OpenFile, unlink_if_there
+from odradek.environment.files import READ, Files, OpenFile, unlink_if_there
 from odradek.log.segments.log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
 from odradek.log.segments.offset_index import index_path
 from odradek.log.state.producer_files import remove_producer_files

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.log.files import Files
+from odradek.environment.files import Files
 from odradek.log.segments.transaction_index import (
     ENTRY_BYTES,
     TXN_INDEX_SUFFIX,

@@ -16,6 +16,7 @@ import threading
 import traceback
 
 from odradek.environment.clock import SystemClock
+from odradek.environment.files import RealFiles
 from odradek.log.cleaner.cleaning import Cleaning, CorruptLog, Throttle
 from odradek.log.cleaner.worker_protocol import (
     CleaningDone,
@@ -25,7 +26,6 @@ from odradek.log.cleaner.worker_protocol import (
     decode_job,
     encode_report,
 )
-from odradek.log.files import RealFiles
 
 NICE = 10
 AUTOGROUP = "/proc/self/autogroup"

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Iterable
 
 from odradek.environment.clock import Clock
+from odradek.environment.files import Files
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.files import FilePool, Files
+from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import IndexCache
 
 NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})

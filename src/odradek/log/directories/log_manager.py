@@ -26,6 +26,14 @@ from functools import partial
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import Clock
+from odradek.environment.files import (
+    READ_WRITE,
+    Files,
+    OpenFile,
+    RealFiles,
+    machine_boot_id,
+    unlink_if_there,
+)
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log import recovery
@@ -36,15 +44,7 @@ from odradek.log.directories.log_dir import (
     NO_SPACE_ERRNOS,
     LogDir,
 )
-from odradek.log.files import (
-    READ_WRITE,
-    FilePool,
-    Files,
-    OpenFile,
-    RealFiles,
-    machine_boot_id,
-    unlink_if_there,
-)
+from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
 from odradek.log.unified_log import UnifiedLog

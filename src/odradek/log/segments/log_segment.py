@@ -15,18 +15,16 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 
-from odradek.log.allocation import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
-from odradek.log.files import (
+from odradek.environment.files import (
     READ,
     READ_WRITE,
     UPDATE,
     Buffer,
-    FilePool,
     OpenFile,
-    PooledFile,
     unlink_if_there,
     write_all,
 )
+from odradek.log.file_pool import FilePool, PooledFile
 from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -56,6 +54,10 @@ PROBE_BYTES = 4096
 """How much is read at once in search of an offset: about one index interval."""
 LARGE_GAP_BYTES = 2 * PROBE_BYTES
 """Index entries so far apart have a large batch between them, or one before the second."""
+ALLOCATE_FROM_BYTES = 1_048_576
+"""A file smaller than this gets no space ahead: most partitions are small."""
+ALLOCATE_BYTES_MAX = 16 * 1_048_576
+"""Space ahead of one file: as much as it has, and never more than this."""
 LOADED_INDEX_BYTES_MAX = 64 * 1_048_576
 """How much memory the indexes of inactive segments may take, over all logs."""
 

@@ -18,7 +18,7 @@ import sys
 from array import array
 from bisect import bisect_right
 
-from odradek.log.files import READ_WRITE, Files, read_file, write_all
+from odradek.environment.files import READ_WRITE, Files, read_file, write_all
 
 ENTRY_BYTES = 8
 _SWAP = sys.byteorder == "little"

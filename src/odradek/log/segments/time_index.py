@@ -16,7 +16,7 @@ import struct
 from array import array
 from bisect import bisect_right
 
-from odradek.log.files import Files, read_file
+from odradek.environment.files import Files, read_file
 from odradek.log.segments.offset_index import CorruptIndex, append_entries
 from odradek.records.batch import NO_TIMESTAMP
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odradek.log.files import READ_WRITE, UPDATE, Files, OpenFile, read_file, write_all
+from odradek.environment.files import READ_WRITE, UPDATE, Files, OpenFile, read_file, write_all
 from odradek.log.segments.offset_index import CorruptIndex
 
 TXN_INDEX_SUFFIX = ".txnindex"

@@ -21,8 +21,8 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 
+from odradek.environment.files import Files, read_file, write_file, write_new_file
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
-from odradek.log.files import Files, read_file, write_file, write_new_file
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterator
 
-from odradek.log.files import (
+from odradek.environment.files import (
     READ,
     Files,
     OpenFile,

@@ -1,19 +1,18 @@
-"""The file system as the log sees it, and the pool that bounds how many files are open at once.
+"""The file system as a protocol, and the operating system's implementation of it.
 
-`Files` is what comes in by constructor: the real one here, a faulty one in the tests. All its
-methods may raise OSError. Paths are strings: these calls are too frequent for Path objects.
+The log reads and writes through `Files` only, so that a test can provide a slow, full or failing
+file system. Every method may raise OSError. Paths are strings, because these calls are too
+frequent for Path objects.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
-from odradek.log.allocation import allocate_ahead
+from odradek.environment.allocation import allocate_ahead
 
 Buffer = bytes | bytearray | memoryview
 
@@ -21,14 +20,11 @@ READ = os.O_RDONLY | os.O_CLOEXEC
 READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 UPDATE = os.O_RDWR | os.O_CLOEXEC
 
-
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 class Files(Protocol):
-    """The calls of the operating system that the log, and the connections that send its regions,
-    make.
-    """
+    """The calls to the file system, made by the log and by connections that send its regions."""
 
     @property
     def nowait(self) -> int | None:
@@ -115,8 +111,8 @@ class RealFiles:
 class OpenFile:
     """An open descriptor, closed when the last reference to this object goes.
 
-    The pool holds one reference; every region and every call in progress holds its own, so that
-    eviction, deletion and a slow consumer never pull a descriptor away from each other.
+    A pool of open files holds one reference. Every region and every call in progress holds its own,
+    so that eviction, deletion and a slow consumer never close a descriptor that another one uses.
     """
 
     __slots__ = ("fd", "files")
@@ -127,91 +123,6 @@ class OpenFile:
 
     def __del__(self) -> None:
         self.files.close(self.fd)
-
-
-class PooledFile:
-    """A file that is opened when needed and may be closed by the pool meanwhile.
-
-    `handle` is the open file or None; `used` is set by whoever uses the handle directly (the hot
-    path), and gives the file a second chance when the pool looks for a victim.
-    """
-
-    __slots__ = ("_kept", "_pool", "flags", "handle", "path", "retired", "used")
-
-    def __init__(self, pool: FilePool, path: str, flags: int) -> None:
-        self._pool = pool
-        self.path = path
-        self.flags = flags
-        self.handle: OpenFile | None = None
-        self.used = False
-        self.retired = False
-        self._kept: OpenFile | None = None
-
-    def open(self) -> OpenFile:
-        """The open file, opened with `flags` if it is not; OSError when that fails."""
-        self.used = True
-        return self.handle or self._kept or self._pool.open(self)
-
-    def keep(self) -> None:
-        """Keeps the file open for as long as anybody has this object: another file is about to
-        get its path.
-        """
-        self._kept = self.open()
-
-    def keep_no_more(self) -> None:
-        """Takes `keep` back: the path is this file's still."""
-        self._kept = None
-
-    def retire(self) -> None:
-        """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it
-        to himself.
-        """
-        self.retired = True
-        self._pool.release(self)
-
-
-class FilePool:
-    """At most `files_max` files open at once for all logs; those not used lately are closed first.
-
-    Files that regions still hold after eviction come on top, and are bounded by the connections.
-    Called from several threads; the hot path reads `PooledFile.handle` without coming here.
-    """
-
-    def __init__(self, files: Files, files_max: int) -> None:
-        assert files_max > 0
-        self.files = files
-        self.files_max = files_max
-        self._open: OrderedDict[PooledFile, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def open(self, file: PooledFile) -> OpenFile:
-        with self._lock:
-            if file.retired:
-                return OpenFile(self.files, self.files.open(file.path, UPDATE))
-            if file.handle is None:
-                while len(self._open) >= self.files_max:
-                    self._evict()
-                file.handle = OpenFile(self.files, self.files.open(file.path, file.flags))
-                self._open[file] = None
-            return file.handle
-
-    def release(self, file: PooledFile) -> None:
-        with self._lock:
-            self._open.pop(file, None)
-            file.handle = None
-
-    def _evict(self) -> None:
-        """Closes the file longest not used: those used since the last look go to the end once."""
-        while True:
-            victim, _ = self._open.popitem(last=False)
-            if not victim.used:
-                victim.handle = None
-                return
-            victim.used = False
-            self._open[victim] = None
 
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:

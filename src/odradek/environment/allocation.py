@@ -14,12 +14,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-ALLOCATE_FROM_BYTES = 1_048_576
-"""A file smaller than this gets no space ahead: most partitions are small."""
-
-ALLOCATE_BYTES_MAX = 16 * 1_048_576
-"""Space ahead of one file: as much as it has, and never more than this."""
-
 FREE_BYTES_MIN = 4 * 1_073_741_824
 """With less room than this left in the file system nothing is reserved ahead."""
 

@@ -1,0 +1,93 @@
+"""The pool that bounds how many files are open at the same time for all logs of a broker."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from odradek.environment.files import UPDATE, Files, OpenFile
+
+
+class PooledFile:
+    """A file that is opened when needed and may be closed by the pool meanwhile.
+
+    `handle` is the open file or None; `used` is set by whoever uses the handle directly (the hot
+    path), and gives the file a second chance when the pool looks for a victim.
+    """
+
+    __slots__ = ("_kept", "_pool", "flags", "handle", "path", "retired", "used")
+
+    def __init__(self, pool: FilePool, path: str, flags: int) -> None:
+        self._pool = pool
+        self.path = path
+        self.flags = flags
+        self.handle: OpenFile | None = None
+        self.used = False
+        self.retired = False
+        self._kept: OpenFile | None = None
+
+    def open(self) -> OpenFile:
+        """The open file, opened with `flags` if it is not; OSError when that fails."""
+        self.used = True
+        return self.handle or self._kept or self._pool.open(self)
+
+    def keep(self) -> None:
+        """Keeps the file open for as long as anybody has this object: another file is about to
+        get its path.
+        """
+        self._kept = self.open()
+
+    def keep_no_more(self) -> None:
+        """Takes `keep` back: the path is this file's still."""
+        self._kept = None
+
+    def retire(self) -> None:
+        """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it
+        to himself.
+        """
+        self.retired = True
+        self._pool.release(self)
+
+
+class FilePool:
+    """At most `files_max` files open at once for all logs; those not used lately are closed first.
+
+    Files that regions still hold after eviction come on top, and are bounded by the connections.
+    Called from several threads; the hot path reads `PooledFile.handle` without coming here.
+    """
+
+    def __init__(self, files: Files, files_max: int) -> None:
+        assert files_max > 0
+        self.files = files
+        self.files_max = files_max
+        self._open: OrderedDict[PooledFile, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, file: PooledFile) -> OpenFile:
+        with self._lock:
+            if file.retired:
+                return OpenFile(self.files, self.files.open(file.path, UPDATE))
+            if file.handle is None:
+                while len(self._open) >= self.files_max:
+                    self._evict()
+                file.handle = OpenFile(self.files, self.files.open(file.path, file.flags))
+                self._open[file] = None
+            return file.handle
+
+    def release(self, file: PooledFile) -> None:
+        with self._lock:
+            self._open.pop(file, None)
+            file.handle = None
+
+    def _evict(self) -> None:
+        """Closes the file longest not used: those used since the last look go to the end once."""
+        while True:
+            victim, _ = self._open.popitem(last=False)
+            if not victim.used:
+                victim.handle = None
+                return
+            victim.used = False
+            self._open[victim] = None
