@@ -24,7 +24,6 @@ ALLOWED: dict[str, str] = {
     "api_versions.*: write_txn_markers/max": _LATER,
     "api_versions.*: supported features": _FEATURES,
     "api_versions.*: finalized features": _FEATURES,
-    "metadata.creating@*": "auto-created topics are usable on the first send",
     "metadata.by_id@*/zero id/*": _FAILS,
     "describe_topic_partitions.bad_topics@*/name '' 0/*": _FAILS,
     # Produce

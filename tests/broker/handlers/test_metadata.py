@@ -13,6 +13,7 @@ from odradek.broker.requests.authorized_operations import (
 )
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, Uuid
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Broker
 from tests.helpers.wire import WireClient
@@ -63,12 +64,35 @@ def test_all_topics_are_null_and_in_version_0_the_empty_list(
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_missing_topic_is_created_and_led_in_the_very_answer(
+def test_response_that_creates_a_topic_says_unknown_and_the_next_one_names_its_leader(
     client: WireClient, version: int
 ) -> None:
-    response = client.call(asked("new"), version)
-    assert summary(response) == {"new": (ErrorCode.NONE, 1)}
-    assert response.topics[0].partitions[0].leader_id == 1
+    first = client.call(asked("new"), version)
+    assert summary(first) == {"new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+    assert first.topics[0].topic_id == ZERO_UUID
+    second = client.call(asked("new"), version)
+    assert summary(second) == {"new": (ErrorCode.NONE, 1)}
+    assert second.topics[0].partitions[0].leader_id == 1
+
+
+def test_deleted_topic_is_unknown_in_the_response_that_creates_it_again(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t", 2)
+    client.call(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), 6)
+    assert summary(client.call(asked("t"), 12)) == {"t": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+    assert summary(client.call(asked("t"), 12)) == {"t": (ErrorCode.NONE, 1)}
+
+
+def test_existing_topics_are_described_beside_those_that_are_created(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("old", 2)
+    assert summary(client.call(asked("new", "old", "a b"), 12)) == {
+        "new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+        "old": (ErrorCode.NONE, 2),
+        "a b": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
+    }
 
 
 def test_missing_topic_is_unknown_where_the_client_does_not_want_it(client: WireClient) -> None:
@@ -89,20 +113,34 @@ def test_illegal_name_is_an_invalid_topic(client: WireClient, create: bool) -> N
     assert {code for code, _ in summary(response).values()} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
-def test_colliding_name_is_not_created(broker: Broker, client: WireClient) -> None:
+def test_colliding_name_is_not_created(
+    broker: Broker, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
     broker.create_topic("a.b")
-    response = client.call(asked("a_b"), 12)
-    assert summary(response) == {"a_b": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)}
+    caplog.set_level("INFO")
+    for _ in range(2):
+        response = client.call(asked("a_b"), 12)
+        assert summary(response) == {"a_b": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+    assert "'a_b': Topic 'a_b' collides with existing topic: a.b" in caplog.text
 
 
 @pytest.mark.parametrize("config", [{"default.replication.factor": "2"}])
-def test_topic_that_cannot_be_replicated_is_not_created(client: WireClient) -> None:
-    response = client.call(asked("new"), 12)
-    assert summary(response) == {"new": (ErrorCode.INVALID_REPLICATION_FACTOR, 0)}
+def test_topic_that_cannot_be_replicated_is_not_created(
+    client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for _ in range(2):
+        response = client.call(asked("new"), 12)
+        assert summary(response) == {"new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+    assert "'new': Unable to replicate the partition 2 time(s)" in caplog.text
 
 
 @pytest.mark.parametrize("config", [{"num.partitions": "3", "offsets.topic.num.partitions": "7"}])
 def test_created_topics_have_the_brokers_partitions(client: WireClient) -> None:
+    first = client.call(asked("new", "__consumer_offsets"), 12)
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    assert summary(first) == {"new": unknown, "__consumer_offsets": unknown}
+    assert [topic.is_internal for topic in first.topics] == [False, True]
     response = client.call(asked("new", "__consumer_offsets"), 12)
     assert summary(response) == {
         "new": (ErrorCode.NONE, 3),

@@ -1,11 +1,14 @@
 """Metadata (3), versions 0-13: the brokers, and topics with their leaders.
 
 Topics are asked for by name, by id (v12+), or all of them (null; in v0 the empty list). A topic
-that does not exist is created where client and broker allow it.
+that does not exist is created if both client and broker allow it. As in Kafka 4, the response that
+triggers the creation reports UNKNOWN_TOPIC_OR_PARTITION (INVALID_TOPIC_EXCEPTION for an invalid
+name) without partitions, whether or not the creation succeeds. The client asks again.
 
-Deviations from Kafka: an auto-created topic is usable at once, its leader is in this very answer
-(Kafka: LEADER_NOT_AVAILABLE or UNKNOWN_TOPIC_OR_PARTITION, and the client asks again). Addresses as
-in `odradek.broker.requests.advertised`. Topics are answered in the order asked, Kafka in none.
+Deviations from Kafka: the response leaves after the creation has ended, so the next request finds
+the topic (Kafka does not wait). A creation that fails is logged. Addresses as in
+`odradek.broker.requests.advertised`. Topics are listed in the order of the request (Kafka: in no
+order).
 
 Authorized operations (v8+) are all there are for the resource when asked for, -2147483648 if not.
 REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id is INVALID_REQUEST
@@ -14,7 +17,8 @@ REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id i
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,6 +42,11 @@ from odradek.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from odradek.slicing import Turns, begun
+
+logger = logging.getLogger(__name__)
+
+FAILURES_LOGGED_MAX = 10
+"""Topics of one request whose failed creation is logged by name."""
 
 
 @begun
@@ -70,28 +79,34 @@ async def handle(
     if enabled and request.allow_auto_topic_creation:
         missing = [name for name in names if TopicName(name) not in image.topics_by_name]
     if missing:
-        return _created(services, context, request, names, missing)
-    return _response(services, context, request, await _by_name(image, names, {}, turns))
+        return _creating(services, context, request, names, missing)
+    return _response(services, context, request, await _by_name(image, names, turns))
 
 
-async def _created(
+async def _creating(
     services: Services,
     context: RequestContext,
     request: MetadataRequest,
     names: Sequence[str],
     missing: Sequence[str],
 ) -> MetadataResponse:
-    """Creates what is missing, then answers from the image in which it is."""
-    topics = [internal_topic(services.config, name) or NewTopic(name) for name in missing]
+    """Create the missing topics, then respond from the image in which they did not exist."""
+    image = services.image()
+    valid = [name for name in missing if invalid_name_reason(name) is None]
+    topics = [internal_topic(services.config, name) or NewTopic(name) for name in valid]
     results = await services.controller.create_topics(topics)
-    errors = {
-        name: result.code
-        for name, result in zip(missing, results, strict=True)
+    failures = [
+        f"{name!r}: {result.message}"
+        for name, result in zip(valid, results, strict=True)
         if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
-    }
-    return _response(
-        services, context, request, await _by_name(services.image(), names, errors, Turns())
-    )
+    ]
+    if failures:
+        logger.info(
+            "auto-creation failed for %d topics, among them %s",
+            len(failures),
+            "; ".join(failures[:FAILURES_LOGGED_MAX]),
+        )
+    return _response(services, context, request, await _by_name(image, names, Turns()))
 
 
 async def _by_id(
@@ -107,16 +122,15 @@ async def _by_id(
 
 
 async def _by_name(
-    image: MetadataImage, names: Iterable[str], errors: Mapping[str, ErrorCode], turns: Turns
+    image: MetadataImage, names: Iterable[str], turns: Turns
 ) -> list[MetadataResponseTopic]:
     def answer(name: str) -> MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
             return _topic(turns, found)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
-            unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
-        code = errors.get(name, unknown)
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
 
     return await turns.map(answer, names)
