@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check bench conformance conformance-ci constraints generate clean
+.PHONY: demo test check bench bench-commits conformance conformance-ci constraints generate clean
 
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
@@ -20,6 +20,9 @@ check: venv              ## lint, format, types, layers, generated code
 
 bench: venv java         ## beside Apache Kafka, on this machine, in one run (needs Maven)
 	$(PY) -m benchmarks.first_light $(ARGS)
+
+bench-commits: venv      ## the rows of `bench` at two commits: make bench-commits BASE=commit [HEAD=commit]
+	$(PY) -m benchmarks.commits_compared $(BASE) $(HEAD) $(ARGS)
 
 conformance: venv java conformance-packages   ## the foreign suites against Odradek and Apache Kafka (needs Maven and kcat)
 	$(PY) -m conformance run $(ARGS)

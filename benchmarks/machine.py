@@ -14,9 +14,8 @@ from conformance.peer.artifacts import KAFKA_VERSION
 GIB = 1 << 30
 
 
-def description(*, steady_memory: bool = False) -> dict[str, str]:
-    """Processor, memory, system and the versions of what was run."""
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+def description(*, steady_memory: bool = False, peers: bool = True) -> dict[str, str]:
+    """Processor, memory, system and versions; those of Java and Apache Kafka with `peers`."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
@@ -24,9 +23,16 @@ def description(*, steady_memory: bool = False) -> dict[str, str]:
         "memory": f"{memory / GIB:.0f} GiB" + (" not lent to a host" if steady_memory else ""),
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
         "python": platform.python_version(),
+        **(_peers() if peers else {}),
+        "librdkafka": f"confluent-kafka {version('confluent-kafka')}",
+    }
+
+
+def _peers() -> dict[str, str]:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    return {
         "java": (java.stderr or java.stdout).splitlines()[0],
         "kafka": f"Apache Kafka {KAFKA_VERSION}",
-        "librdkafka": f"confluent-kafka {version('confluent-kafka')}",
     }
 
 

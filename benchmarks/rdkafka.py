@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import threading
 import time
+from random import Random
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -33,10 +33,22 @@ def begin(producer: Producer, topic: str, payload: bytes, idempotent: bool) -> N
         producer.flush(30)
 
 
+def payload_of(size: int, seed: int | None) -> bytes:
+    """The value of all records: random bytes, the same ones for the same seed."""
+    return Random(seed).randbytes(size)
+
+
 def produce(
-    address: str, topic: str, records: int, size: int, batch: int, idempotent: bool
+    address: str,
+    topic: str,
+    records: int,
+    size: int,
+    batch: int,
+    idempotent: bool,
+    in_flight: int | None = None,
+    seed: int | None = None,
 ) -> dict[str, float]:
-    """Records a second, from the first call of produce() to the last answer."""
+    """Return the seconds from the first call of produce() to the last response."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -46,9 +58,10 @@ def produce(
             "queue.buffering.max.messages": 200_000,
             "queue.buffering.max.kbytes": 262_144,
             "delivery.report.only.error": True,
+            **({"max.in.flight.requests.per.connection": in_flight} if in_flight else {}),
         }
     )
-    payload = os.urandom(size)
+    payload = payload_of(size, seed)
     begin(producer, topic, payload, idempotent)
     began = time.perf_counter()
     for number in range(records):
@@ -68,11 +81,17 @@ def produce(
 
 
 def latency(
-    address: str, topic: str, rate: int, seconds: float, size: int, idempotent: bool
+    address: str,
+    topic: str,
+    rate: int,
+    seconds: float,
+    size: int,
+    idempotent: bool,
+    seed: int | None = None,
 ) -> dict[str, object]:
     """The time from produce() to the delivery report of each record, in microseconds."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 0, **acknowledged(idempotent)})
-    payload = os.urandom(size)
+    payload = payload_of(size, seed)
     taken: list[int] = []
     errors: list[str] = []
     done = threading.Event()
@@ -154,16 +173,31 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=5000)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--idempotent", type=float, default=0, help="1: with idempotence")
+    parser.add_argument("--in-flight", type=int, help="requests, at most; else any number")
+    parser.add_argument("--seed", type=int, help="of the contents of the records")
     given = parser.parse_args()
     idempotent = bool(given.idempotent)
     result: object
     if given.load == "produce":
         result = produce(
-            given.address, given.topic, given.records, given.size, given.batch, idempotent
+            given.address,
+            given.topic,
+            given.records,
+            given.size,
+            given.batch,
+            idempotent,
+            given.in_flight,
+            given.seed,
         )
     elif given.load == "latency":
         result = latency(
-            given.address, given.topic, given.rate, given.seconds, given.size, idempotent
+            given.address,
+            given.topic,
+            given.rate,
+            given.seconds,
+            given.size,
+            idempotent,
+            given.seed,
         )
     else:
         result = fetch(given.address, given.topic, given.records)

@@ -36,6 +36,10 @@ HEAD = """# Benchmarks
 Each figure is taken beside Apache Kafka (or beside a smaller Odradek) in one run on one machine,
 by the scripts under `benchmarks/`; `make bench` makes the first table anew. What matters is the
 ratio: absolute figures are those of the machine named.
+
+`make bench-commits BASE=COMMIT` compares two commits of Odradek for the same rows, without Kafka
+or Java. Its tables are `docs/benchmarks/commits-BASE-HEAD.md`, with all values in the JSON files
+beside them.
 """
 
 

@@ -124,8 +124,10 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
     return _launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
 
 
-def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) -> BrokerProcess:
-    """`odradek serve` from this source tree, with Kafka's settings given by `--set`."""
+def start_odradek(
+    directory: Path, properties: Mapping[str, str] | None = None, source: Path = ROOT
+) -> BrokerProcess:
+    """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings."""
     (port,) = free_ports(1)
     log_dir = directory / "odradek-logs"
     directory.mkdir(parents=True, exist_ok=True)
@@ -141,8 +143,8 @@ def start_odradek(directory: Path, properties: Mapping[str, str] | None = None) 
     ]
     for key, value in _placed(properties, port).items():
         command += ["--set", f"{key}={value}"]
-    path = os.pathsep.join(p for p in (str(ROOT / "src"), _python_path()) if p)
-    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, {"PYTHONPATH": path})
+    environment = {"PYTHONPATH": python_path(source)}
+    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
 
 
 def start_command(
@@ -155,12 +157,14 @@ def start_command(
     advertised = (properties or {}).get("advertised.listeners", f"PLAINTEXT://{HOST}:{port}")
     places = {"address": f"{HOST}:{port}", "data": str(log_dir), "advertised": advertised}
     filled = [word.format(**places) for word in command]
-    path = os.pathsep.join(p for p in (str(ROOT), str(ROOT / "src"), _python_path()) if p)
+    path = os.pathsep.join((str(ROOT), python_path(ROOT)))
     return _launch("broker", f"{HOST}:{port}", filled, directory, log_dir, {"PYTHONPATH": path})
 
 
-def _python_path() -> str | None:
-    return os.environ.get("PYTHONPATH")
+def python_path(source: Path) -> str:
+    """PYTHONPATH of a process that imports Odradek from the source tree `source`."""
+    given = os.environ.get("PYTHONPATH")
+    return os.pathsep.join(path for path in (str(source / "src"), given) if path)
 
 
 def _placed(properties: Mapping[str, str] | None, port: int) -> dict[str, str]:
