@@ -19,6 +19,7 @@ from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.registry import request_class, response_class
 from odradek.testing import Broker, Fault, WaitTimeoutError
 from odradek.testing.error_responses import error_response
+from odradek.testing.faults import Faults
 from tests.helpers.requests import batch, produce
 from tests.helpers.wire import ConnectionClosed, WireClient
 
@@ -47,14 +48,6 @@ class Sender:
         errors: list[KafkaError | None] = []
         self.producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
         return lambda: errors[0]
-
-
-def is_wrapped(broker: Broker) -> bool:
-    async def dispatches(server: Any) -> bool:
-        found = {each._dispatch for each in server.connections} | {server._server._dispatch}
-        return any("Faults" in each.__qualname__ for each in found)
-
-    return broker.call(dispatches)
 
 
 def test_error_strikes_so_many_times_and_the_client_tries_again(kafka: Broker) -> None:
@@ -243,13 +236,30 @@ def test_fetch_of_a_session_is_asked_to_name_its_partitions_and_struck_then(kafk
             assert topic.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_requests_pay_for_faults_while_one_is_set_only(kafka: Broker) -> None:
+def test_requests_are_executed_unread_while_no_fault_is_set() -> None:
+    faults = Faults(lambda _: None)
+    unreadable = memoryview(b"")
+    connection: Any = object()
+    assert faults.intercept(connection, unreadable, lambda: "executed") == "executed"
+
+
+def test_fault_strikes_on_connections_that_are_open_or_being_accepted(kafka: Broker) -> None:
     kafka.create_topic("pages")
-    assert Sender(kafka).send("pages") is None
-    assert not is_wrapped(kafka)
-    with kafka.delay("Heartbeat", 1), kafka.delay("Fetch", 1):
-        assert is_wrapped(kafka)
-    assert not is_wrapped(kafka)
+    with WireClient(kafka.bootstrap_servers) as opened:
+        assert error_of_produce(opened) == 0
+        for _ in range(20):
+            with (
+                WireClient(kafka.bootstrap_servers) as accepted,
+                kafka.fail("Produce", "INVALID_RECORD"),
+            ):
+                assert error_of_produce(accepted) == ErrorCode.INVALID_RECORD
+                assert error_of_produce(opened) == ErrorCode.INVALID_RECORD
+        assert error_of_produce(opened) == 0
+
+
+def error_of_produce(client: WireClient) -> int:
+    answer = client.call(produce("pages", records=batch(b"1")), 9)
+    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 @pytest.mark.parametrize("end", ["reset", "clear_faults"])
@@ -260,7 +270,9 @@ def test_all_faults_end_together(kafka: Broker, end: str) -> None:
     ]
     getattr(kafka, end)()
     assert not any(fault.active for fault in faults)
-    assert not is_wrapped(kafka)
+    kafka.create_topic("pages")
+    with WireClient(kafka.bootstrap_servers) as client:
+        assert error_of_produce(client) == 0
 
 
 def test_broker_closes_while_requests_are_held() -> None:

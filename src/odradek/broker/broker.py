@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import MetadataStore
-    from odradek.net.connection import Connection, Dispatch
+    from odradek.net.connection import Connection, Dispatch, Reply
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class BrokerServer:
         self._undo.append(self._drain)
         await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
         self._server = Server(
-            Dispatcher(self.services).dispatch,
+            self._request_handler(),
             clock=self._network_clock,
             limits=_net_limits(config),
             executor=self._executor,
@@ -146,6 +146,20 @@ class BrokerServer:
             CLEANER_DELAY_S, lambda: self.log_cleaner.start()
         )
         self._report_addresses()
+
+    def _request_handler(self) -> Dispatch:
+        """The function that connections call with each request."""
+        dispatch = Dispatcher(self.services).dispatch
+        interceptor = self._environment.interceptor
+        if interceptor is None:
+            return dispatch
+
+        def intercept(connection: Connection, frame: memoryview) -> Reply:
+            execute = partial(dispatch, connection, frame)
+            reply: Reply = interceptor.intercept(connection, frame, execute)
+            return reply
+
+        return intercept
 
     @property
     def log_cleaner(self) -> LogCleaner:
@@ -319,11 +333,6 @@ class BrokerServer:
     def connections(self) -> Collection[Connection]:
         """The clients' open connections."""
         return self._server.connections if self._server is not None else ()
-
-    def exchange_dispatch(self, dispatch: Dispatch) -> Dispatch:
-        """Has every request go to `dispatch`; where they went before. For tests that set faults."""
-        assert self._server is not None, "the broker has not started"
-        return self._server.exchange_dispatch(dispatch)
 
     async def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None

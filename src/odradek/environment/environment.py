@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.files import Files, RealFiles
+from odradek.environment.interceptor import RequestInterceptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,4 @@ class Environment:
 
     clock: Clock = field(default_factory=SystemClock)
     files: Files = field(default_factory=RealFiles)
+    interceptor: RequestInterceptor | None = None

@@ -188,7 +188,6 @@ class Connection(asyncio.BufferedProtocol):
             on_failure=self.abort,
         )
         shared.connections[self] = None
-        self._dispatch = shared.dispatch  # it may have been exchanged since the socket was accepted
 
     def buffer_updated(self, nbytes: int) -> None:  # noqa: C901 - calls are what this path costs
         """Executes the frames that are complete with the `nbytes` just received."""
@@ -543,10 +542,6 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.drop()
         # asyncio's transport does not bear its end while it calls `resume_writing`.
         self._shared.loop.call_soon(self._transport.abort)
-
-    def exchange_dispatch(self, dispatch: Dispatch) -> None:
-        """Calls `dispatch` from the next frame on."""
-        self._dispatch = dispatch
 
     @property
     def closing(self) -> bool:

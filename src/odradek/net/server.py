@@ -116,14 +116,6 @@ class Server:
         """The open connections."""
         return self._shared.connections.keys()
 
-    def exchange_dispatch(self, dispatch: Dispatch) -> Dispatch:
-        """Has every connection call `dispatch` from its next frame on; what it called before."""
-        before, self._dispatch = self._dispatch, dispatch
-        self._shared.dispatch = dispatch
-        for connection in self._shared.connections:
-            connection.exchange_dispatch(dispatch)
-        return before
-
     async def stop(self, grace_s: float = 1.0) -> None:
         """Accepts and reads no more, answers what is pending within `grace_s`, closes the rest."""
         self._stopping = True

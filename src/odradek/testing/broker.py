@@ -211,7 +211,7 @@ class Broker(Barriers, FaultSetters):
         # there.
         store = MemoryStore() if self._data_dir is None else None
         # Idle connections are left alone when a test moves the time: theirs is the real one.
-        environment = replace(self._environment, clock=self._clock)
+        environment = replace(self._environment, clock=self._clock, interceptor=self._faults)
         server = make_server(config, store, environment=environment, network_clock=SystemClock())
         await server.start()
         return server

@@ -1,8 +1,8 @@
 """Faults on a running broker: the n-th request of a kind is refused, late, cut off or swallowed.
 
-While a fault is set, what dispatches requests is wrapped; without one, the broker runs as it does
-for everybody, and pays nothing. The faults belong to the broker's loop, which alone changes them;
-tests read the counts.
+`Faults` is the interceptor of requests in the environment of a `Broker`. While no fault is set, it
+executes each request and looks at nothing. The faults belong to the broker's loop, which alone
+changes them. Tests read the counts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from odradek.testing.error_responses import error_response, names_topics, topics
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
-    from odradek.net.connection import Connection
+    from odradek.environment.interceptor import InterceptedConnection
 
 ApiName = str | int | ApiKey
-Dispatch = Callable[[Any, memoryview], Any]
 
 
 class Request:
     """A request as the faults look at it; its body is decoded when one of them asks."""
 
-    def __init__(self, connection: Connection, frame: memoryview, server: BrokerServer) -> None:
+    def __init__(
+        self, connection: InterceptedConnection, frame: memoryview, server: BrokerServer
+    ) -> None:
         self.connection = connection
         self.frame = frame
         self.server = server
@@ -109,7 +110,7 @@ class Fault:
         self._times = times
         self.struck = 0
         # Whose requests were swallowed: they are cut off when the fault ends.
-        self.held: set[Connection] = set()
+        self.held: set[InterceptedConnection] = set()
 
     @property
     def active(self) -> bool:
@@ -177,16 +178,13 @@ class Faults:
     def __init__(self, call: Callable[[Callable[[BrokerServer], Any]], Any]) -> None:
         self._call = call
         self._server: BrokerServer | None = None
-        self._execute: Dispatch | None = None
         self.active: list[Fault] = []
         # All since the last `clear`: one that strikes no more may still hold connections.
         self._set: list[Fault] = []
 
     def add(self, fault: Fault) -> Fault:
         async def add(server: BrokerServer) -> None:
-            if not self.active:
-                self._server = server
-                self._execute = server.exchange_dispatch(self.dispatch)
+            self._server = server
             self.active.append(fault)
             self._set.append(fault)
 
@@ -209,39 +207,35 @@ class Faults:
         self._set.clear()
 
     def drop(self, fault: Fault) -> None:
-        """On the broker's loop: `fault` strikes no more; with the last one the wrapper goes."""
+        """On the broker's loop: `fault` strikes no more."""
         if fault in self.active:
             self.active.remove(fault)
-            if not self.active and self._server is not None and self._execute is not None:
-                self._server.exchange_dispatch(self._execute)
 
     def _let_go(self, fault: Fault) -> None:
         for connection in fault.held:
             connection.abort("a request on it was swallowed by a fault that has ended")
         fault.held.clear()
 
-    def dispatch(self, connection: Connection, frame: memoryview) -> Any:
-        """What the broker's connections call while there are faults."""
-        execute, server = self._execute, self._server
-        assert execute is not None
-        assert server is not None
-
-        def go_on() -> Any:
-            return execute(connection, frame)
-
+    def intercept(
+        self, connection: InterceptedConnection, frame: memoryview, execute: Callable[[], Any]
+    ) -> Any:
+        """Let the first fault that fits strike, or execute the request."""
+        if not self.active:
+            return execute()
+        assert self._server is not None
         try:
-            request = Request(connection, frame, server)
+            request = Request(connection, frame, self._server)
             if not request.served():
-                return go_on()
+                return execute()
             for fault in self.active:
                 if fault.needs_full_fetch(request):
                     # The client asks again, and names its partitions then.
                     return request.answer(_no_session())
                 if fault.matches(request):
-                    return fault.strike(request, go_on)
+                    return fault.strike(request, execute)
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
-        return go_on()
+        return execute()
 
 
 class FaultSetters:
