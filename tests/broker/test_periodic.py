@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from odradek.broker import periodic
 from odradek.broker.periodic import PeriodicTasks
 from odradek.config.broker import BrokerConfig
+from odradek.environment.timers import LoopTimers
 
 KAFKAS = {
     "delete_old_segments": 300_000,
@@ -27,6 +26,19 @@ CONFIGS = {
 }
 
 
+class OneRound:
+    """Timers that end the first wait of each task at once and never the second."""
+
+    def __init__(self) -> None:
+        self.asked_ms: dict[object, int] = {}
+
+    async def sleep(self, delay_s: float) -> None:
+        task = asyncio.current_task()
+        if task in self.asked_ms:
+            await asyncio.Event().wait()
+        self.asked_ms[task] = round(delay_s * 1000)
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [({}, KAFKAS), (CONFIGS, dict(zip(KAFKAS, range(1, 5), strict=True)))],
@@ -35,19 +47,22 @@ CONFIGS = {
 def test_each_work_is_repeated_at_its_interval(
     monkeypatch: pytest.MonkeyPatch, config: dict[str, str], expected: dict[str, int]
 ) -> None:
+    timers = OneRound()
     begun: dict[str, int] = {}
+    for name in (*KAFKAS, "maintain", "warn_of_late_transactions"):
 
-    async def repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        begun[work.__name__] = interval_ms
+        async def work(_: PeriodicTasks, name: str = name) -> None:
+            begun[name] = timers.asked_ms[asyncio.current_task()]
+
+        monkeypatch.setattr(PeriodicTasks, name, work)
 
     async def run() -> None:
-        services: Any = SimpleNamespace(config=BrokerConfig.from_properties(config))
+        services: Any = SimpleNamespace(config=BrokerConfig.from_properties(config), timers=timers)
         tasks = PeriodicTasks(services)
         tasks.start()
         await asyncio.sleep(0)
         await tasks.stop()
 
-    monkeypatch.setattr(periodic, "_repeat", repeat)
     asyncio.run(run())
     assert {each: begun[each] for each in expected} == expected
     assert set(begun) - set(expected) == {"maintain", "warn_of_late_transactions"}
@@ -64,7 +79,8 @@ def test_work_that_failed_is_done_again() -> None:
         again.set()
 
     async def run() -> None:
-        task = asyncio.get_running_loop().create_task(periodic._repeat(0, work))
+        services: Any = SimpleNamespace(timers=LoopTimers())
+        task = asyncio.get_running_loop().create_task(PeriodicTasks(services)._repeat(0, work))
         await again.wait()
         task.cancel()
 

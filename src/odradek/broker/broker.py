@@ -45,6 +45,7 @@ from odradek.replication.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timer
     from odradek.log.directories.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
@@ -106,7 +107,7 @@ class BrokerServer:
         self._stop_began_ms = 0.0
         self._server: Server | None = None
         self._log_cleaner: LogCleaner | None = None
-        self._cleaner_timer: asyncio.TimerHandle | None = None
+        self._cleaner_timer: Timer | None = None
 
     # --- life ---
 
@@ -142,7 +143,7 @@ class BrokerServer:
         self.periodic.start()
         self._undo.append(self.periodic.stop)
         self._undo.append(self._stop_cleaner)
-        self._cleaner_timer = asyncio.get_running_loop().call_later(
+        self._cleaner_timer = self._environment.timers.call_later(
             CLEANER_DELAY_S, lambda: self.log_cleaner.start()
         )
         self._report_addresses()
@@ -167,7 +168,9 @@ class BrokerServer:
         if self._log_cleaner is None:
             from odradek.broker.log_cleaner import LogCleaner
 
-            self._log_cleaner = LogCleaner(self.config, self._clock, self.services.log_manager)
+            self._log_cleaner = LogCleaner(
+                self.config, self._clock, self._environment.timers, self.services.log_manager
+            )
         return self._log_cleaner
 
     async def _stop_cleaner(self) -> None:
@@ -219,6 +222,7 @@ class BrokerServer:
         self.services = Services(
             config=config,
             clock=self._clock,
+            timers=self._environment.timers,
             node_id=config.node_id,
             executor=self._executor,
             unpacker=self._unpacker,

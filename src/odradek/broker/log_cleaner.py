@@ -36,6 +36,7 @@ from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNO
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
     from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timers
     from odradek.log.cleaner.process import CleanerProcess
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.segments.log_segment import LogSegment
@@ -61,9 +62,12 @@ class _Abandoned(Exception):
 class LogCleaner:
     """See the module. Used on the event loop only."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, log_manager: LogManager) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, timers: Timers, log_manager: LogManager
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._manager = log_manager
         self._uncleanable: WeakSet[UnifiedLog] = WeakSet()
         self._put_off: WeakSet[UnifiedLog] = WeakSet()
@@ -94,7 +98,7 @@ class LogCleaner:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._config.get_int("log.cleaner.backoff.ms") / 1000)
+            await self._timers.sleep(self._config.get_int("log.cleaner.backoff.ms") / 1000)
             try:
                 await asyncio.shield(self.clean())
             except Exception:

@@ -1,9 +1,8 @@
 """What a broker does from time to time: retention, checkpoints, flush by age, expiry of producer
 ids, a look at transactions that hang.
 
-The intervals are Kafka's configs. Whether something is due is judged by the injected clock; the
-loop's timer only says when to look. Work on files runs in the executor, one task of a kind at a
-time.
+The intervals are Kafka's configs. The environment's clock decides whether something is due. Its
+timers only say when to look. Work on files runs in the executor, one task of a kind at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +51,16 @@ class PeriodicTasks:
         self._every(LATE_TRANSACTIONS_INTERVAL_MS, self.warn_of_late_transactions)
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(asyncio.get_running_loop().create_task(_repeat(interval_ms, work)))
+        self._tasks.append(asyncio.get_running_loop().create_task(self._repeat(interval_ms, work)))
+
+    async def _repeat(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        """Work every `interval_ms`. A failure is logged and does not end it."""
+        while True:
+            await self._services.timers.sleep(interval_ms / 1000)
+            try:
+                await work()
+            except Exception:
+                logger.exception("%s failed", getattr(work, "__name__", work))
 
     async def stop(self) -> None:
         """Ends the waiting; work that has begun is finished first."""
@@ -108,13 +116,3 @@ class PeriodicTasks:
         now_ms = services.clock.time_ms()
         work = loop.run_in_executor(services.executor, services.log_manager.maintain, now_ms)
         await asyncio.shield(work)
-
-
-async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    """Works every `interval_ms`; a failure is logged and does not end it."""
-    while True:
-        await asyncio.sleep(interval_ms / 1000)
-        try:
-            await work()
-        except Exception:
-            logger.exception("%s failed", getattr(work, "__name__", work))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.files import Files, RealFiles
 from odradek.environment.interceptor import RequestInterceptor
+from odradek.environment.timers import LoopTimers, Timers
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,5 +21,6 @@ class Environment:
     """
 
     clock: Clock = field(default_factory=SystemClock)
+    timers: Timers = field(default_factory=LoopTimers)
     files: Files = field(default_factory=RealFiles)
     interceptor: RequestInterceptor | None = None

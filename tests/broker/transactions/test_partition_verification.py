@@ -15,6 +15,7 @@ from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.state.verification import NO_GUARD, Verifications
+from tests.helpers.manual_timers import ManualTimers
 
 E = ErrorCode
 TRANSACTION = Transaction("x", 1, 0)
@@ -59,9 +60,11 @@ def asked(
             if each is asyncio.Future:
                 answers[at] = asyncio.get_running_loop().create_future()
                 asyncio.get_running_loop().call_soon(answers[at].set_result, {T0: E.NONE})
+        clock = ManualClock(1)
         services: Any = SimpleNamespace(
             config=BrokerConfig({name.replace("_", "."): str(v) for name, v in config.items()}),
-            clock=ManualClock(1),
+            clock=clock,
+            timers=ManualTimers(clock),
             transactions=SimpleNamespace(verify=answer),
         )
         verdicts: Any = verify(services, TRANSACTION, dict.fromkeys(partitions, 0), operation)  # type: ignore[arg-type]
@@ -121,9 +124,10 @@ def test_patience_ends() -> None:
     verdicts, questions = asked(
         [{T0: E.CONCURRENT_TRANSACTIONS}] * 9,
         [FakePartition(T0)],
-        add_partitions_to_txn_retry_backoff_max_ms=0,
+        add_partitions_to_txn_retry_backoff_ms=20,
+        add_partitions_to_txn_retry_backoff_max_ms=50,
     )
-    assert (verdicts, len(questions)) == ([E.CONCURRENT_TRANSACTIONS], 1)
+    assert (verdicts, len(questions)) == ([E.CONCURRENT_TRANSACTIONS], 4)
 
 
 def test_guard_is_older_than_the_answer() -> None:

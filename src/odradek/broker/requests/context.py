@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.group.coordinator import GroupCoordinator
     from odradek.coordinator.transaction.coordinator import TransactionCoordinator
     from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timers
     from odradek.log.directories.log_manager import LogManager
     from odradek.metadata.image import MetadataImage
     from odradek.net.connection import Connection
@@ -58,6 +59,7 @@ class Services:
 
     config: BrokerConfig
     clock: Clock
+    timers: Timers
     node_id: int
     executor: Executor
     unpacker: Executor

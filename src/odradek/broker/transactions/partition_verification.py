@@ -107,17 +107,16 @@ async def _wait(
     """Waits for the coordinator's write (`codes` is a future then), and for the last transaction to
     be completed: then everything is asked anew. Guards are always older than the answer.
     """
-    loop = asyncio.get_running_loop()
     config = services.config
-    started = loop.time()
-    patience_s = config.get_int(RETRY_MS_MAX) / 1000
+    started_ms = services.clock.monotonic_ms()
+    patience_ms = config.get_int(RETRY_MS_MAX)
     verdicts, asked = questions
     while True:
         if asyncio.isfuture(codes):
             codes = await codes
-        if not _is_concurrent(codes) or loop.time() - started >= patience_s:
+        if not _is_concurrent(codes) or services.clock.monotonic_ms() - started_ms >= patience_ms:
             return _taken(verdicts, asked, codes, Operation.ADD_PARTITION)
-        await asyncio.sleep(config.get_int(RETRY_MS) / 1000)
+        await services.timers.sleep(config.get_int(RETRY_MS) / 1000)
         verdicts, asked = _start(services, transaction, sequences, True)
         codes = {}
         if asked:
