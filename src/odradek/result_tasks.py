@@ -73,3 +73,23 @@ async def wait(result: Result[T]) -> T:
             result.cancel()
             raise
     return result.get()
+
+
+async def wait_executed(result: Result[T]) -> None:
+    """Return when `result` is executed, whatever its value or error will be.
+
+    When the waiting task is cancelled, the result is cancelled, too.
+    """
+    if not result.executed:
+        executed = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not executed.done():
+                executed.set_result(None)
+
+        result.on_executed(wake)
+        try:
+            await executed
+        except asyncio.CancelledError:
+            result.cancel()
+            raise

@@ -88,11 +88,11 @@ class Result(Generic[T_co]):
         """Return this result, with `function(error)` as its value after an error of `kind`."""
         return self
 
-    def on_executed(self, callback: Callable[[], None]) -> None:
+    def on_executed(self, callback: Callable[[], object]) -> None:
         """Call `callback()` when the operation is executed, at once if it is."""
         callback()
 
-    def on_done(self, callback: Callable[[Result[T_co]], None]) -> None:
+    def on_done(self, callback: Callable[[Result[T_co]], object]) -> None:
         """Call `callback(self)` when there is a value or an error, at once if there is one.
 
         The callback must not raise.
@@ -124,8 +124,8 @@ class PendingResult(Result[T]):
         self.executed = executed
         self.error = None
         self._on_cancel = on_cancel
-        self._on_executed: list[Callable[[], None]] = []
-        self._on_done: list[Callable[[Result[T]], None]] = []
+        self._on_executed: list[Callable[[], object]] = []
+        self._on_done: list[Callable[[Result[T]], object]] = []
 
     def __repr__(self) -> str:
         if self.completed:
@@ -239,13 +239,13 @@ class PendingResult(Result[T]):
         self.on_done(finish)
         return result
 
-    def on_executed(self, callback: Callable[[], None]) -> None:
+    def on_executed(self, callback: Callable[[], object]) -> None:
         if self.executed:
             callback()
         else:
             self._on_executed.append(callback)
 
-    def on_done(self, callback: Callable[[Result[T]], None]) -> None:
+    def on_done(self, callback: Callable[[Result[T]], object]) -> None:
         if self.done:
             callback(self)
         else:

@@ -44,13 +44,13 @@ PRODUCE_CALLS_MAX = 31
 IDEMPOTENT_PRODUCE_CALLS_MAX = 34
 # The first of its kind: 12 to decode, 9 for the handler, 21 to encode the response; and here, where
 # the connection remembers as many as it may, 3 to find that it is none of them and not to remember
-# it.
-FIRST_PRODUCE_CALLS_MAX = 77
+# it. One makes the handler's `Result`.
+FIRST_PRODUCE_CALLS_MAX = 78
 # Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
 # the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 2 of
 # them begin the generator that gives way in a long fetch, so that there is one way to read and to
-# answer.
-FETCH_CALLS_MAX = 113
+# answer. One makes the handler's `Result`.
+FETCH_CALLS_MAX = 114
 
 
 def framed(request: Any, version: int) -> bytes:

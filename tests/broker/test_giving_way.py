@@ -265,7 +265,7 @@ def test_only_so_many_long_requests_are_executed_at_a_time(
 ) -> None:
     runner, server = broker
     executing: list[int] = [0]
-    execute = Dispatcher._execute_in_turns
+    execute = Dispatcher._execute_sliced
 
     async def counted(*args: Any) -> Any:
         executing.append(executing[-1] + 1)
@@ -284,7 +284,7 @@ def test_only_so_many_long_requests_are_executed_at_a_time(
             answer = answer_of(request, 5, await written(transport))
             assert len(answer.groups) == ELEMENTS
 
-    monkeypatch.setattr(Dispatcher, "_execute_in_turns", counted)
+    monkeypatch.setattr(Dispatcher, "_execute_sliced", counted)
     runner.run(run())
     assert max(executing) == LONG_REQUESTS_MAX
 

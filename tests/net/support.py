@@ -17,6 +17,7 @@ import uvloop
 
 from odradek.environment.clock import Clock, ManualClock
 from odradek.environment.files import Files, RealFiles
+from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
 from odradek.net.server import Server
@@ -49,6 +50,11 @@ async def turns(count: int = 5) -> None:
     """Lets what is ready on the loop happen."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+def silent(_: object) -> Chunks:
+    """Reply of a dispatcher that sends no response."""
+    return []
 
 
 def frame(body: bytes) -> bytes:

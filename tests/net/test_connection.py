@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,56 +13,64 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.net.budget import MemoryBudget, UnsentAnswers
-from odradek.net.connection import CloseConnection, Connection, plain_address
+from odradek.net.connection import Chunks, CloseConnection, Connection, Reply, plain_address
 from odradek.net.limits import BACKLOG_BYTES, TURN_REQUESTS_MAX, NetLimits
+from odradek.result_tasks import in_task
+from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.call_count import count_calls
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
-from tests.net.support import body, frame, frames_in, run, turns
+from tests.net.support import body, frame, frames_in, run, silent, turns
 
-KINDS = ["list", "none", "future", "ready future", "coroutine", "coroutine future", "none later"]
+KINDS = ["list", "none", "pending", "completed", "executing", "executing pending", "none later"]
 
 
 class Script:
-    """A dispatcher whose replies are of the kinds asked for; futures are answered when told to."""
+    """A dispatcher whose replies are of the kinds asked for; what is pending is completed when told
+    to.
+    """
 
     def __init__(self, kinds: list[str]) -> None:
         self.kinds = kinds
         self.executed: list[int] = []
         self.executing = 0
-        self.open: list[tuple[asyncio.Future[Any], Any]] = []
-        self.gates: list[asyncio.Event] = []
+        self.open: list[tuple[PendingResult[Chunks], Chunks]] = []
+        self.gates: list[Callable[[], None]] = []
 
-    def dispatch(self, connection: Connection, view: memoryview) -> Any:
+    def dispatch(self, connection: Connection, view: memoryview) -> Reply:
         assert not self.executing, "started while the one before was being executed"
         number = int(bytes(view))
         kind = self.kinds[number]
-        answer = [b"answer ", b"%d" % number]
-        if kind.startswith("coroutine"):
-            return self.execute(number, answer if kind == "coroutine" else self.later(answer))
+        answer: Chunks = [b"answer ", b"%d" % number]
+        if kind.startswith("executing"):
+            return self.execute(number, answer, kind == "executing pending")
         self.executed.append(number)
         if kind == "list":
             return answer
         if kind == "none":
-            return None
-        if kind == "ready future":
-            future = asyncio.get_running_loop().create_future()
-            future.set_result(answer)
-            return future
-        return self.later(None if kind == "none later" else answer)
+            return []
+        if kind == "completed":
+            return Result(answer)
+        return self.later([] if kind == "none later" else answer)
 
-    def later(self, answer: Any) -> asyncio.Future[Any]:
-        future = asyncio.get_running_loop().create_future()
-        self.open.append((future, answer))
-        return future
+    def later(self, answer: Chunks) -> PendingResult[Chunks]:
+        result: PendingResult[Chunks] = PendingResult()
+        self.open.append((result, answer))
+        return result
 
-    async def execute(self, number: int, answer: Any) -> Any:
+    def execute(self, number: int, answer: Chunks, pending: bool) -> Result[Chunks]:
         self.executing += 1
-        gate = asyncio.Event()
-        self.gates.append(gate)
-        await gate.wait()
-        self.executing -= 1
-        self.executed.append(number)
-        return answer
+        result: PendingResult[Chunks] = PendingResult(executed=False)
+
+        def end() -> None:
+            self.executing -= 1
+            self.executed.append(number)
+            if pending:
+                result.follow(self.later(answer))
+            else:
+                result.complete(answer)
+
+        self.gates.append(end)
+        return result
 
     @property
     def expected(self) -> list[bytes]:
@@ -88,10 +97,10 @@ def test_answers_leave_in_the_order_of_the_requests(
         while len(script.executed) < len(kinds) or script.open or transport.waiting:
             pos += feed(connection, stream[pos : pos + choices.randint(1, 40)])
             if script.gates and choices.random() < 0.7:
-                script.gates.pop().set()
+                script.gates.pop()()
             if script.open and choices.random() < 0.7:
-                future, answer = script.open.pop(choices.randrange(len(script.open)))
-                future.set_result(answer)
+                result, answer = script.open.pop(choices.randrange(len(script.open)))
+                result.complete(answer)
             transport.take(choices.randint(0, 30))
             await turns(choices.randint(0, 4))
             assert len(connection._queue) <= in_flight
@@ -179,10 +188,10 @@ def test_a_slow_reader_stops_its_own_requests_and_what_it_sends_is_bounded() -> 
 
 def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
     async def main() -> None:
-        due: list[asyncio.Future[Any]] = []
+        due: list[PendingResult[Chunks]] = []
 
         def dispatch(_: Any, view: memoryview) -> Any:
-            due.append(asyncio.get_running_loop().create_future())
+            due.append(PendingResult())
             return due[-1]
 
         connection, transport = open_connection(dispatch)
@@ -192,8 +201,8 @@ def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
         assert not transport.reading
         answered = 0
         while answered < 100_000:
-            for future in due[answered:]:
-                future.set_result([b"y"])
+            for result in due[answered:]:
+                result.complete([b"y"])
             answered = len(due)
             await turns(4)
             taken += feed(connection, memoryview(stream)[taken:])
@@ -206,7 +215,7 @@ def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
 
 def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
     async def main() -> None:
-        first = asyncio.get_running_loop().create_future()
+        first: PendingResult[Chunks] = PendingResult()
         executed: list[int] = []
 
         def dispatch(_: Any, view: memoryview) -> Any:
@@ -216,7 +225,7 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
         connection, transport = open_connection(dispatch)
         feed(connection, frame(b"x") * 20)
         assert len(executed) == 1 + 3
-        first.set_result([b"first"])
+        first.complete([b"first"])
         await turns(20)
         assert len(executed) == 20
         assert [len(answer) for answer in frames_in(transport.written)] == [5] + 19 * [400_000]
@@ -240,7 +249,7 @@ def test_an_impossible_size_closes_after_the_answers_before_it(size: int, caplog
 
 def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
 
         def dispatch(_: Any, view: memoryview) -> Any:
             if view == b"bad":
@@ -252,7 +261,7 @@ def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> No
         await turns()
         assert not connection.closed
         assert not transport.reading
-        due.set_result([b"answer"])
+        due.complete([b"answer"])
         await turns()
         assert connection.closed
         assert frames_in(transport.written) == [b"answer"]
@@ -261,13 +270,10 @@ def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> No
     assert "it is bad" in caplog.text
 
 
-@pytest.mark.parametrize("how", ["raises", "future", "coroutine", "cancelled", "nonsense"])
+@pytest.mark.parametrize("how", ["raises", "pending", "executing", "abandoned", "nonsense"])
 def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog: Any) -> None:
-    async def fail() -> None:
-        raise ValueError("broken")
-
     async def main() -> None:
-        future = asyncio.get_running_loop().create_future()
+        result: PendingResult[Chunks] = PendingResult(executed=how != "executing")
 
         def dispatch(_: Any, view: memoryview) -> Any:
             if view == b"first":
@@ -276,27 +282,27 @@ def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog
                 raise ValueError("broken")
             if how == "nonsense":
                 return ["broken"]
-            return fail() if how == "coroutine" else future
+            return result
 
         connection, transport = open_connection(dispatch)
         feed(connection, frame(b"first"))
         feed(connection, frame(b"second") + frame(b"never"))
-        if how == "future":
-            future.set_exception(ValueError("broken"))
-        elif how == "cancelled":
-            future.cancel()
+        if how in ("pending", "executing"):
+            result.fail(ValueError("broken"))
+        elif how == "abandoned":
+            result.fail(Abandoned())
         await turns(8)
         assert connection.closed
         assert frames_in(transport.written)[:1] == [b"ok"]
 
     run(main())
-    said = {"cancelled": "was cancelled", "nonsense": "a response cannot be sent"}
+    said = {"abandoned": "the broker is stopping", "nonsense": "a response cannot be sent"}
     assert said.get(how, "ValueError: broken") in caplog.text
 
 
 def test_the_end_of_a_connection_calls_back_and_forgets_answers() -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
         closed: list[str] = []
         connection, transport = open_connection(lambda _, view: due)
         connection.on_close.append(lambda: closed.append("first"))
@@ -307,7 +313,7 @@ def test_the_end_of_a_connection_calls_back_and_forgets_answers() -> None:
         await turns()
         assert connection.closed
         assert closed == ["first", "last"]
-        due.set_result([b"too late"])
+        due.complete([b"too late"])
         await turns()
         assert not transport.written
         assert connection not in connection._shared.connections
@@ -321,9 +327,11 @@ def test_what_was_received_before_the_end_of_the_stream_is_executed() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def execute(view: memoryview) -> None:
+        @in_task
+        async def execute(view: memoryview) -> Result[Chunks]:
             await gate.wait()
             executed.append(bytes(view))
+            return Result([])
 
         connection, _ = open_connection(lambda _, view: execute(view))
         feed(connection, frame(b"one") + frame(b"two") + frame(b"three"))
@@ -338,7 +346,7 @@ def test_what_was_received_before_the_end_of_the_stream_is_executed() -> None:
 
 def test_the_end_of_the_stream_closes_when_nothing_is_left_to_execute() -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
         connection, _ = open_connection(lambda _, view: due)
         feed(connection, frame(b"x") + b"\0\0")
         assert not connection.eof_received()
@@ -350,10 +358,11 @@ def test_stop_answers_what_was_received_and_reads_no_more() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def execute(view: memoryview) -> Any:
+        @in_task
+        async def execute(view: memoryview) -> Result[Chunks]:
             data = bytes(view)
             await gate.wait()
-            return [data]
+            return Result([data])
 
         connection, transport = open_connection(lambda _, view: execute(view))
         feed(connection, frame(b"one") + frame(b"two") + b"\0\0\0")
@@ -369,7 +378,7 @@ def test_stop_answers_what_was_received_and_reads_no_more() -> None:
 
 def test_stop_closes_an_idle_connection_at_once() -> None:
     async def main() -> None:
-        connection, _ = open_connection(lambda _, view: None)
+        connection, _ = open_connection(lambda _, view: [])
         connection.stop()
         await turns()
         assert connection.closed
@@ -382,8 +391,8 @@ def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
         executed: list[int] = []
         budget = MemoryBudget(1_000_000)
 
-        def dispatch(_: Any, view: memoryview) -> None:
-            executed.append(len(view))
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            return silent(executed.append(len(view)))
 
         first, _ = open_connection(dispatch, budget=budget)
         second, second_transport = open_connection(dispatch, budget=budget)
@@ -414,8 +423,8 @@ def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
 def test_who_vanishes_while_waiting_for_memory_is_forgotten() -> None:
     async def main() -> None:
         budget = MemoryBudget(1_000_000)
-        first, first_transport = open_connection(lambda _, view: None, budget=budget)
-        second, second_transport = open_connection(lambda _, view: None, budget=budget)
+        first, first_transport = open_connection(lambda _, view: [], budget=budget)
+        second, second_transport = open_connection(lambda _, view: [], budget=budget)
         feed(first, frame(bytes(900_000))[:500_000])
         feed(second, frame(bytes(900_000))[:500_000])
         second_transport.abort()
@@ -456,18 +465,18 @@ def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
 
 def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
         executed: list[int] = []
 
         def dispatch(_: Any, view: memoryview) -> Any:
             executed.append(len(view))
-            return due if len(executed) == 1 else None
+            return due if len(executed) == 1 else []
 
         connection, transport = open_connection(dispatch, room=0)
         large = frame(bytes(2_000_000))
         feed(connection, frame(b"x") + large[:500_000])
         place = connection._receive.view
-        due.set_result([b"answer"])
+        due.complete([b"answer"])
         await turns()
         taken = 500_000 + feed(connection, large[500_000:])
         assert connection._receive.view is place
@@ -488,8 +497,8 @@ def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> Non
 def test_a_flood_of_small_requests_leaves_the_others_their_turn() -> None:
     async def main() -> None:
         order: list[str] = []
-        first, first_transport = open_connection(lambda _, view: order.append("flood"))
-        second, _ = open_connection(lambda _, view: order.append("other"))
+        first, first_transport = open_connection(lambda _, view: silent(order.append("flood")))
+        second, _ = open_connection(lambda _, view: silent(order.append("other")))
         stream = frame(b"x") * 40_000
         taken = feed(first, stream)
         feed(second, frame(b"x"))

@@ -9,7 +9,7 @@ from odradek.environment.clock import ManualClock
 from odradek.net.budget import MemoryBudget
 from odradek.net.limits import CLAIM_BYTES, PROGRESS_BYTES_MIN, NetLimits
 from tests.helpers.mock_transport import feed, open_connection
-from tests.net.support import Peer, frame, on_both_loops, run, serving, turns, until
+from tests.net.support import Peer, frame, on_both_loops, run, serving, silent, turns, until
 
 LARGE = 3 * CLAIM_BYTES
 WAIT_MS = NetLimits().request_bytes_wait_ms
@@ -20,9 +20,11 @@ def test_sizes_that_are_claimed_and_not_sent_keep_nobody_waiting() -> None:
         budget = MemoryBudget(16 * CLAIM_BYTES)
         claim = (100 * 1_048_576).to_bytes(4, "big") + bytes(10)
         for _ in range(14):
-            feed(open_connection(lambda _, view: None, budget=budget)[0], claim)
+            feed(open_connection(lambda _, view: [], budget=budget)[0], claim)
         executed: list[int] = []
-        honest, _ = open_connection(lambda _, view: executed.append(len(view)), budget=budget)
+        honest, _ = open_connection(
+            lambda _, view: silent(executed.append(len(view))), budget=budget
+        )
         feed(honest, frame(bytes(900_000)))
         assert executed == [900_000]
         assert not budget.waiting
@@ -35,9 +37,9 @@ def test_a_frame_in_mid_air_waits_for_its_next_step_and_reads_nothing_meanwhile(
         executed: list[int] = []
         budget = MemoryBudget(2 * CLAIM_BYTES)
         large, transport = open_connection(
-            lambda _, view: executed.append(len(view)), budget=budget
+            lambda _, view: silent(executed.append(len(view))), budget=budget
         )
-        other, _ = open_connection(lambda _, view: None, budget=budget)
+        other, _ = open_connection(lambda _, view: [], budget=budget)
         feed(other, frame(bytes(900_000))[:100])
         stream = frame(bytes(LARGE))
         taken = feed(large, stream)
@@ -57,7 +59,9 @@ def test_one_frame_larger_than_the_limit_is_received_alone() -> None:
     async def main() -> None:
         executed: list[int] = []
         budget = MemoryBudget(CLAIM_BYTES // 2)
-        large, _ = open_connection(lambda _, view: executed.append(len(view)), budget=budget)
+        large, _ = open_connection(
+            lambda _, view: silent(executed.append(len(view))), budget=budget
+        )
         stream = frame(bytes(LARGE))
         for at in range(0, len(stream), 100_000):
             feed(large, stream[at : at + 100_000])

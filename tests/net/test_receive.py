@@ -12,10 +12,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.net.connection import Chunks, Reply
 from odradek.net.limits import CLAIM_BYTES, SCRATCH_BYTES, TAIL_BYTES, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch, allocate
+from odradek.result_tasks import in_task
+from odradek.results import Result
 from tests.helpers.mock_transport import feed, open_connection
-from tests.net.support import body, frame, run, turns
+from tests.net.support import body, frame, run, silent, turns
 
 SIZES = st.one_of(
     st.integers(0, 40),
@@ -46,9 +49,10 @@ def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], splits:
     seen: list[bytes] = []
 
     async def main() -> None:
-        def dispatch(_: Any, view: memoryview) -> None:
+        def dispatch(_: Any, view: memoryview) -> Reply:
             seen.append(bytes(view))
             view[:] = bytes(len(view))  # a handler writes into its frame, never beside it
+            return []
 
         connection, transport = open_connection(dispatch)
         _feed_split(connection, stream, splits)
@@ -76,16 +80,16 @@ def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
     async def main() -> None:
         gates: list[asyncio.Event] = []
 
-        async def execute(view: memoryview, gate: asyncio.Event) -> None:
+        @in_task
+        async def execute(view: memoryview, gate: asyncio.Event) -> Result[Chunks]:
             await gate.wait()
-            seen.append(bytes(view))
+            return Result(silent(seen.append(bytes(view))))
 
         def dispatch(_: Any, view: memoryview) -> Any:
             if slow[len(seen) % len(slow)]:
                 gates.append(asyncio.Event())
                 return execute(view, gates[-1])
-            seen.append(bytes(view))
-            return None
+            return silent(seen.append(bytes(view)))
 
         connection, _ = open_connection(dispatch)
         pos = turn = 0
@@ -127,7 +131,7 @@ def test_a_large_frame_is_received_into_a_buffer_of_its_size() -> None:
     received: list[memoryview] = []
 
     async def main() -> None:
-        connection, _ = open_connection(lambda _, view: received.append(bytes(view)))
+        connection, _ = open_connection(lambda _, view: silent(received.append(bytes(view))))
         stream = frame(body(1, 3_000_000))
         feed(connection, memoryview(stream)[:1000])
         place = connection.get_buffer(-1)
@@ -163,7 +167,7 @@ def test_a_frame_of_the_largest_size_passes_and_a_larger_one_does_not(caplog: An
         limits = NetLimits(request_bytes_max=1000)
         seen: list[int] = []
         connection, transport = open_connection(
-            lambda _, view: seen.append(len(view)), limits=limits
+            lambda _, view: silent(seen.append(len(view))), limits=limits
         )
         feed(connection, frame(bytes(1000)))
         assert not transport.closing

@@ -14,9 +14,12 @@ import pytest
 
 from odradek.environment.clock import ManualClock
 from odradek.net import listener
+from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
 from odradek.net.listener import RETRY_S, BindError, Endpoint
 from odradek.net.server import Server
+from odradek.result_tasks import in_task
+from odradek.results import PendingResult, Result
 from tests.net.support import (
     DEADLINE_S,
     Peer,
@@ -231,7 +234,7 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
 @on_both_loops
 def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: Any) -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
         waits: list[bytes] = []
 
         def dispatch(_: Any, view: memoryview) -> Any:
@@ -257,7 +260,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: An
             assert await idle.ended()
             assert await slow.ended()
             assert await answered(busy)
-            due.set_result([b"at last"])
+            due.complete([b"at last"])
             assert await waiting.read_frame() == b"at last"
             for peer in (busy, idle, slow, waiting):
                 peer.close()
@@ -312,7 +315,7 @@ def test_a_connection_that_will_not_close_is_cut(loop: str, caplog: Any) -> None
 @on_both_loops
 def test_stop_answers_what_is_pending(loop: str) -> None:
     async def main() -> None:
-        due = asyncio.get_running_loop().create_future()
+        due: PendingResult[Chunks] = PendingResult()
         arrived = asyncio.Event()
 
         def dispatch(_: Any, view: memoryview) -> Any:
@@ -329,7 +332,7 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
         stopping = asyncio.ensure_future(server.stop(DEADLINE_S))
         assert await idle.ended()
         assert not stopping.done()
-        due.set_result([b"answer"])
+        due.complete([b"answer"])
         assert await peer.read_frame() == b"answer"
         assert await peer.ended()
         await stopping
@@ -347,15 +350,17 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
         async with serving(echo) as warm:
             await one_connection(warm)
         base = open_descriptors()
-        never = asyncio.get_running_loop().create_future()
+        never: PendingResult[Chunks] = PendingResult()
         gone: list[str] = []
         arrived: list[bytes] = []
 
-        async def forever() -> None:
+        @in_task
+        async def forever() -> Result[Chunks]:
             try:
                 await asyncio.Event().wait()
             finally:
                 gone.append("cancelled")
+            return Result([])
 
         def dispatch(connection: Any, view: memoryview) -> Any:
             arrived.append(bytes(view))
@@ -433,7 +438,7 @@ def test_a_thousand_short_connections_leave_nothing_behind(loop: str) -> None:
 def test_requests_without_an_answer_keep_the_order_of_the_others(loop: str) -> None:
     async def main() -> None:
         def dispatch(_: Any, view: memoryview) -> Any:
-            return None if view[0] % 3 == 0 else [bytes(view)]
+            return [] if view[0] % 3 == 0 else [bytes(view)]
 
         async with serving(dispatch) as server:
             peer = await Peer.connect(server)

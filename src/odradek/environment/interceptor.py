@@ -10,6 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from odradek.results import Result
+
+Reply = list[Any] | Result[list[Any]]
+"""The chunks of a response, as of `odradek.net.connection.Dispatch`."""
+
 
 class InterceptedConnection(Protocol):
     """The connection on which an intercepted request arrived."""
@@ -22,8 +27,8 @@ class RequestInterceptor(Protocol):
     """Decides what happens to a request: execute it, respond in its place, or close."""
 
     def intercept(
-        self, connection: InterceptedConnection, frame: memoryview, execute: Callable[[], Any]
-    ) -> Any:
+        self, connection: InterceptedConnection, frame: memoryview, execute: Callable[[], Reply]
+    ) -> Reply:
         """Return the reply to the request in `frame`, as the broker's dispatcher does.
 
         Args:

@@ -4,18 +4,20 @@ From bytes received to bytes handed to the socket this is the path of every requ
 calls: `buffer_updated` takes all complete frames of a read in one loop, and answers that are ready
 at once leave in one write.
 
-What `dispatch(connection, frame)` may answer:
+`dispatch(connection, frame)` returns a `Result` of the chunks of the response, without its size.
 
-    a list of chunks  the response without its size; regions among them are closed here
-    None              no response (acks=0)
-    a Future          executed; the response comes later, the next request may start now
-    a coroutine       being executed: the next request starts when it has ended; its result is one
-                      of the above
-    CloseConnection   raised (or as the exception of the future): logged, and the connection closed
-                      after the answers before it
+* While the result is not executed, the next request of the connection does not start.
+* An executed result may be done later. The next request may start in the meantime.
+* An empty list means that there is no response (acks=0).
+* File regions among the chunks are closed by the connection, also when they are not sent.
+* CloseConnection, raised or as the error of the result, is logged. The connection is closed after
+  the responses to earlier requests.
 
-`frame` is a writable view of a receive buffer, valid until the request was executed: until dispatch
-returned, or until the coroutine ended. Chunks of a response must not be views of it.
+A response that is complete when `dispatch` returns may be returned as the list of its chunks, as a
+measured exception: a pinned call of a repeated produce request would pay for the object.
+
+`frame` is a writable view of a receive buffer, valid until the request is executed. Chunks of a
+response must not be views of it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ import ipaddress
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from types import CoroutineType
+from functools import partial
 from typing import Any
 
 from odradek.net.budget import MemoryBudget, UnsentAnswers
@@ -36,17 +38,17 @@ from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetL
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import BYTES, Sender, close_regions
 from odradek.protocol.framing import pack_size, unpack_size
+from odradek.results import Abandoned, Result
 
 logger = logging.getLogger(__name__)
 
 
 Chunks = list[Any]
-Answer = Chunks | None
-Reply = Answer | asyncio.Future[Any] | Coroutine[Any, Any, Any]
+Reply = Chunks | Result[Chunks]
 Dispatch = Callable[["Connection", memoryview], Reply]
 
 # Why requests of a connection may not start now; 0: they may.
-_EXECUTING = 1  # a coroutine executes one
+_EXECUTING = 1  # the one before is being executed
 _UNSENT = 2  # answers wait for the peer to take them
 _IN_FLIGHT = 4  # too many answers are due, or too many bytes of them wait
 _MEMORY = 8  # a frame waits for its share of the memory for requests
@@ -78,7 +80,7 @@ class Shared:
     executor: Executor | None = None
     use_sendfile: bool = True
     connections: dict[Connection, None] = field(default_factory=dict)
-    executing: set[asyncio.Task[Any]] = field(default_factory=set)
+    executing: set[Result[Chunks]] = field(default_factory=set)
     on_lost: Callable[[Connection], None] | None = None
 
 
@@ -96,9 +98,9 @@ def plain_address(address: Any) -> tuple[str, int]:
 class Connection(asyncio.BufferedProtocol):
     """Protocol of one accepted socket. All of it runs on the loop; handlers only read it.
 
-    `_queue` holds what was executed and not yet sent, oldest first: lists of chunks that are ready,
-    and futures. Whenever `_hold` is not 0 no request starts; what arrives is kept until the receive
-    buffer is full, then reading stops too.
+    `_queue` holds the responses that were not sent yet, oldest first: lists of chunks, and results
+    that were not done when `dispatch` returned. Whenever `_hold` is not 0 no request starts; what
+    arrives is kept until the receive buffer is full, then reading stops too.
     """
 
     __slots__ = (
@@ -143,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._request_bytes_max = shared.limits.request_bytes_max
         self._receive = ReceiveBuffer(shared.scratch)
         self.get_buffer = self._receive.get_buffer
-        self._queue: deque[Chunks | asyncio.Future[Any]] = deque()
+        self._queue: deque[Reply] = deque()
         self._queued_bytes = 0
         self._charged = 0
         self._hold = 0
@@ -214,6 +216,8 @@ class Connection(asyncio.BufferedProtocol):
                 reply = dispatch(self, view[pos + 4 : next_pos])
                 pos = next_pos
                 if reply.__class__ is list and not queue:
+                    if not reply:
+                        continue
                     size = sum(map(len, reply))
                     out += (pack_size(size), *reply)
                     out_bytes += size
@@ -222,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
                 if out:
                     self._write(out)
                     out, out_bytes = [], 0
-                if reply is not None and (queue or reply.__class__ is not list):
+                if queue or reply.__class__ is not list:
                     self._enqueue(reply)
             else:
                 self._hold |= _TURN
@@ -368,24 +372,25 @@ class Connection(asyncio.BufferedProtocol):
 
     # What was executed.
 
-    def _enqueue(self, reply: Any) -> None:
-        """Has `reply` wait for its turn: it is not ready, or an earlier one is not."""
+    def _enqueue(self, reply: Reply) -> None:
+        """Queue a response that is not known yet, or is behind one that is not."""
         queue = self._queue
-        if reply.__class__ is list:
-            queue.append(reply)
-            self._queued_bytes += sum(map(len, reply))
-        elif isinstance(reply, CoroutineType):
-            self._hold |= _EXECUTING
-            task = self._shared.loop.create_task(reply)
-            self._shared.executing.add(task)
-            queue.append(task)
-            task.add_done_callback(self._executed)
+        if isinstance(reply, list):
+            if reply:
+                queue.append(reply)
+                self._queued_bytes += sum(map(len, reply))
         else:
             queue.append(reply)
-            if reply.done():
+            call_soon = self._shared.loop.call_soon
+            if not reply.executed:
+                self._hold |= _EXECUTING
+                self._shared.executing.add(reply)
+                # Results call back in the middle of an append or of a coordinator's work.
+                reply.on_executed(partial(call_soon, self._executed, reply))
+            if reply.done:
                 self._drain()
             else:
-                reply.add_done_callback(self._ready)
+                reply.on_done(self._ready)
         self._limit()
 
     def _limit(self) -> None:
@@ -398,57 +403,47 @@ class Connection(asyncio.BufferedProtocol):
         elif self._hold & _IN_FLIGHT:
             self._release(_IN_FLIGHT)
 
-    def _executed(self, task: asyncio.Task[Any]) -> None:
-        """The coroutine ended: its request is executed, the next one may start."""
-        self._shared.executing.discard(task)
+    def _executed(self, reply: Result[Chunks]) -> None:
+        """The request is executed. The next one may start."""
+        self._shared.executing.discard(reply)
         self._uncharge()
-        if self.closed:
-            _discard(task)
-            return
-        self._hold &= ~_EXECUTING
-        queue = self._queue
-        if not queue:  # forgotten: an answer before it will never be
-            _discard(task)
-            self._finish()
-            return
-        assert queue[-1] is task, "a request started before the one before it was executed"
-        if not task.cancelled() and task.exception() is None:
-            queue.pop()
-            reply = task.result()
-            if reply is not None:
-                self._enqueue(reply)
-        self._drain()
-
-    def _ready(self, future: asyncio.Future[Any]) -> None:
-        """A response that was due is there."""
-        if self.closed:
-            _discard(future)
-        elif self._queue and self._queue[0] is future:
+        if not self.closed:
+            self._hold &= ~_EXECUTING
             self._drain()
+
+    def _ready(self, reply: Result[Chunks]) -> None:
+        """The response is known. It leaves in the next iteration of the loop: see `_enqueue`."""
+        queue = self._queue
+        if not queue or self.closed:
+            _discard(reply)
+        elif queue[0] is reply:
+            self._shared.loop.call_soon(self._drain)
 
     def _drain(self) -> None:
         """Sends what is ready at the front of the queue."""
+        if self.closed:
+            return
         queue = self._queue
         out: Chunks = []
         out_bytes = 0
         while queue and not self._hold & _UNSENT:
-            reply: Any = queue[0]
-            if reply.__class__ is list:
-                self._queued_bytes -= sum(map(len, reply))
-            elif not reply.done() or (self._hold & _EXECUTING and len(queue) == 1):
-                break  # not ready; the result of a coroutine is for `_executed` to take
+            reply = queue[0]
+            if isinstance(reply, list):
+                chunks = reply
+                self._queued_bytes -= sum(map(len, chunks))
+            elif not reply.done:
+                break
+            elif reply.error is not None:
+                self._forget_answers()  # those after it would be taken for its own
+                self._refuse(out, reply.error)
+                return
             else:
-                try:
-                    reply = reply.result()
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - logged there
-                    self._forget_answers()  # those after it would be taken for its own
-                    self._refuse(out, error)
-                    return
+                chunks = reply.value
             queue.popleft()
-            if reply is None:
+            if not chunks:
                 continue
-            size = sum(map(len, reply))
-            out += (pack_size(size), *reply)
+            size = sum(map(len, chunks))
+            out += (pack_size(size), *chunks)
             out_bytes += size
             if out_bytes >= FLUSH_BYTES:
                 self._write(out)
@@ -462,11 +457,17 @@ class Connection(asyncio.BufferedProtocol):
             self._release(0)
 
     def _forget_answers(self) -> None:
-        for reply in self._queue:
-            if reply.__class__ is list or reply.done():  # type: ignore[union-attr]
-                _discard(reply)
+        """Release what is queued. A request that is being executed is executed to its end."""
+        queued = list(self._queue)
         self._queue.clear()
         self._queued_bytes = 0
+        for reply in queued:
+            if isinstance(reply, list):
+                close_regions(reply)
+            elif reply.done:
+                _discard(reply)
+            else:
+                reply.on_executed(reply.cancel)
 
     def _write(self, out: Chunks) -> None:
         """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
@@ -501,8 +502,8 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(None)
         if isinstance(error, CloseConnection):
             self.close(error.reason)
-        elif isinstance(error, asyncio.CancelledError):
-            self.close("a request was cancelled")
+        elif isinstance(error, Abandoned):
+            self.close("the broker is stopping")
         else:
             logger.error("%r: a request failed", self, exc_info=error)
             self.close("a request failed")
@@ -554,7 +555,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._queue or self._hold & _UNSENT:
             return bool(self._hold & (_MEMORY | _MUTED))
         head = self._queue[0]
-        return head.__class__ is not list and not head.done()  # type: ignore[union-attr]
+        return not isinstance(head, list) and not head.done
 
     @property
     def receiving(self) -> tuple[memoryview, int] | None:
@@ -580,14 +581,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.loop.call_soon(self._transport.close)  # as in `abort`
 
 
-def _discard(reply: Any) -> None:
-    """Closes the regions of an answer that nobody waits for."""
-    if asyncio.isfuture(reply):
-        if reply.cancelled() or reply.exception() is not None:
-            return
-        reply = reply.result()
-        if asyncio.isfuture(reply):
-            reply.add_done_callback(_discard)
-            return
-    if reply is not None:
-        close_regions(reply)
+def _discard(reply: Result[Chunks]) -> None:
+    """Close the regions of a response that will not be sent."""
+    if reply.completed:
+        close_regions(reply.value)

@@ -16,6 +16,7 @@ from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
 from odradek.net.receive import Scratch
+from odradek.result_tasks import wait_executed
 
 logger = logging.getLogger(__name__)
 
@@ -134,10 +135,11 @@ class Server:
             for connection in list(self._shared.connections):
                 connection.abort(None)
             await self._empty
-        if self._shared.executing:
-            for task in self._shared.executing:
-                task.cancel()
-            await asyncio.wait(self._shared.executing)
+        executing = list(self._shared.executing)
+        for result in executing:
+            result.cancel()
+        for result in executing:
+            await wait_executed(result)
 
     def tick(self) -> None:
         """Closes what was idle for too long, what will not close, and who hoards memory."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from odradek.broker.requests.apis import API_BY_KEY, APIS, Api
 from odradek.errors import ErrorCode
-from odradek.net.connection import CloseConnection
+from odradek.net.connection import Chunks, CloseConnection, Reply
 from odradek.net.sender import close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode, encoder
@@ -25,6 +25,7 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import parse_request_header, response_header
 from odradek.protocol.registry import request_class, response_class
 from odradek.protocol.spec import load
+from odradek.results import PendingResult, Result
 from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
 from odradek.testing.error_responses import error_response, names_topics, topics_named
 
@@ -72,15 +73,16 @@ class Request:
         """Whether it says by a fetch session, not by name, which partitions it means."""
         return self.api is API_BY_KEY[ApiKey.FETCH] and self.body.session_epoch > 0
 
-    def answer(self, response: Any) -> list[Any]:
+    def answer(self, response: Any) -> Chunks:
         assert self.api is not None
         chunks: list[Any] = [response_header(self.api.key, self.version, self.correlation_id)]
         encoder(type(response), self.version)(response, chunks.append)
         return chunks
 
 
+Execute = Callable[[], Reply]
 # What a fault does with a request that it strikes: answers like a dispatcher.
-Strike = Callable[[Request, Callable[[], Any]], Any]
+Strike = Callable[[Request, Execute], Reply]
 
 
 class Fault:
@@ -162,7 +164,7 @@ class Fault:
             and request.continues_fetch_session()
         )
 
-    def strike(self, request: Request, execute: Callable[[], Any]) -> Any:
+    def strike(self, request: Request, execute: Execute) -> Reply:
         self.struck += 1
         if self.struck == self._times:
             self._faults.drop(self)
@@ -217,8 +219,8 @@ class Faults:
         fault.held.clear()
 
     def intercept(
-        self, connection: InterceptedConnection, frame: memoryview, execute: Callable[[], Any]
-    ) -> Any:
+        self, connection: InterceptedConnection, frame: memoryview, execute: Execute
+    ) -> Reply:
         """Let the first fault that fits strike, or execute the request."""
         if not self.active:
             return execute()
@@ -270,9 +272,11 @@ class FaultSetters:
         if api is None:
             raise ValueError("fail() wants an API: no error of Kafka's suits all of them")
 
-        def strike(request: Request, execute: Callable[[], Any]) -> Any:
+        def strike(request: Request, execute: Execute) -> Reply:
             if request.api is API_BY_KEY[ApiKey.METADATA]:
-                return _then(execute(), lambda chunks: _fail_topics(request, chunks, code, topic))
+                return _result(execute()).then(
+                    lambda chunks: _fail_topics(request, chunks, code, topic)
+                )
             if request.api is API_BY_KEY[ApiKey.PRODUCE] and request.body.acks == 0:
                 raise CloseConnection(f"a fault: {code.name}, and the client wants no answer")
             assert request.api is not None
@@ -301,7 +305,7 @@ class FaultSetters:
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay is a number of seconds, and not negative: {seconds}")
 
-        def strike(_request: Request, execute: Callable[[], Any]) -> Any:
+        def strike(_request: Request, execute: Execute) -> Reply:
             return _late(execute(), seconds)
 
         return self._set(f"delay of {seconds:g} s", strike, api, client_id, topic, times)
@@ -320,12 +324,12 @@ class FaultSetters:
         `executed`: only after it was executed, so that nothing but its answer is lost.
         """
 
-        def cut(chunks: Any) -> Any:
-            close_regions(chunks or ())
+        def cut(chunks: Chunks) -> Chunks:
+            close_regions(chunks)
             raise CloseConnection("a fault: disconnected instead of answered")
 
-        def strike(_request: Request, execute: Callable[[], Any]) -> Any:
-            return _then(execute(), cut) if executed else cut(None)
+        def strike(_request: Request, execute: Execute) -> Reply:
+            return _result(execute()).then(cut) if executed else cut([])
 
         return self._set("disconnect", strike, api, client_id, topic, times)
 
@@ -344,10 +348,9 @@ class FaultSetters:
         which it swallowed something are closed, so that clients can begin anew.
         """
 
-        def strike(request: Request, execute: Callable[[], Any]) -> Any:
+        def strike(request: Request, execute: Execute) -> Reply:
             fault.held.add(request.connection)
-            never = asyncio.get_running_loop().create_future()
-            return _then(execute(), _swallow(never)) if executed else never
+            return _swallowed(execute()) if executed else PendingResult()
 
         fault = self._set("blackhole", strike, api, client_id, topic, times)
         return fault
@@ -420,7 +423,7 @@ def _no_session() -> Any:
     return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 
-def _fail_topics(request: Request, chunks: Any, code: ErrorCode, topic: str | None) -> Any:
+def _fail_topics(request: Request, chunks: Chunks, code: ErrorCode, topic: str | None) -> Chunks:
     """A Metadata answer with the error in its topics."""
     from odradek.protocol.messages.metadata_response import MetadataResponse
 
@@ -434,51 +437,49 @@ def _fail_topics(request: Request, chunks: Any, code: ErrorCode, topic: str | No
     return request.answer(response)
 
 
-def _swallow(never: asyncio.Future[Any]) -> Callable[[Any], Any]:
-    def swallow(chunks: Any) -> Any:
-        close_regions(chunks or ())
-        return never
-
-    return swallow
+def _result(reply: Reply) -> Result[Chunks]:
+    return Result(reply) if isinstance(reply, list) else reply
 
 
-def _then(reply: Any, change: Callable[[Any], Any]) -> Any:
-    """`reply` of a dispatcher with its answer changed by `change`, whenever that is there."""
-    if asyncio.iscoroutine(reply):
+def _swallowed(reply: Reply) -> Result[Chunks]:
+    """A result that is executed with `reply` and never has a response."""
+    result = _result(reply)
+    swallowed: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=result.cancel)
 
-        async def executing() -> Any:
-            return _then(await reply, change)
+    def done(result: Result[Chunks]) -> None:
+        if result.error is not None:
+            swallowed.fail(result.error)
+        else:
+            close_regions(result.value)
 
-        return executing()
-    if not asyncio.isfuture(reply):
-        return change(reply)
-
-    async def waiting() -> Any:
-        changed = change(await reply)
-        return await changed if asyncio.isfuture(changed) else changed
-
-    return asyncio.ensure_future(waiting())
+    result.on_executed(swallowed.mark_executed)
+    result.on_done(done)
+    return swallowed
 
 
-def _late(reply: Any, seconds: float) -> Any:
-    """`reply` of a dispatcher `seconds` later."""
-    if asyncio.iscoroutine(reply):
+def _late(reply: Reply, seconds: float) -> Reply:
+    """`reply` of a dispatcher, with the response `seconds` after the execution."""
+    if not reply:
+        return reply  # there is no response to delay
+    result = _result(reply)
 
-        async def executing() -> Any:
-            return _late(await reply, seconds)
+    timer: asyncio.TimerHandle | None = None
 
-        return executing()
+    def cancel() -> None:
+        if timer is not None:
+            timer.cancel()
+        result.cancel()
+        result.on_done(lambda done: close_regions(done.value if done.completed else ()))
 
-    async def waiting() -> Any:
-        try:
-            await asyncio.sleep(seconds)
-            return await reply if asyncio.isfuture(reply) else reply
-        except asyncio.CancelledError:
-            if asyncio.isfuture(reply):
-                reply.cancel()
-            else:
-                close_regions(reply or ())
-            raise
+    def executed() -> None:
+        nonlocal timer
+        timer = loop.call_later(seconds, follow)
+        late.mark_executed()
 
-    # Nothing is to be answered late where nothing is to be answered.
-    return None if reply is None else asyncio.ensure_future(waiting())
+    def follow() -> None:
+        late.follow(result)
+
+    loop = asyncio.get_running_loop()
+    late: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=cancel)
+    result.on_executed(executed)
+    return late

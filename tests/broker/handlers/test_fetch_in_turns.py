@@ -128,8 +128,8 @@ def test_a_fetch_cancelled_between_two_turns_gives_back_what_was_read(
 
         def end_execution() -> None:
             ended.append(True)
-            (task,) = connection._shared.executing
-            task.cancel()
+            (executing,) = connection._shared.executing
+            executing.cancel()
 
         when_read(monkeypatch, regions, count, end_execution)
         request = poll(session_id)

@@ -18,9 +18,16 @@ from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import encode
 from odradek.protocol.messages.list_offsets_request import ListOffsetsRequest
-from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
+from odradek.protocol.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from odradek.protocol.registry import response_class
 from odradek.protocol.spec import StructSpec, find
+from odradek.result_tasks import in_task, wait_executed
+from odradek.results import PendingResult, Result
+from odradek.slicing import ELEMENTS_A_TURN
 
 
 def frame(api_key: int, version: int, body: bytes = b"", *, flexible: bool = False) -> memoryview:
@@ -99,74 +106,100 @@ def test_handlers_bug_is_logged_and_closes_the_connection(
     assert "ZeroDivisionError: oops" in caplog.text
 
 
-def test_future_is_answered_when_it_is_done(
+def test_pending_response_is_encoded_when_it_is_known(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer(lambda *_: future, monkeypatch)
-        reply = dispatch(connection, list_offsets_frame())
-        assert not reply.done()
-        future.set_result(ListOffsetsResponse())
-        assert b"".join(await reply)[:4] == (7).to_bytes(4, "big")
-
-    asyncio.run(main())
+    pending: PendingResult[ListOffsetsResponse] = PendingResult()
+    answer(lambda *_: pending, monkeypatch)
+    reply = dispatch(connection, list_offsets_frame())
+    assert (reply.executed, reply.done) == (True, False)
+    pending.complete(ListOffsetsResponse())
+    assert b"".join(reply.get())[:4] == (7).to_bytes(4, "big")
 
 
-def test_answer_that_nobody_wants_cancels_the_wait(
+def test_client_that_is_gone_cancels_the_wait(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer(lambda *_: future, monkeypatch)
-        dispatch(connection, list_offsets_frame())
-        (abandon,) = connection.on_close
-        abandon()
-        await asyncio.sleep(0)
-        assert future.cancelled()
-        assert connection.on_close == []
-
-    asyncio.run(main())
+    released: list[bool] = []
+    pending: PendingResult[ListOffsetsResponse] = PendingResult(
+        on_cancel=lambda: released.append(True)
+    )
+    answer(lambda *_: pending, monkeypatch)
+    dispatch(connection, list_offsets_frame()).cancel()
+    assert released
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("oops"), CloseConnection("enough")])
 def test_late_error_closes_the_connection(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
+    pending: PendingResult[ListOffsetsResponse] = PendingResult()
+    answer(lambda *_: pending, monkeypatch)
+    reply = dispatch(connection, list_offsets_frame())
+    pending.fail(error)
+    with pytest.raises(CloseConnection):
+        reply.get()
+
+
+def test_response_that_cannot_be_encoded_closes_the_connection(
+    dispatch: Any,
+    connection: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pending: PendingResult[Any] = PendingResult()
+    answer(lambda *_: pending, monkeypatch)
+    reply = dispatch(connection, list_offsets_frame())
+    pending.complete("no response")
+    with pytest.raises(CloseConnection, match="LIST_OFFSETS"):
+        reply.get()
+    assert "bug in LIST_OFFSETS" in caplog.text
+
+
+def test_response_that_is_known_with_the_execution_is_encoded_before_the_next_request(
+    dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a client that pipelines requests has many long responses encoded at a time."""
+
     async def main() -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer(lambda *_: future, monkeypatch)
+        executing: PendingResult[ListOffsetsResponse] = PendingResult(executed=False)
+        answer(lambda *_: executing, monkeypatch)
         reply = dispatch(connection, list_offsets_frame())
-        future.set_exception(error)
-        with pytest.raises(CloseConnection):
-            await reply
+        partitions = [ListOffsetsPartitionResponse() for _ in range(2 * ELEMENTS_A_TURN)]
+        executing.complete(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", partitions)]))
+        assert not reply.executed
+        await wait_executed(reply)
+        assert reply.completed
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", ["message", "none", "future", "bug"])
-def test_coroutine_ends_in_any_kind_of_answer(
+@pytest.mark.parametrize("kind", ["message", "none", "pending", "bug"])
+def test_coroutine_ends_in_any_kind_of_result(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     async def main() -> None:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        future.set_result(ListOffsetsResponse())
+        pending: PendingResult[Any] = PendingResult()
+        results = {"message": Result(ListOffsetsResponse()), "none": Result(None)}
 
-        async def work(*_: Any) -> Any:
+        @in_task
+        async def work(*_: Any) -> Result[Any]:
             await asyncio.sleep(0)
             if kind == "bug":
                 raise ZeroDivisionError
-            return {"message": ListOffsetsResponse(), "none": None, "future": future}[kind]
+            return results.get(kind, pending)
 
         answer(work, monkeypatch)
-        running = dispatch(connection, list_offsets_frame())
+        reply = dispatch(connection, list_offsets_frame())
+        assert not reply.executed
+        await wait_executed(reply)
+        assert reply.done is (kind != "pending")
         if kind == "bug":
             with pytest.raises(CloseConnection):
-                await running
+                reply.get()
             return
-        reply = await running
-        if asyncio.isfuture(reply):
-            reply = await reply
-        assert (reply is None) == (kind == "none")
+        if kind == "pending":
+            pending.complete(ListOffsetsResponse())
+        assert (reply.get() == []) == (kind == "none")
 
     asyncio.run(main())

@@ -8,10 +8,11 @@ a retention time; later ones leave it to the broker. A group id may be empty her
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse]:
-    """The answer, or a future of it while the disk is waited for."""
+) -> Result[OffsetCommitResponse]:
+    """Store the offsets. The response is pending while the disk is waited for."""
     groups = services.coordinators.made_groups or services.groups
-    return groups.offsets.commit(request, context.api_version)
+    answer = groups.offsets.commit(request, context.api_version)
+    return Result(answer) if answer.__class__ is OffsetCommitResponse else as_result(answer)

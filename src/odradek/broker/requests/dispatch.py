@@ -19,12 +19,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.requests.apis import API_BY_KEY
 from odradek.broker.requests.context import RequestContext
+from odradek.broker.requests.legacy import adapted
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.throttling import throttled_produce
 from odradek.net.connection import CloseConnection
@@ -41,7 +43,9 @@ from odradek.protocol.codec import (
 from odradek.protocol.errors import MalformedMessage, TooManyElements
 from odradek.protocol.headers import parse_request_header, response_header_packer
 from odradek.protocol.registry import request_class, response_class
-from odradek.slicing import ELEMENTS_AT_ONCE, in_turns, long_work
+from odradek.result_tasks import run, wait_executed
+from odradek.results import Abandoned, PendingResult, Result
+from odradek.slicing import ELEMENTS_AT_ONCE, in_turns, long_work, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -59,8 +63,7 @@ WITH_REGIONS = frozenset({ApiKey.FETCH})
 """Whose answers hold records, which may be regions of files."""
 
 Chunks = list[Any]
-Answer = Chunks | None
-Reply = Answer | asyncio.Future[Answer] | Coroutine[Any, Any, Any]
+Handler = Callable[["Services", RequestContext, Any], Result[Any]]
 
 # ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself,
 # in the format of version 0, which every client can read (KIP-511;
@@ -73,8 +76,8 @@ class _Entry:
     """All that serving one version of one API takes."""
 
     decode: Callable[..., tuple[Any, int]]
-    handle: Callable[[Services, RequestContext, Any], Any]
-    handle_long: Callable[[Services, RequestContext, Any], Any]
+    handle: Handler
+    handle_long: Handler
     request_class: type
     response_class: type
     response_header: Callable[[int], bytes]
@@ -98,8 +101,8 @@ class Dispatcher:
 
     def dispatch(  # noqa: C901 - calls are what this path costs
         self, connection: Connection, frame: memoryview
-    ) -> Reply:
-        """Executes the request in `frame`. Raises CloseConnection when there is no answer to it."""
+    ) -> Chunks | Result[Chunks]:
+        """Execute the request in `frame`. Raise CloseConnection when there is no response to it."""
         if connection.memory is not None:
             answer = self._repeated.answer(connection, frame)
             if answer is not None:
@@ -118,62 +121,68 @@ class Dispatcher:
         except TooManyElements:
             assert entry is not None
             context = RequestContext(api_key, version, correlation_id, client_id, connection)
-            return self._execute_long(entry, context, frame, pos)
+            return run(self._execute_long(entry, context, frame, pos))
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         try:
-            response = entry.handle(self._services, context, request)
+            result = entry.handle(self._services, context, request)
             if self._produce_quota.enabled and api_key == PRODUCE:
-                response = throttled_produce(self._services, context, len(frame), response)
-            if response.__class__ is entry.response_class:
-                reply = _encoded(entry, context, response)
-                if api_key == PRODUCE and reply is not None:
-                    self._repeated.learn(context, frame, request, reply)
-                return reply
-            if response is None:
-                return None
-            return _later(entry, context, response)
+                result = result.then(
+                    partial(throttled_produce, self._services, context, len(frame))
+                )
+            if not result.completed:
+                encode = _encoded_sliced if not result.executed else _encoded
+                return _when_done(result, entry, context, encode)
+            if result.value is None:
+                return []
+            chunks: Chunks = [entry.response_header(correlation_id)]
+            entry.encode(result.value, chunks.append)
+            if not entry.has_regions:
+                chunks = [b"".join(chunks)]
+            if api_key == PRODUCE:
+                self._repeated.learn(context, frame, request, chunks)
         except CloseConnection:
             raise
         except Exception as error:
             raise _bug(context, error) from error
+        return chunks
 
     async def _execute_long(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
-    ) -> Answer | asyncio.Future[Answer]:
-        """As `dispatch`, in turns; the connection's next request waits for the end."""
+    ) -> Result[Chunks]:
+        """As `dispatch`, in time slices. The request is executed when its response is encoded."""
         async with self._long_requests:
             try:
                 with long_work():
-                    return await self._execute_in_turns(entry, context, frame, pos)
+                    return await self._execute_sliced(entry, context, frame, pos)
             except CloseConnection as error:
                 reason = error.reason
         # A new one: through its traceback the first one holds all that was made for the request,
         # until a full collection finds it.
         raise CloseConnection(reason)
 
-    async def _execute_in_turns(
+    async def _execute_sliced(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
-    ) -> Answer | asyncio.Future[Answer]:
+    ) -> Result[Chunks]:
         decode: TurnDecoder[Any] = turn_decoder(entry.request_class, context.api_version)
         try:
             request = (await in_turns(decode(frame, pos)))[0]
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         try:
-            response = entry.handle_long(self._services, context, request)
-            if self._produce_quota.enabled and context.api_key == ApiKey.PRODUCE:
-                response = throttled_produce(self._services, context, len(frame), response)
+            result = entry.handle_long(self._services, context, request)
+            if self._produce_quota.enabled and context.api_key == PRODUCE:
+                result = result.then(
+                    partial(throttled_produce, self._services, context, len(frame))
+                )
         except CloseConnection:
             raise
         except Exception as error:
             raise _bug(context, error) from error
-        if asyncio.isfuture(response):
-            return _encoded_long_future(entry, context, response)
-        if asyncio.iscoroutine(response):
-            return await _encoded_coroutine(entry, context, response)
-        return await _encoded_in_turns(entry, context, response)
+        encoded = _when_done(result, entry, context, _encoded_sliced)
+        await wait_executed(encoded)
+        return encoded
 
     def _load(self, api_key: int, version: int) -> _Entry:
         """Imports and compiles what serves (`api_key`, `version`), once."""
@@ -185,8 +194,8 @@ class Dispatcher:
         handler = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
         entry = _Entry(
             decode=decoder(request_class(api_key), version),
-            handle=handler.handle,
-            handle_long=getattr(handler, "handle_long", handler.handle),
+            handle=adapted(api.handler, handler.handle),
+            handle_long=adapted(api.handler, getattr(handler, "handle_long", handler.handle)),
             request_class=request_class(api_key),
             response_class=response_class(api_key),
             response_header=response_header_packer(api_key, version),
@@ -197,38 +206,69 @@ class Dispatcher:
         return entry
 
 
-def _later(entry: _Entry, context: RequestContext, response: Any) -> Reply:
-    """The reply for a handler that returned a future or a coroutine."""
-    if asyncio.isfuture(response):
-        return _encoded_future(entry, context, response)
-    if asyncio.iscoroutine(response):
-        return _encoded_coroutine(entry, context, response)
-    raise TypeError(f"handler returned {type(response).__name__}")
+def _when_done(
+    result: Result[Any],
+    entry: _Entry,
+    context: RequestContext,
+    encode: Callable[[_Entry, RequestContext, Any], Result[Chunks]],
+) -> Result[Chunks]:
+    """Return the encoded response. Any error closes the connection.
+
+    A response that is known when the request is executed is encoded as a part of the execution, so
+    that a client that pipelines requests does not have many of them encoded at the same time.
+    """
+    encoded: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=result.cancel)
+
+    def executed() -> None:
+        if not result.done:
+            encoded.mark_executed()
+
+    def done(result: Result[Any]) -> None:
+        error = result.error
+        try:
+            if error is None:
+                encoded.follow(encode(entry, context, result.value))
+            elif isinstance(error, CloseConnection | Abandoned):
+                encoded.fail(error)
+            else:
+                encoded.fail(_bug(context, error))
+        except Exception as bug:  # noqa: BLE001 - it closes this connection only
+            encoded.fail(_bug(context, bug))
+
+    result.on_executed(executed)
+    result.on_done(done)
+    return encoded
 
 
-def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Answer:
+def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Result[Chunks]:
     """The chunks of the response; one, where none of them can be a region."""
     if response is None:
-        return None
+        return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
     entry.encode(response, chunks.append)
-    return chunks if entry.has_regions else [b"".join(chunks)]
+    return Result(chunks if entry.has_regions else [b"".join(chunks)])
 
 
-async def _encoded_in_turns(entry: _Entry, context: RequestContext, response: Any) -> Answer:
-    """As `_encoded`; what has been encoded is joined in each turn, and not all of it at the end."""
+def _encoded_sliced(entry: _Entry, context: RequestContext, response: Any) -> Result[Chunks]:
+    """As `_encoded`, in time slices, each of which joins what was encoded in it."""
+    return sliced(_encoding(entry, context, response))
+
+
+def _encoding(
+    entry: _Entry, context: RequestContext, response: Any
+) -> Generator[None, None, Result[Chunks]]:
     if response is None:
-        return None
+        return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
     encode: TurnEncoder[Any] = turn_encoder(entry.response_class, context.api_version)
     try:
-        await in_turns(_joining(encode(response, chunks.append), chunks))
-    except asyncio.CancelledError:
+        yield from _joining(encode(response, chunks.append), chunks)
+    except GeneratorExit:
         close_regions(chunks)
         raise
     except Exception as error:
         raise _bug(context, error) from error
-    return chunks
+    return Result(chunks)
 
 
 def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
@@ -239,103 +279,6 @@ def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator
             chunks[first:] = [b"".join(chunks[first:])]
         first = len(chunks)
         yield
-
-
-def _encoded_future(
-    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
-) -> asyncio.Future[Answer]:
-    """A future of the encoded answer; failed, it closes the connection.
-
-    When the client is gone it is cancelled, and with it what the handler waits for.
-    """
-    answer: asyncio.Future[Answer] = response.get_loop().create_future()
-
-    def finish(done: asyncio.Future[Any]) -> None:
-        if answer.done():
-            return
-        if done.cancelled():
-            answer.set_exception(CloseConnection("the broker is stopping"))
-            return
-        try:
-            answer.set_result(_encoded(entry, context, done.result()))
-        except CloseConnection as error:
-            answer.set_exception(error)
-        except Exception as error:  # noqa: BLE001 - a bug of ours closes this connection only
-            answer.set_exception(_bug(context, error))
-
-    on_close = context.connection.on_close
-
-    def ended(done: asyncio.Future[Answer]) -> None:
-        if abandon in on_close:
-            on_close.remove(abandon)
-        if done.cancelled():
-            response.cancel()
-
-    def abandon() -> None:
-        answer.cancel()
-
-    response.add_done_callback(finish)
-    answer.add_done_callback(ended)
-    on_close.append(abandon)
-    return answer
-
-
-def _encoded_long_future(
-    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
-) -> asyncio.Future[Answer]:
-    """As `_encoded_future`, in turns."""
-    on_close = context.connection.on_close
-
-    def ended(done: asyncio.Task[Answer]) -> None:
-        if abandon in on_close:
-            on_close.remove(abandon)
-        if done.cancelled():
-            response.cancel()  # cancelled before its first turn it never came to wait for it
-
-    def abandon() -> None:
-        answer.cancel()
-
-    answer = response.get_loop().create_task(_encoded_when_done(entry, context, response))
-    answer.add_done_callback(ended)
-    on_close.append(abandon)
-    if context.connection.closed:  # in one of the turns: nobody calls `on_close` any more
-        abandon()
-    return answer
-
-
-async def _encoded_when_done(
-    entry: _Entry, context: RequestContext, response: asyncio.Future[Any]
-) -> Answer:
-    try:
-        result = await response
-    except CloseConnection:
-        raise
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise CloseConnection("the broker is stopping") from None
-    except Exception as error:
-        raise _bug(context, error) from error
-    with long_work():
-        return await _encoded_in_turns(entry, context, result)
-
-
-async def _encoded_coroutine(
-    entry: _Entry, context: RequestContext, response: Coroutine[Any, Any, Any]
-) -> Answer | asyncio.Future[Answer]:
-    try:
-        result = await response
-        while asyncio.iscoroutine(result):
-            result = await result
-    except CloseConnection:
-        raise
-    except Exception as error:
-        raise _bug(context, error) from error
-    if asyncio.isfuture(result):
-        return _encoded_long_future(entry, context, result)
-    with long_work():
-        return await _encoded_in_turns(entry, context, result)
 
 
 def _bug(context: RequestContext, error: Exception) -> CloseConnection:

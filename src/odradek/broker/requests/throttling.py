@@ -6,65 +6,29 @@ Called only while somebody has a quota. As in Kafka (KIP-219) the answer leaves 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.broker.requests.quotas import ANONYMOUS
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.fetch_response import FetchResponse
+    from odradek.protocol.messages.produce_response import ProduceResponse
 
 
 def throttled_produce(
-    services: Services, context: RequestContext, size_bytes: int, result: Any
-) -> Any:
-    """A produce handler's `result`, its request of `size_bytes` counted when it is answered."""
-    if asyncio.isfuture(result):
-        return _throttled_future(services, context, size_bytes, result)
-    if asyncio.iscoroutine(result):
-        return _throttled_coroutine(services, context, size_bytes, result)
+    services: Services, context: RequestContext, size_bytes: int, response: ProduceResponse | None
+) -> ProduceResponse | None:
+    """Count a produce request of `size_bytes` when its response is known."""
     now_ms = int(services.clock.monotonic_ms())
     pause_ms = services.quotas.produce.record(
         ANONYMOUS, context.client_id or "", size_bytes, now_ms
     )
     if pause_ms:
         context.connection.mute(pause_ms / 1000)
-        if result is not None:
-            result.throttle_time_ms = shown(pause_ms)
-    return result
-
-
-def _throttled_future(
-    services: Services, context: RequestContext, size_bytes: int, answer: asyncio.Future[Any]
-) -> asyncio.Future[Any]:
-    throttled: asyncio.Future[Any] = answer.get_loop().create_future()
-
-    def finish(done: asyncio.Future[Any]) -> None:
-        if throttled.done():
-            return
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled():
-            throttled.cancel()
-        elif error is not None:
-            throttled.set_exception(error)
-        else:
-            throttled.set_result(throttled_produce(services, context, size_bytes, done.result()))
-
-    def ended(done: asyncio.Future[Any]) -> None:
-        if done.cancelled():
-            answer.cancel()
-
-    answer.add_done_callback(finish)
-    throttled.add_done_callback(ended)
-    return throttled
-
-
-async def _throttled_coroutine(
-    services: Services, context: RequestContext, size_bytes: int, result: Coroutine[Any, Any, Any]
-) -> Any:
-    return throttled_produce(services, context, size_bytes, await result)
+        if response is not None:
+            response.throttle_time_ms = shown(pause_ms)
+    return response
 
 
 def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> int:

@@ -1,0 +1,59 @@
+"""Handlers that do not return results yet: a response, None, a future, or a coroutine of these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import CoroutineType
+from typing import Any
+
+from odradek.result_tasks import run
+from odradek.results import Abandoned, PendingResult, Result
+
+_LATE = (Result, PendingResult, asyncio.Future, asyncio.Task, CoroutineType)
+CONVERTED = frozenset({"offset_commit"})
+
+
+def adapted(name: str, handle: Callable[..., Any]) -> Callable[..., Result[Any]]:
+    """Return a handler that returns a result."""
+    if name in CONVERTED:
+        return handle
+
+    def call(services: Any, context: Any, request: Any) -> Result[Any]:
+        reply = handle(services, context, request)
+        return as_result(reply) if reply.__class__ in _LATE else Result(reply)
+
+    return call
+
+
+def as_result(reply: Any) -> Result[Any]:
+    """Return the result that `reply` stands for."""
+    if isinstance(reply, Result):
+        return reply
+    if asyncio.isfuture(reply):
+        return result_of_future(reply)
+    if asyncio.iscoroutine(reply):
+        return run(_ended(reply))
+    return Result(reply)
+
+
+def result_of_future(future: asyncio.Future[Any]) -> Result[Any]:
+    """Return an executed result with the value of the future."""
+    result: PendingResult[Any] = PendingResult(on_cancel=future.cancel)
+
+    def finish(done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            result.fail(Abandoned())
+            return
+        error = done.exception()
+        if isinstance(error, Exception):
+            result.fail(error)
+        else:
+            result.complete(done.result())
+
+    future.add_done_callback(finish)
+    return result
+
+
+async def _ended(coroutine: Coroutine[Any, Any, Any]) -> Result[Any]:
+    return as_result(await coroutine)
