@@ -8,15 +8,18 @@ from typing import Any
 from odradek.coordinator.group.consumer import heartbeat
 from odradek.coordinator.group.consumer.group import ConsumerGroup, TimerKind
 from odradek.coordinator.group.consumer.heartbeat import Outcome, Scene, Settings
+from odradek.coordinator.group.consumer.patterns import PatternsNeeded, TopicPatterns
 from odradek.coordinator.group.consumer.records import read_assignment
 from odradek.coordinator.group.effects import Client, Instant
 from odradek.coordinator.group.shard import GroupShard
+from odradek.environment.clock import ManualClock
 from odradek.ids import Uuid
 from odradek.metadata.image import MetadataImage
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
+from odradek.slicing import at_once
 from tests.coordinator.group_machine import EPOCH_MS, through_bytes
 from tests.coordinator.on_disk import image_of, topic
 
@@ -42,6 +45,7 @@ class ConsumerMachine:
     now_ms: float = 0.0
 
     def __post_init__(self) -> None:
+        self.patterns = TopicPatterns(ManualClock())
         self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
         self.log: list[Any] = []
 
@@ -73,7 +77,15 @@ class ConsumerMachine:
         )
         heartbeat.validate(request, version, self.settings)
         decide = heartbeat.leave if epoch < 0 else heartbeat.heartbeat
-        outcome = decide(self.group, request, self.scene(version))
+        scene = self.scene(version)
+        while True:
+            try:
+                outcome = decide(self.group, request, scene)
+                break
+            except PatternsNeeded as needed:
+                names = scene.image.topics_by_name
+                work = self.patterns.match(needed.patterns, names, scene.matches)
+                scene = scene._replace(matches=at_once(work))
         self.apply(outcome)
         return outcome.response
 

@@ -3,12 +3,12 @@
 Version 1 brings regular expressions, in RE2's syntax, and member ids that clients make themselves.
 The assignment is told when it changed, and in answer to a full heartbeat. Answered when what the
 heartbeat changed is in the log. Differs from Kafka in that expressions are resolved at once, not
-some time later, and that a new topic is seen at the next heartbeat.
+some time later, that a new topic is seen at the next heartbeat, and that costly expressions are
+refused (`odradek.coordinator.group.consumer.patterns`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.join_group import client_of
@@ -18,6 +18,7 @@ from odradek.protocol.messages.consumer_group_heartbeat_response import (
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
+    from odradek.coordinator.group.consumer.requests import Answer
     from odradek.protocol.messages.consumer_group_heartbeat_request import (
         ConsumerGroupHeartbeatRequest,
     )
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
-    """The answer, or a future of it while the disk is waited for."""
+) -> Answer[ConsumerGroupHeartbeatResponse]:
+    """The response, a future of it while the disk is waited for, or a coroutine while topic names
+    are matched."""
     consumers = services.groups.consumers
     return consumers.heartbeat(request, client_of(context), context.api_version)

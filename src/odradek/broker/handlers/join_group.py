@@ -9,7 +9,6 @@ is "", from then on null; from 9 on a returning static leader is told to skip th
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.advertised import unwrapped
@@ -18,13 +17,14 @@ from odradek.protocol.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
+    from odradek.coordinator.group.consumer.requests import Answer
     from odradek.protocol.messages.join_group_request import JoinGroupRequest
 
 
 def handle(
     services: Services, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
-    """The answer, or a future of it while members are waited for."""
+) -> Answer[JoinGroupResponse]:
+    """The response, or a future or coroutine of it while members are waited for."""
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
     return services.groups.join(request, client_of(context), context.api_version)

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import random_uuid
-from odradek.coordinator.futures import mapped
 from odradek.coordinator.group import classic
 from odradek.coordinator.group.commits import Terms
 from odradek.coordinator.group.consumer.group import ConsumerGroup
 from odradek.coordinator.group.consumer.records import group_tombstones
-from odradek.coordinator.group.consumer.requests import ConsumerGroups
-from odradek.coordinator.group.effects import Answer, Client, Effects, GroupLimits, Instant, Ticket
+from odradek.coordinator.group.consumer.requests import Answer, ConsumerGroups
+from odradek.coordinator.group.effects import Client, Effects, GroupLimits, Instant, Ticket
 from odradek.coordinator.group.errors import response_code
 from odradek.coordinator.group.offset_requests import GroupOffsets, after
+from odradek.coordinator.group.rebalance import in_version
 from odradek.coordinator.group.records import encode
 from odradek.coordinator.group.shard import Group, GroupShard
 from odradek.coordinator.group.state import NO_MEMBER_ID, ClassicGroup, GroupState
@@ -48,8 +48,6 @@ from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from odradek.records.batch import Compression
 
 logger = logging.getLogger(__name__)
-
-NULL_PROTOCOL_NAME_FROM = 7
 
 
 class _JoinTicket(NamedTuple):
@@ -109,7 +107,7 @@ class GroupCoordinator:
             compression=Compression(config.get_int("offsets.topic.compression.codec")),
             encode=encode,
         )
-        self.consumers = ConsumerGroups(self, config)
+        self.consumers = ConsumerGroups(self, config, clock)
         self.offsets = GroupOffsets(
             self, self.runtime, self._terms, self._retention_ms, append_marker
         )
@@ -179,7 +177,7 @@ class GroupCoordinator:
 
     def join(
         self, request: JoinGroupRequest, client: Client, version: int
-    ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    ) -> Answer[JoinGroupResponse]:
         """JoinGroup: waits until the group's members have joined."""
         limits = self.limits()
         try:
@@ -190,8 +188,7 @@ class GroupCoordinator:
             group = shard.groups.get(request.group_id)
             if isinstance(group, ConsumerGroup):
                 if group.members:
-                    joined = self.consumers.join(shard, group, request, client, version)
-                    return _joined_in_version(joined, version)
+                    return self.consumers.join(request, client, version)
                 self.runtime.write(shard.partition, group_tombstones(group))
                 group = None
             if group is None and request.member_id != NO_MEMBER_ID:
@@ -199,7 +196,7 @@ class GroupCoordinator:
         except KafkaError as error:
             code = response_code(error.code)
             answer = JoinGroupResponse(error_code=code, member_id=request.member_id)
-            return _in_version(answer, version)
+            return in_version(answer, version)
         if group is None:
             now = self._clock.time_ms()
             group = ClassicGroup(group_id=request.group_id, state_timestamp_ms=now)
@@ -433,31 +430,15 @@ class GroupCoordinator:
                 self.give(classic.unload(group, code, self.now()))
 
 
-def _answer(ticket: Ticket, answer: Answer) -> None:
+def _answer(ticket: Ticket, answer: JoinGroupResponse | SyncGroupResponse) -> None:
     """Completes a waiting request, unless its connection has gone."""
     if isinstance(ticket, _JoinTicket):
         assert isinstance(answer, JoinGroupResponse)
-        answer = _in_version(answer, ticket.version)
+        answer = in_version(answer, ticket.version)
         ticket = ticket.future
     assert isinstance(ticket, asyncio.Future)
     if not ticket.done():
         ticket.set_result(answer)
-
-
-def _joined_in_version(
-    answer: JoinGroupResponse | asyncio.Future[JoinGroupResponse], version: int
-) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
-    """As `_in_version`, for an answer that may come later."""
-    if not asyncio.isfuture(answer):
-        return _in_version(answer, version)
-    return mapped(answer, lambda joined: _in_version(joined, version))
-
-
-def _in_version(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """A missing protocol name is null in versions that have null, and empty before."""
-    if not answer.protocol_name:
-        answer.protocol_name = None if version >= NULL_PROTOCOL_NAME_FROM else ""
-    return answer
 
 
 def _unknown(identity: MemberIdentity) -> MemberResponse:

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 # A group whose members asked for no rebalance time-out at all must not spin while it waits for
 # their sessions to end.
 REBALANCE_TIMEOUT_MS_MIN = 100
+# JoinGroup from this version on: the protocol's name may be null.
+NULL_PROTOCOL_NAME_FROM = 7
 
 
 def refresh_session(member: Member, now: Instant) -> None:
@@ -130,6 +132,13 @@ def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
         member_id=member.member_id,
         members=group.described_members() if leader else [],
     )
+
+
+def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """A missing protocol name is null in versions that have null, and empty before."""
+    if not response.protocol_name:
+        response.protocol_name = None if version >= NULL_PROTOCOL_NAME_FROM else ""
+    return response
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:

@@ -30,13 +30,13 @@ from odradek.coordinator.group.consumer.members import (
     MemberState,
 )
 from odradek.coordinator.group.consumer.migration import may_downgrade, to_classic
-from odradek.coordinator.group.consumer.reconcile import Target, reconcile
-from odradek.coordinator.group.consumer.subscriptions import (
-    compiled,
-    matching,
-    metadata_hash,
-    partition_counts,
+from odradek.coordinator.group.consumer.patterns import (
+    NO_MATCHES,
+    PatternMatches,
+    PatternsNeeded,
 )
+from odradek.coordinator.group.consumer.reconcile import Target, reconcile
+from odradek.coordinator.group.consumer.subscriptions import metadata_hash, partition_counts
 from odradek.coordinator.group.effects import Client, Instant
 from odradek.coordinator.group.records import group_metadata_record
 from odradek.coordinator.group.state import ClassicGroup
@@ -80,6 +80,7 @@ class Scene(NamedTuple):
     image: MetadataImage
     now: Instant
     new_member_id: str = ""
+    matches: PatternMatches = NO_MATCHES
 
 
 class Timer(NamedTuple):
@@ -103,6 +104,8 @@ class Outcome:
     # The group that takes this one's place: all of its members speak the classic protocol. When it
     # is settled, each of them holds what it is assigned, and none has to join again.
     downgraded: ClassicGroup | None = None
+    # The classic group whose place this one takes: its waiting members have to join again.
+    upgraded: ClassicGroup | None = None
     settled: bool = False
 
 
@@ -164,7 +167,8 @@ def _checks_of_joining(request: ConsumerGroupHeartbeatRequest) -> list[tuple[boo
 def heartbeat(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: Scene
 ) -> Outcome:
-    """A heartbeat of a member that stays or joins."""
+    """A heartbeat of a member that stays or joins. Raises PatternsNeeded when `scene.matches` lacks
+    an expression whose topics the decision needs."""
     outcome = Outcome()
     member_id = request.member_id or scene.new_member_id
     throw_if_full(group, member_id, scene.settings)
@@ -180,7 +184,7 @@ def heartbeat(
         rebalance_timeout_ms=_given(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
         server_assignor=request.server_assignor or member.server_assignor,
         topics=member.topics if names is None else frozenset(names),
-        regex=_regex(request.subscribed_topic_regex, member.regex),
+        regex=_regex(group, request.subscribed_topic_regex, member.regex, scene.matches),
         client_id=scene.client.client_id,
         client_host=scene.client.client_host,
         classic=None,
@@ -209,12 +213,14 @@ def _given(value: int, otherwise: int) -> int:
     return otherwise if value == -1 else value
 
 
-def _regex(asked: str | None, known: str | None) -> str | None:
-    """A new expression is compiled, so that a wrong one is refused; the empty one ends it."""
+def _regex(
+    group: ConsumerGroup, asked: str | None, known: str | None, matches: PatternMatches
+) -> str | None:
+    """The member's expression. Raises for a new one that is refused; the empty one ends it."""
     if asked is None or asked == known:
         return known
-    if asked:
-        compiled(asked)
+    if asked and asked not in group.regexes:
+        matches.require(asked)
     return asked or None
 
 
@@ -396,22 +402,38 @@ def resolve(
     scene: Scene,
     records: list[CoordinatorRecord],
 ) -> tuple[dict[str, Resolved], bool]:
-    """The topics of each regular expression in use, and whether they are others than before."""
+    """The topics of each regular expression in use, and whether they are others than before.
+
+    Topics that are known for this metadata are not matched again. An expression that was accepted
+    once and is refused now (another version stored it) keeps the topics that it had.
+    """
     used = {member.regex for member in members.values() if member.regex}
+    current = group.seen_metadata == scene.image.offset
+    needed = [each for each in used if not (current and each in group.regexes)]
+    missing = [each for each in needed if scene.matches.lacks(each)]
+    if missing:
+        raise PatternsNeeded(missing)
+    found = {each: known for each, known in group.regexes.items() if each in used}
     changed = False
-    found: dict[str, Resolved] = {}
-    for regex in sorted(used):
-        topics = matching(regex, scene.image.topics_by_name)
-        known = group.regexes.get(regex)
+    for regex in sorted(needed):
+        known = found.get(regex)
+        topics = scene.matches.topics.get(regex)
+        if topics is None:
+            topics = frozenset() if known is None else known.topics
         if known is not None and known.topics == topics:
-            found[regex] = known
             continue
         changed = True
         found[regex] = Resolved(topics, scene.image.offset, scene.now.time_ms)
         records.append(write.regex_record(group.group_id, regex, found[regex]))
-    for regex in group.regexes.keys() - used:
-        records.append(write.regex_tombstone(group.group_id, regex))
+    records += unused_regexes(group, used)
     return found, changed
+
+
+def unused_regexes(group: ConsumerGroup, used: set[str]) -> list[CoordinatorRecord]:
+    """Tombstones for the expressions that no member uses any longer."""
+    return [
+        write.regex_tombstone(group.group_id, regex) for regex in group.regexes if regex not in used
+    ]
 
 
 def _topics(member: ConsumerMember, regexes: dict[str, Resolved]) -> frozenset[str]:
@@ -486,8 +508,9 @@ def fence(group: ConsumerGroup, gone: list[ConsumerMember], scene: Scene) -> Out
     left = {each: member for each, member in group.members.items() if each not in ids}
     for member_id in ids:
         records += write.member_tombstones(group_id, member_id)
-    regexes, _ = resolve(group, left, scene, records)
-    counts = partition_counts(scene.image, _subscribed(left, regexes))
+    # New topics that an expression matches are found by the next heartbeat of another member.
+    records += unused_regexes(group, {member.regex for member in left.values() if member.regex})
+    counts = partition_counts(scene.image, _subscribed(left, group.regexes))
     records.append(write.epoch_record(group_id, group.epoch + 1, metadata_hash(counts)))
     return outcome
 

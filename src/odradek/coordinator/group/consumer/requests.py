@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from odradek.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from odradek.coordinator.group import rebalance
@@ -25,6 +25,11 @@ from odradek.coordinator.group.consumer.members import (
     MemberState,
 )
 from odradek.coordinator.group.consumer.migration import to_consumer
+from odradek.coordinator.group.consumer.patterns import (
+    PatternMatches,
+    PatternsNeeded,
+    TopicPatterns,
+)
 from odradek.coordinator.group.effects import Client, Effects
 from odradek.coordinator.group.errors import response_code
 from odradek.coordinator.group.offset_requests import after
@@ -46,15 +51,18 @@ from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+from odradek.slicing import give_way, in_turns
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
     from odradek.coordinator.group.coordinator import GroupCoordinator
     from odradek.coordinator.group.shard import GroupShard
+    from odradek.environment.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Answer: TypeAlias = T | asyncio.Future[T] | Coroutine[Any, Any, T | asyncio.Future[T]]
 NOBODY = Client("", "")
 # Kafka's own assignors may be named by their classes, too.
 KAFKA_CLASSES = {
@@ -94,10 +102,13 @@ class ConsumerGroups:
     Raises INVALID_CONFIG for assignors that are not there.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, config: BrokerConfig) -> None:
+    def __init__(self, coordinator: GroupCoordinator, config: BrokerConfig, clock: Clock) -> None:
         self._coordinator = coordinator
         self._config = config
         self._assignors = _assignors(config.get_list("group.consumer.assignors"))
+        self._patterns = TopicPatterns(clock)
+        # Expressions of one request at a time are matched beyond their first time slice.
+        self._matching = asyncio.Lock()
 
     def settings(self, group_id: str) -> Settings:
         """``group.consumer.*`` as it is now, with the group's own configs before the broker's."""
@@ -135,14 +146,18 @@ class ConsumerGroups:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
-    ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
+    ) -> Answer[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat: answered when what it changes is committed."""
         scene = self._scene(request.group_id, client, version)
+        return self._with_patterns(scene, lambda scene: self._heartbeat(request, version, scene))
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int, scene: Scene
+    ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
         try:
             heartbeat.validate(request, version, scene.settings)
             shard = self._coordinator.shard_of_members(request.group_id)
-            answers = Effects()
-            outcome = self._beat(shard, request, scene, answers)
+            outcome = self._beat(shard, request, scene)
         except KafkaError as error:
             return _refused(error)
         response = outcome.response
@@ -151,48 +166,89 @@ class ConsumerGroups:
         def respond(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
             return _refused(KafkaError(code)) if code is not ErrorCode.NONE else response
 
-        return self._perform(shard, request.group_id, outcome, respond, answers)
+        return self._perform(shard, request.group_id, outcome, respond)
 
     def _beat(
-        self,
-        shard: GroupShard,
-        request: ConsumerGroupHeartbeatRequest,
-        scene: Scene,
-        answers: Effects,
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, scene: Scene
     ) -> Outcome:
         if request.member_epoch < JOIN_EPOCH:
             return heartbeat.leave(_consumer_group(shard, request.group_id), request, scene)
         if request.member_epoch > JOIN_EPOCH:
             return heartbeat.heartbeat(_consumer_group(shard, request.group_id), request, scene)
-        group, before, timers = _group_to_join(shard, request.group_id, scene, answers)
+        group, before, timers = _group_to_join(shard, request.group_id, scene)
         outcome = heartbeat.heartbeat(group, request, scene)
         outcome.records[:0] = before
         outcome.timers[:0] = timers
+        former = shard.groups.get(request.group_id)
+        outcome.upgraded = former if isinstance(former, ClassicGroup) else None
         return outcome
+
+    def _with_patterns(
+        self, scene: Scene, decide: Callable[[Scene], T | asyncio.Future[T]]
+    ) -> Answer[T]:
+        """Decide, and decide again when the topics are matched that a decision needs.
+
+        Returns a coroutine if matching takes more than one time slice.
+        """
+        while True:
+            try:
+                return decide(scene)
+            except PatternsNeeded as needed:
+                work = self._match(scene, needed)
+            try:
+                next(work)
+            except StopIteration as ended:
+                scene = scene._replace(matches=ended.value)
+            else:
+                return self._when_matched(work, scene, decide)
+
+    def _match(self, scene: Scene, needed: PatternsNeeded) -> Generator[None, None, PatternMatches]:
+        return self._patterns.match(needed.patterns, scene.image.topics_by_name, scene.matches)
+
+    async def _when_matched(
+        self,
+        work: Generator[None, None, PatternMatches],
+        scene: Scene,
+        decide: Callable[[Scene], T | asyncio.Future[T]],
+    ) -> T | asyncio.Future[T]:
+        async with self._matching:
+            await give_way()
+            while True:
+                scene = scene._replace(matches=await in_turns(work))
+                try:
+                    return decide(scene)
+                except PatternsNeeded as needed:
+                    work = self._match(scene, needed)
 
     # -- members of the classic protocol -----------------------------------------------------------
 
     def join(
-        self,
-        shard: GroupShard,
-        group: ConsumerGroup,
-        request: JoinGroupRequest,
-        client: Client,
-        version: int,
-    ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+        self, request: JoinGroupRequest, client: Client, version: int
+    ) -> Answer[JoinGroupResponse]:
         """JoinGroup to a consumer group with members: answered when what it changes is
         committed."""
+        scene = self._scene(request.group_id, client, version)
+        return self._with_patterns(scene, lambda scene: self._join(request, scene))
+
+    def _join(
+        self, request: JoinGroupRequest, scene: Scene
+    ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
         try:
-            joined = classic_members.join(
-                group, request, self._scene(group.group_id, client, version)
-            )
+            shard = self._coordinator.shard_of_members(request.group_id)
+            group = shard.groups.get(request.group_id)
+            if not isinstance(group, ConsumerGroup):
+                # It was one before expressions were matched.
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+            joined = classic_members.join(group, request, scene)
         except KafkaError as error:
-            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            refused = rebalance.join_error(error.code, request.member_id)
+            return rebalance.in_version(refused, scene.version)
         if joined.outcome is None:
-            return joined.response
+            return rebalance.in_version(joined.response, scene.version)
 
         def respond(code: ErrorCode) -> JoinGroupResponse:
-            return JoinGroupResponse(error_code=code) if code else joined.response
+            response = rebalance.join_error(code) if code else joined.response
+            return rebalance.in_version(response, scene.version)
 
         return self._perform(shard, group.group_id, joined.outcome, respond)
 
@@ -276,7 +332,6 @@ class ConsumerGroups:
         group_id: str,
         outcome: Outcome,
         respond: Callable[[ErrorCode], T],
-        answers: Effects | None = None,
     ) -> T | asyncio.Future[T]:
         committed = None
         if outcome.records:
@@ -284,8 +339,8 @@ class ConsumerGroups:
                 committed = self._coordinator.runtime.write(shard.partition, outcome.records)
             except KafkaError as error:
                 return respond(response_code(error.code))
-        if answers is not None:
-            self._coordinator.give(answers)
+        if outcome.upgraded is not None:
+            self._coordinator.give(_join_again(outcome.upgraded))
         group = shard.groups.get(group_id)
         if outcome.downgraded is not None:
             self._downgraded(shard, outcome.downgraded, outcome.settled)
@@ -348,7 +403,7 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 
 
 def _group_to_join(
-    shard: GroupShard, group_id: str, scene: Scene, answers: Effects
+    shard: GroupShard, group_id: str, scene: Scene
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], list[Timer]]:
     """The group that a new member joins: the one that there is, a new one, or what becomes of a
     classic group; with the records that make it, and its members' timers."""
@@ -369,10 +424,6 @@ def _group_to_join(
     if upgraded is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     logger.info("group %s speaks the consumer protocol from now on", group_id)
-    code = ErrorCode.REBALANCE_IN_PROGRESS
-    for member in group.members.values():
-        group.answer_join(member, rebalance.join_error(code, member.member_id), answers)
-        group.answer_sync(member, SyncGroupResponse(error_code=code), answers)
     now_ms = scene.now.monotonic_ms
     timers = [
         Timer(TimerKind.SESSION, member.member_id, Deadline(now_ms + member.session_timeout_ms))
@@ -380,3 +431,13 @@ def _group_to_join(
     ]
     records = [group_metadata_tombstone(group_id), *write.creation_records(upgraded)]
     return upgraded, records, timers
+
+
+def _join_again(group: ClassicGroup) -> Effects:
+    """The responses to the waiting members of a classic group that has become a consumer group."""
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    effects = Effects()
+    for member in group.members.values():
+        group.answer_join(member, rebalance.join_error(code, member.member_id), effects)
+        group.answer_sync(member, SyncGroupResponse(error_code=code), effects)
+    return effects

@@ -1,47 +1,12 @@
-"""What the members of a consumer group subscribe to, resolved to topics that exist.
-
-Regular expressions are RE2's, as in Kafka (KIP-848): matching one takes time linear in the name,
-whatever the expression. The library is imported when the first expression comes.
-"""
+"""Topics that the members of a consumer group subscribe to, and that exist."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Any
 
-from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, Uuid
 from odradek.metadata.image import MetadataImage
-
-REGEXES_MAX = 1_000
-
-
-@lru_cache(REGEXES_MAX)
-def compiled(regex: str) -> Any:
-    """The expression, ready to match; INVALID_REGULAR_EXPRESSION when RE2 cannot read it."""
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
-        ) from error
-
-
-def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that the expression matches as a whole."""
-    if not regex:
-        return frozenset()
-    fullmatch = compiled(regex).fullmatch
-    return frozenset(name for name in names if fullmatch(name))
 
 
 def partition_counts(image: MetadataImage, names: Iterable[str]) -> dict[Uuid, int]:

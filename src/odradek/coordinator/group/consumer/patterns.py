@@ -1,0 +1,167 @@
+"""Regular expressions of consumer groups, within bounds of memory and time.
+
+Expressions have RE2's syntax, as in Kafka (KIP-848). A client chooses the expression, so everything
+that it costs has a limit:
+
+- Compilation holds the interpreter lock, so it runs on the event loop and its time is bounded by
+  the program size (`PATTERN_BYTES_MAX`), the length, and the number of constructs that expand
+  (`REPETITIONS_MAX`, `UNICODE_CLASSES_MAX`). RE2's own limit does not bound the time that parsing
+  takes: 200 times ``\\pL`` take 20 ms and are then refused. The slowest expression that was found
+  within these limits takes 4 ms, and 4 ms to match one name of 249
+  characters.
+- A compiled expression holds at most `PATTERN_BYTES_MAX`, and all of them `COMPILED_BYTES_MAX`.
+- Refused expressions are remembered, so a client that repeats one costs no compilation.
+- Matching gives way after `SLICE_MS` (`TopicPatterns.match`).
+
+The library is imported when the first expression is compiled.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from odradek.environment.clock import Clock
+
+PATTERN_BYTES_MAX = 32 * 1024
+"""RE2's memory for one expression: its program and the states that it remembers."""
+COMPILED_BYTES_MAX = 4 * 1024 * 1024
+"""RE2's memory for all expressions that are kept compiled."""
+PATTERN_CHARACTERS_MAX = 1_024
+REPETITIONS_MAX = 16
+"""Counted repetitions, as in ``x{1,30}``, in one expression."""
+UNICODE_CLASSES_MAX = 8
+"""Unicode classes, as ``\\pL``, in one expression."""
+REFUSED_MAX = 256
+"""Refused expressions that are remembered with the reason."""
+SLICE_MS = 0.5
+"""Time after which matching lets the event loop serve others."""
+
+
+class PatternsNeeded(Exception):
+    """The decision needs the topics that these expressions match; decide again with them."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = sorted(patterns)
+        super().__init__(*self.patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternMatches:
+    """The topics that some expressions match in one version of the metadata, or why they were
+    refused."""
+
+    topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refused: Mapping[str, KafkaError] = field(default_factory=dict)
+
+    def lacks(self, pattern: str) -> bool:
+        return pattern not in self.topics and pattern not in self.refused
+
+    def require(self, pattern: str) -> None:
+        """Raise INVALID_REGULAR_EXPRESSION for a refused expression, PatternsNeeded for one that
+        was not looked at."""
+        if pattern in self.refused:
+            raise self.refused[pattern]
+        if pattern not in self.topics:
+            raise PatternsNeeded([pattern])
+
+
+NO_MATCHES = PatternMatches()
+
+
+class _Compiled(Protocol):
+    def fullmatch(self, text: str) -> object | None: ...
+
+
+class TopicPatterns:
+    """Compiles expressions and matches topic names. Owned by the event loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._compiled: OrderedDict[str, _Compiled] = OrderedDict()
+        self._refused: OrderedDict[str, str] = OrderedDict()
+
+    def match(
+        self, patterns: Iterable[str], names: Iterable[str], known: PatternMatches
+    ) -> Generator[None, None, PatternMatches]:
+        """Return `known` and what each expression matches among `names`; yield after each slice."""
+        topics, refused = dict(known.topics), dict(known.refused)
+        for pattern in patterns:
+            until_ms = self._clock.monotonic_ms() + SLICE_MS
+            try:
+                fullmatch = self._compile(pattern).fullmatch
+            except KafkaError as error:
+                refused[pattern] = error
+                yield
+                continue
+            found = []
+            for name in names:
+                if fullmatch(name):
+                    found.append(name)
+                if self._clock.monotonic_ms() >= until_ms:
+                    yield
+                    until_ms = self._clock.monotonic_ms() + SLICE_MS
+            topics[pattern] = frozenset(found)
+        return PatternMatches(topics, refused)
+
+    def _compile(self, pattern: str) -> _Compiled:
+        """Raise INVALID_REGULAR_EXPRESSION for an expression that is wrong or too costly."""
+        compiled = self._compiled.get(pattern)
+        if compiled is not None:
+            self._compiled.move_to_end(pattern)
+            return compiled
+        reason = too_costly(pattern) or self._refused.get(pattern)
+        if reason is None:
+            try:
+                compiled = _compile(pattern)
+            except ValueError as error:
+                reason = self._refused[pattern] = str(error)
+                while len(self._refused) > REFUSED_MAX:
+                    self._refused.popitem(last=False)
+        if compiled is None:
+            shown = pattern[:PATTERN_CHARACTERS_MAX]
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"SubscribedTopicRegex `{shown}` is not a valid regular expression: {reason}.",
+            )
+        self._compiled[pattern] = compiled
+        while len(self._compiled) * PATTERN_BYTES_MAX > COMPILED_BYTES_MAX:
+            self._compiled.popitem(last=False)
+        return compiled
+
+
+def too_costly(pattern: str) -> str | None:
+    """The limit that an expression exceeds before it is compiled, or None."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        return f"longer than {PATTERN_CHARACTERS_MAX} characters"
+    if pattern.count("{") > REPETITIONS_MAX:
+        return f"more than {REPETITIONS_MAX} counted repetitions"
+    if pattern.count("\\p") + pattern.count("\\P") > UNICODE_CLASSES_MAX:
+        return f"more than {UNICODE_CLASSES_MAX} Unicode classes"
+    return None
+
+
+def _compile(pattern: str) -> _Compiled:
+    """Compile with RE2; ValueError says what is wrong."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_BYTES_MAX
+    # The groups' spans are not asked for. Without them a match needs no slower algorithm.
+    options.never_capture = True
+    try:
+        compiled: _Compiled = re2.compile(pattern, options)
+        return compiled
+    except re2.error as error:
+        reason = error.args[0]
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(text) from None
+    finally:
+        # The library keeps the last 128 expressions itself, whatever their size.
+        re2.purge()
