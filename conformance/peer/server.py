@@ -181,7 +181,7 @@ def free_ports(count: int) -> list[int]:
     They lie below those that outgoing connections get, so that they are still free when a broker
     is started, and started again. A file counts them, for all processes of this user.
     """
-    path = Path(tempfile.gettempdir()) / f"odradek-ports-{os.getuid()}"
+    path = _cache_directory() / "ports"
     ports: list[int] = []
     with path.open("a+", encoding="ascii") as counter:
         fcntl.flock(counter, fcntl.LOCK_EX)
@@ -195,6 +195,14 @@ def free_ports(count: int) -> list[int]:
         counter.truncate(0)
         counter.write(str(place % len(PORTS)))
     return ports
+
+
+def _cache_directory() -> Path:
+    """The user's own directory: another user could create or replace a file in a shared one."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    path = Path(base) / "odradek"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
 
 
 def _is_free(port: int) -> bool:

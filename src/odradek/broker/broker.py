@@ -400,6 +400,13 @@ class BrokerServer:
             ", ".join(self.config.log_dirs()),
             told,
         )
+        exposed = [str(each) for each in self._server.endpoints if not each.is_loopback]
+        if exposed:
+            logger.warning(
+                "clients are not authenticated: everyone who can connect to %s may read and change "
+                "all data. Listen on 127.0.0.1, or restrict who can connect",
+                ", ".join(exposed),
+            )
 
 
 def _net_limits(config: BrokerConfig) -> NetLimits:

@@ -7,6 +7,7 @@ frequent for Path objects.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -19,6 +20,13 @@ Buffer = bytes | bytearray | memoryview
 READ = os.O_RDONLY | os.O_CLOEXEC
 READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 UPDATE = os.O_RDWR | os.O_CLOEXEC
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+"""Modes of new files and directories: only the user of the broker may read its data. What exists
+keeps its mode, and the umask of the process is not changed, because a broker may run inside
+another program.
+"""
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
@@ -89,10 +97,10 @@ class RealFiles:
     size = staticmethod(os.path.getsize)
 
     def open(self, path: str, flags: int) -> int:
-        return os.open(path, flags, 0o644)
+        return os.open(path, flags, FILE_MODE)
 
     def mkdir(self, path: str) -> None:
-        os.mkdir(path, 0o755)  # noqa: PTH102 - a string path, on purpose
+        os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 - a string path, on purpose
 
     def fsync_dir(self, path: str) -> None:
         fd = os.open(path, READ | os.O_DIRECTORY)
@@ -148,11 +156,30 @@ def read_file(files: Files, path: str) -> bytes:
 
 
 def make_directory(files: Files, path: str) -> None:
-    """Makes one directory unless it is there."""
+    """Create one directory unless it exists."""
+    with contextlib.suppress(FileExistsError):
+        files.mkdir(path)
+
+
+def make_directories(files: Files, path: str) -> None:
+    """Create a directory and those above it unless they exist. Each new one has `DIRECTORY_MODE`.
+
+    Raises:
+        FileExistsError: There is a file of that name.
+    """
     try:
         files.mkdir(path)
+    except FileNotFoundError:
+        make_directories(files, os.path.dirname(path))  # noqa: PTH120
+        make_directory(files, path)
     except FileExistsError:
-        return
+        if not os.path.isdir(path):  # noqa: PTH112
+            raise
+
+
+def create_file(files: Files, path: str) -> None:
+    """Create an empty file unless it exists: a library would create it with another mode."""
+    files.close(files.open(path, READ_WRITE))
 
 
 def write_new_file(files: Files, path: str, data: bytes) -> None:

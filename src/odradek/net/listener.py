@@ -45,6 +45,11 @@ class Endpoint:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.name}://{host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can connect; `host` is a bound address then."""
+        return self.host.startswith(_LOOPBACK)
+
 
 class BindError(OSError):
     """An endpoint that cannot be listened on; the message is one line for the user."""

@@ -32,6 +32,7 @@ from odradek.environment.files import (
     OpenFile,
     RealFiles,
     machine_boot_id,
+    make_directories,
     unlink_if_there,
 )
 from odradek.errors import ErrorCode, KafkaError
@@ -145,7 +146,7 @@ class LogManager:
         """
         try:
             for log_dir in self.log_dirs:
-                self._make_directory(log_dir.path)
+                make_directories(self.files, log_dir.path)
                 self._lock(log_dir.path)
             self._load_meta_properties(cluster_id, node_id)
             for log_dir in self.log_dirs:
@@ -156,9 +157,6 @@ class LogManager:
         except LogDirectoryError:
             self._unlock()
             raise
-
-    def _make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
 
     def _lock(self, path: str) -> None:
         real = os.path.realpath(path)

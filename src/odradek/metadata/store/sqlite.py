@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from odradek.environment.files import RealFiles, create_file
 from odradek.metadata.store.interface import (
     ANY_VERSION,
     BadVersionError,
@@ -158,6 +159,8 @@ class _Tree:
     """The file itself; used on the store's thread only."""
 
     def __init__(self, path: Path) -> None:
+        # SQLite would create the file for all users. Its other files get the mode of this one.
+        create_file(RealFiles(), str(path))
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
             self._prepare()
