@@ -13,7 +13,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, Endpoint, MetadataImage
@@ -175,6 +175,26 @@ def test_deleted_and_created_again_is_another_topic(make_store: MakeStore) -> No
             assert second.image.topic_id != first.image.topic_id
             assert len(second.image.partitions) == 1
             assert it.image.topic_configs[TopicName("t")] == {}
+
+    run(scenario())
+
+
+def test_deletion_is_recorded_until_it_is_reported_as_finished(make_store: MakeStore) -> None:
+    async def scenario() -> None:
+        async with Run(make_store()) as it:
+            (created,) = await it.create(NewTopic("t"))
+            topic_id = created.image.topic_id
+            await it.controller.delete_topics([topic_id])
+            assert it.image.deletions == {topic_id: "t"}
+        for _ in range(2):
+            async with Run(make_store()) as it:
+                assert it.published[0][1].deletions == {topic_id: "t"}
+        async with Run(make_store()) as it:
+            it.controller.deletions_finished([topic_id, Uuid(b"x" * 16)])
+            await it.create(NewTopic("next"))
+            assert it.image.deletions == {}
+        async with Run(make_store()) as it:
+            assert it.image.deletions == {}
 
     run(scenario())
 

@@ -17,7 +17,7 @@ import errno
 import os
 import random
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from odradek.environment.files import RealFiles
@@ -46,6 +46,17 @@ class NameChange:
 
     def names(self) -> set[str]:
         return {self.path} if self.source is None else {self.path, self.source}
+
+    def moved(self, source: str, target: str) -> NameChange:
+        """The change after the directory `source` was renamed to `target`."""
+        if not self.path.startswith(source + "/"):
+            return self
+        old = self.source
+        return replace(
+            self,
+            path=target + self.path[len(source) :],
+            source=None if old is None else target + old[len(source) :],
+        )
 
     def created(self) -> bool:
         return self.source is None and self.removed is None
@@ -144,6 +155,7 @@ class FaultyFiles:
         for fd, path in self._paths.items():
             if path == source or path.startswith(source + "/"):
                 self._paths[fd] = target + path[len(source) :]
+        self._unsynced_names = [each.moved(source, target) for each in self._unsynced_names]
 
     def unlink(self, path: str) -> None:
         removed = self._about_to_go(path) if self._loses_names else None

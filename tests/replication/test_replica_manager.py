@@ -112,7 +112,7 @@ def test_image_makes_and_removes_logs(
         wider = image_of(topic(partitions=3))
         manager.apply(image, wider)
         assert manager.partition("t", 2).log.topic_id == FIRST_ID
-        manager.apply(wider, MetadataImage())
+        manager.apply(wider, wider.without_topics({TopicName("t")}))
         assert (list(logs.all_logs()), manager.topic_names) == ([], {})
         assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

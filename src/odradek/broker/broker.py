@@ -212,7 +212,13 @@ class BrokerServer:
         loop = asyncio.get_running_loop()
         controller = Controller(self._open_store(), config, clock=self._clock)
         replica_manager = ReplicaManager(
-            config.node_id, log_manager, self._clock, self._executor, config.log_config, loop
+            config.node_id,
+            log_manager,
+            self._clock,
+            self._executor,
+            config.log_config,
+            loop,
+            controller.deletions_finished,
         )
         self._undo.append(replica_manager.stop)
         producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)

@@ -13,7 +13,15 @@ import asyncio
 import logging
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -92,6 +100,7 @@ class Controller:
         self._subscribers: list[Subscriber] = []
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
+        self._stopping = False
         self._epoch = 0
         self._epoch_version = 0
 
@@ -172,11 +181,13 @@ class Controller:
             group_configs=await self._load_configs(znodes.GROUP_CONFIGS),
             client_metrics=await self._load_configs(znodes.CLIENT_METRICS),
             client_quotas=await load_quotas(self._store),
+            deletions=await self._load_deletions(),
             offset=self.image.offset + 1,
         )
 
     async def stop(self) -> None:
         """Waits for the changes that are under way, unregisters the broker, closes the store."""
+        self._stopping = True
         if self._running:
             await asyncio.wait(self._running)
         for broker_id in self.image.brokers:
@@ -263,6 +274,14 @@ class Controller:
             for name, node in zip(names, nodes, strict=True)
         }
 
+    async def _load_deletions(self) -> dict[Uuid, TopicName]:
+        ids = await self._store.children(znodes.DELETED_TOPICS)
+        nodes = await self._store.get_many([f"{znodes.DELETED_TOPICS}/{each}" for each in ids])
+        return dict(
+            znodes.decode_deleted_topic(each, _found(node).data)
+            for each, node in zip(ids, nodes, strict=True)
+        )
+
     async def _load_topic_configs(self) -> dict[TopicName, dict[str, str]]:
         names = await self._store.children(znodes.TOPIC_CONFIGS)
         nodes = await self._store.get_many([znodes.topic_config_path(name) for name in names])
@@ -298,6 +317,14 @@ class Controller:
         """Deletes topics by id, all in one write; the results are in order."""
         return await self._in_turn(lambda: self._delete_topics(ids))
 
+    def deletions_finished(self, topic_ids: Collection[Uuid]) -> None:
+        """Remove the records of these deletions soon: no log of the topics can come back.
+
+        A record that cannot be removed does no harm. The next start finishes its deletion again.
+        """
+        if not self._stopping:
+            self._begin_change(lambda: self._forget_deletions(topic_ids))
+
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
@@ -332,6 +359,9 @@ class Controller:
         return await self._in_turn(self._allocate_producer_ids)
 
     async def _in_turn(self, change: Callable[[], Awaitable[Result]]) -> Result:
+        return await asyncio.shield(self._begin_change(change))
+
+    def _begin_change(self, change: Callable[[], Awaitable[Result]]) -> asyncio.Task[Result]:
         async def run() -> Result:
             async with self._turn:
                 return await change()
@@ -339,7 +369,7 @@ class Controller:
         task = asyncio.get_running_loop().create_task(run())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def _publish(self, image: MetadataImage) -> None:
         """From here on everybody sees the image. The next change waits until all subscribers have
@@ -397,6 +427,12 @@ class Controller:
             results.append(None)
         failure = await self._commit(self.image.without_topics(names), operations, False)
         return [error or failure for error in results]
+
+    async def _forget_deletions(self, topic_ids: Collection[Uuid]) -> None:
+        """Not published: no subscriber does anything for it."""
+        known = [each for each in topic_ids if each in self.image.deletions]
+        if known and not await self._write([Delete(znodes.deleted_topic_path(i)) for i in known]):
+            self.image = self.image.without_deletions(known)
 
     async def _create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool
@@ -497,6 +533,12 @@ class Controller:
         """
         if validate_only or not operations:
             return None
+        failure = await self._write(operations)
+        if failure is None:
+            await self._publish(image)
+        return failure
+
+    async def _write(self, operations: Sequence[Operation]) -> KafkaError | None:
         fence = Check(znodes.CONTROLLER_EPOCH, self._epoch_version)
         try:
             await self._store.multi([fence, *operations])
@@ -508,7 +550,6 @@ class Controller:
         except StoreFailure as error:
             logger.error("the metadata store failed: %s", error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
-        await self._publish(image)
         return None
 
 

@@ -4,7 +4,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from odradek.ids import BrokerId, TopicName, Uuid
@@ -76,6 +76,8 @@ class MetadataImage:
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Quotas = field(default_factory=dict)
+    # Topics that were deleted, by id, until every log of them is gone.
+    deletions: Mapping[Uuid, TopicName] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         found = self.topics_by_name.get(TopicName(topic))
@@ -103,14 +105,21 @@ class MetadataImage:
         )
 
     def without_topics(self, names: set[TopicName]) -> MetadataImage:
-        ids = {self.topics_by_name[name].topic_id for name in names}
+        """With these topics deleted, and their deletions recorded."""
+        ids = {self.topics_by_name[name].topic_id: name for name in names}
         return replace(
             self,
             topics_by_name={n: t for n, t in self.topics_by_name.items() if n not in names},
             topics_by_id={i: t for i, t in self.topics_by_id.items() if i not in ids},
             topic_configs={n: c for n, c in self.topic_configs.items() if n not in names},
+            deletions={**self.deletions, **ids},
             offset=self.offset + 1,
         )
+
+    def without_deletions(self, topic_ids: Collection[Uuid]) -> MetadataImage:
+        """Without the records of deletions that are finished."""
+        deletions = {i: name for i, name in self.deletions.items() if i not in topic_ids}
+        return replace(self, deletions=deletions)
 
     def with_configs(
         self,

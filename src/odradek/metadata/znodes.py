@@ -4,6 +4,9 @@ The layout is that of Kafka 2.3-3.x on ZooKeeper: ``/brokers/topics/T`` has the 
 partition and the topic's id, ``/brokers/topics/T/partitions/P/state`` the leader and the in-sync
 replicas, with the node's version as the partition epoch; ``/config/topics/T`` and
 ``/config/brokers/N`` (or ``<default>``) have what was altered.
+
+``/odradek/deleted_topics/ID`` is not Kafka's. It has the name of a deleted topic until all of its
+logs are gone.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS = "/config/client-metrics"
+DELETED_TOPICS = "/odradek/deleted_topics"
 DEFAULT_ENTITY = "<default>"
 
 # In the order in which they must be created: a parent comes before its children.
@@ -40,6 +44,8 @@ PERSISTENT_PATHS = (
     BROKER_CONFIGS,
     GROUP_CONFIGS,
     CLIENT_METRICS,
+    "/odradek",
+    DELETED_TOPICS,
 )
 
 
@@ -58,6 +64,10 @@ def topic_path(name: str) -> str:
 
 def state_path(name: str, partition: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition}/state"
+
+
+def deleted_topic_path(topic_id: Uuid) -> str:
+    return f"{DELETED_TOPICS}/{uuid_to_string(topic_id)}"
 
 
 def topic_config_path(name: str) -> str:
@@ -202,8 +212,13 @@ def create_topic_operations(
     return operations
 
 
+def decode_deleted_topic(path_name: str, data: bytes) -> tuple[Uuid, TopicName]:
+    """The id and the name of a topic whose deletion is recorded."""
+    return uuid_from_string(path_name), TopicName(decode(data)["topic"])
+
+
 def delete_topic_operations(topic: TopicImage, has_configs: bool) -> list[Operation]:
-    """Deletes every node of a topic, leaves first."""
+    """Delete every node of a topic, leaves first, and record the deletion."""
     path = topic_path(topic.name)
     operations: list[Operation] = []
     for partition in topic.partitions:
@@ -212,4 +227,6 @@ def delete_topic_operations(topic: TopicImage, has_configs: bool) -> list[Operat
     operations += [Delete(f"{path}/partitions"), Delete(path)]
     if has_configs:
         operations.append(Delete(topic_config_path(topic.name)))
+    record = encode({"version": 1, "topic": topic.name})
+    operations.append(Create(deleted_topic_path(topic.topic_id), record))
     return operations

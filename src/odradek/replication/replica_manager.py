@@ -1,11 +1,13 @@
 """The partitions of this broker: kept in step with the metadata image, appended to, read, flushed.
 
-`apply` is called with each new image: it creates the logs of new partitions, deletes those of
-topics that are gone (or were created again under another id), passes changed topic configs on to
-the logs, and takes over leadership. Everything happens on the event loop; fsync runs in the
-executor, one at a time for a log, and one that ends acknowledges all that was appended before it
-began (group commit). A flush that fails takes the log's directory offline and is not tried again:
-after a failed fsync the page cache may say clean what never reached the disk."""
+`apply` is called with each new image. It creates the logs of new partitions, deletes those of
+topics whose deletion is recorded (`deletions`), passes changed topic configs on to the logs, and
+takes over leadership.
+
+Everything happens on the event loop, except fsync, which runs in the executor, one at a time for a
+log. A flush acknowledges all records that were appended before it began (group commit). A flush
+that fails takes the log's directory offline and is not tried again: after a failed fsync the page
+cache may say clean what never reached the disk."""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition, Uuid
+from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
+from odradek.metadata.image import MetadataImage
 from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import Marker, build_marker
+from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.partition import ACKS_ALL, Partition
 from odradek.replication.purgatory import DelayedProduce, FetchPurgatory
 from odradek.slicing import ELEMENTS_A_TURN, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
     from concurrent.futures import Executor
 
     from odradek.config.log_config import LogConfig
@@ -32,12 +36,9 @@ if TYPE_CHECKING:
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.state.producer_state_manager import LateTransaction
     from odradek.log.unified_log import LogAppendInfo, UnifiedLog
-    from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+    from odradek.metadata.image import PartitionImage, TopicImage
 
 LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
-
-LOGS_DELETED_A_TURN = 20
-"""Logs of a topic deleted before others have their turn: each one's directory is renamed."""
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class ReplicaManager:
         executor: Executor,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         loop: asyncio.AbstractEventLoop,
+        deletions_finished: Callable[[Collection[Uuid]], None] = lambda _: None,
     ) -> None:
         self._node_id = node_id
         self._log_manager = log_manager
@@ -65,6 +67,7 @@ class ReplicaManager:
         self.topic_names: dict[Uuid, str] = {}
         self.fetches = FetchPurgatory(loop)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
+        self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
 
     # --- metadata ---
 
@@ -78,28 +81,39 @@ class ReplicaManager:
         """As `apply`, with a yield wherever a turn is over. Meanwhile a new partition may not be
         there yet, or one that is gone may still be: clients try again, as they do in a cluster.
         """
-        old_topics = old_image.topics_by_name if old_image is not None else {}
-        new_topics = new_image.topics_by_name
-        removed = 0
-        for name, old_topic in old_topics.items():
-            new_topic = new_topics.get(name)
-            if new_topic is None or new_topic.topic_id != old_topic.topic_id:
-                yield from self._remove_topic(old_topic)
-                removed += 1
-                if not removed % LOGS_DELETED_A_TURN:
-                    yield
+        old_image = old_image or MetadataImage()
+        old_topics, new_topics = old_image.topics_by_name, new_image.topics_by_name
+        is_start = not old_image.offset
+        if is_start:
+            yield from self._deletions.finish_recorded(new_image)
+        yield from self._remove_topics(old_image, new_image)
         for seen, (name, topic) in enumerate(new_topics.items()):
             if not (seen + 1) % ELEMENTS_A_TURN:
                 yield
             configs = new_image.topic_configs.get(name, {})
             if topic is not old_topics.get(name):
                 yield from self._apply_topic(topic, configs)
-            elif old_image is None or configs != old_image.topic_configs.get(name, {}):
+            elif configs != old_image.topic_configs.get(name, {}):
                 yield from self._apply_configs(topic, configs)
-        if old_image is not None and old_image.broker_configs != new_image.broker_configs:
+        if old_image.broker_configs != new_image.broker_configs:
             for name, topic in new_topics.items():
                 yield
                 yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
+        if is_start:
+            self._deletions.report_unknown(self.partitions)
+
+    def _remove_topics(
+        self, old_image: MetadataImage, new_image: MetadataImage
+    ) -> Generator[None, None, None]:
+        """Remove the topics that `new_image` lacks, or has under another topic id."""
+        removed = 0
+        for name, topic in old_image.topics_by_name.items():
+            new_topic = new_image.topics_by_name.get(name)
+            if new_topic is None or new_topic.topic_id != topic.topic_id:
+                yield from self._remove_topic(topic, topic.topic_id in new_image.deletions)
+                removed += 1
+                if not removed % LOGS_DELETED_A_SLICE:
+                    yield
 
     def _apply_topic(
         self, topic: TopicImage, configs: Mapping[str, str]
@@ -122,9 +136,8 @@ class ReplicaManager:
     def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
         log = self._log_manager.get(key)
         if log is not None and log.topic_id not in (None, topic_id):
-            # Left behind by a topic of this name that was deleted: none of its data may be served.
-            logger.warning("deleting the log of %s: it belongs to a topic that is gone", key)
-            self._log_manager.delete(key)
+            reason = f"it belongs to the topic id {uuid_to_string(log.topic_id)}, unknown here"
+            self._deletions.set_aside(key, reason)
             log = None
         if log is None:
             log = self._log_manager.create(key, topic_id, config)
@@ -157,8 +170,8 @@ class ReplicaManager:
             if partition is not None:
                 _update_config(partition, log_config)
 
-    def _remove_topic(self, topic: TopicImage) -> Generator[None, None, None]:
-        """Nobody reads or writes any partition of it from now on; the logs go some at a time."""
+    def _remove_topic(self, topic: TopicImage, recorded: bool) -> Generator[None, None, None]:
+        """Stop the topic's partitions, and delete their logs if the deletion is recorded."""
         keys = []
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
@@ -167,10 +180,14 @@ class ReplicaManager:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 keys.append(key)
         self.topic_names.pop(topic.topic_id, None)  # whoever waited was told of it under its name
-        for start in range(0, len(keys), LOGS_DELETED_A_TURN):
-            if start:
-                yield
-            self._log_manager.delete(*keys[start : start + LOGS_DELETED_A_TURN])
+        if recorded:
+            yield from self._deletions.delete(topic.topic_id, keys)
+        else:
+            logger.warning(
+                "topic %s (%s) is gone from the metadata without a deletion: its logs are kept",
+                topic.name,
+                uuid_to_string(topic.topic_id),
+            )
 
     def partition(self, topic: str, partition: int) -> Partition:
         """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
@@ -338,6 +355,7 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Answers the fetches that wait, and waits for the flushes that run."""
         self.fetches.end_all()
+        await self._deletions.stop()
         if self._flushing:
             await asyncio.wait(tuple(self._flushing.values()))
         for partition in self.partitions.values():

@@ -24,8 +24,8 @@ from odradek.log.directories.log_manager import (
     FILE_NAME_BYTES_MAX,
     LogDirectoryError,
     LogManager,
-    delete_directory_name,
     parse_directory_name,
+    renamed_directory,
 )
 from odradek.log.state import checkpoints
 from tests.log.builders import (
@@ -467,7 +467,7 @@ def test_names_of_directories() -> None:
     assert parse_directory_name("a-b-3") == TopicPartition("a-b", 3)
     for name in ("a", "a-", "a-b", "a-1-delete", "a-0.x-stray", "__cluster_metadata-0"):
         assert parse_directory_name(name) is None
-    long_name = delete_directory_name(TopicPartition("t" * 249, 123))
+    long_name = renamed_directory(TopicPartition("t" * 249, 123), "-delete")
     assert len(long_name) <= FILE_NAME_BYTES_MAX and long_name.endswith("-delete")
 
 

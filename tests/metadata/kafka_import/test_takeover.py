@@ -105,14 +105,6 @@ def test_configs_that_cannot_be_set_here_are_named_and_left_out(
     assert "secret" not in caplog.text
 
 
-def test_directories_of_unknown_topics_are_named(
-    tmp_path: Path, logs: LogManager, caplog: pytest.LogCaptureFixture
-) -> None:
-    append(logs, TopicPartition("stray", 4), 0)
-    taken(tmp_path, TOPIC_A, partition(0, [7]), logs=logs)
-    assert "stray-4" in caplog.text
-
-
 def test_directories_of_one_topic_must_agree_on_its_id(tmp_path: Path, logs: LogManager) -> None:
     append(logs, TopicPartition("a", 0), 0)
     logs.create(TopicPartition("a", 1), B)

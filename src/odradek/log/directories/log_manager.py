@@ -3,7 +3,8 @@
 A log directory holds `.lock`, `meta.properties`, three offset checkpoints, a directory for each
 partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`, or
 `odradek-closed-unsynced` where there was no time to sync all logs (`checkpoints`). A partition that
-is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later.
+is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later. A log that belongs to no topic
+and is in the way of a new one is renamed to ``topic-0.<uuid>-stray`` and kept.
 
 The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`;
 `maintain` blocks on the disk and belongs on another thread.
@@ -43,6 +44,7 @@ from odradek.log.directories.log_dir import (
     DELETE_DIRECTORY_SUFFIX,
     NO_DESCRIPTOR_ERRNOS,
     NO_SPACE_ERRNOS,
+    STRAY_DIRECTORY_SUFFIX,
     LogDir,
 )
 from odradek.log.file_pool import FilePool
@@ -326,35 +328,66 @@ class LogManager:
                 counts[log.log_dir] += 1
         return min(online, key=counts.__getitem__)
 
-    def delete(self, *topic_partitions: TopicPartition) -> None:
+    def delete(self, *topic_partitions: TopicPartition) -> bool:
         """Takes logs away at once and removes their files after `file.delete.delay.ms`.
 
         Readers that hold regions go on. Harmless when there is no such log. The checkpoints are
-        written once for all of them.
+        written once for all of them. Returns whether a directory was renamed: `sync_directories`
+        makes that durable. A directory that fails (KafkaError) does not keep the logs of others.
         """
+        return bool(self._take_away(topic_partitions, DELETE_DIRECTORY_SUFFIX))
+
+    def set_aside(self, topic_partition: TopicPartition) -> str | None:
+        """Rename the log's directory to ``topic-0.<uuid>-stray`` and close the log.
+
+        Returns:
+            The new path, or None if the log has no files. They are never removed.
+        """
+        renamed = self._take_away((topic_partition,), STRAY_DIRECTORY_SUFFIX)
+        return renamed[0] if renamed else None
+
+    def sync_directories(self) -> None:
+        """Make renamed partition directories durable. Blocks: not for the owner.
+
+        Raises:
+            KafkaError: A log directory is offline, or fails now.
+        """
+        for log_dir in self.log_dirs:
+            if log_dir.offline:
+                raise log_dir.error()
+            try:
+                self.files.fsync_dir(log_dir.path)
+            except OSError as error:
+                raise log_dir.fail(error, "syncing renamed directories") from error
+
+    def _take_away(self, topic_partitions: Iterable[TopicPartition], suffix: str) -> list[str]:
+        """Close logs and rename their directories; the new paths. Each log is tried."""
         logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
+        renamed: list[str] = []
+        failure: KafkaError | None = None
         for log in logs:
-            self._take_away(log)
+            log.close(clean=False)
+            if not log.on_disk:
+                continue
+            path = f"{log.log_dir.path}/{renamed_directory(log.topic_partition, suffix)}"
+            try:
+                self.files.replace(log.directory, path)
+            except OSError as error:
+                failure = log.log_dir.fail(error, f"renaming {log.directory}")
+                continue
+            renamed.append(path)
+            if suffix == DELETE_DIRECTORY_SUFFIX:
+                due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
+                log.log_dir.remove_later([path], due_ms)
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
             gone = {log.topic_partition for log in logs if log.log_dir is log_dir}
             try:
                 self._forget_checkpoints(log_dir, gone)
             except OSError as error:
-                raise log_dir.fail(error, f"deleting {len(gone)} logs") from error
-
-    def _take_away(self, log: UnifiedLog) -> None:
-        log.close(clean=False)
-        topic_partition = log.topic_partition
-        log_dir = log.log_dir
-        doomed = f"{log_dir.path}/{delete_directory_name(topic_partition)}"
-        try:
-            if log.on_disk:
-                self.files.replace(log.directory, doomed)
-        except OSError as error:
-            raise log_dir.fail(error, f"deleting {log.directory}") from error
-        due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
-        if log.on_disk:
-            log_dir.remove_later([doomed], due_ms)
+                failure = log_dir.fail(error, f"forgetting the offsets of {len(gone)} logs")
+        if failure is not None:
+            raise failure
+        return renamed
 
     def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
         """A partition made again under this name must not begin with the old one's offsets."""
@@ -557,7 +590,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"]))
 
 
-def delete_directory_name(topic_partition: TopicPartition) -> str:
-    """``topic-0.<uuid>-delete``, the topic cut so that the name fits a file system."""
-    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
+def renamed_directory(topic_partition: TopicPartition, suffix: str) -> str:
+    """``topic-0.<uuid>-delete`` or ``-stray``, the topic cut so that the name fits."""
+    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix

@@ -96,7 +96,6 @@ def find_takeover(
         if directory.is_dir():
             found = replay(read_frames(directory))
             _logger.info("taking over what Apache Kafka's metadata in %s says", directory)
-            _report_unlisted(found, by_partition)
             return _take_over(config, cluster_id, found, by_partition)
     if not logs:
         return None
@@ -278,17 +277,6 @@ def _common_id(name: str, logs: Mapping[int, UnifiedLog]) -> Uuid | None:
 
 
 # --- what the log is told ---
-
-
-def _report_unlisted(found: FoundCluster, logs: Logs) -> None:
-    listed = {topic.name for topic in found.topics.values()}
-    strays = sorted({str(partition) for partition in logs if partition.topic not in listed})
-    if strays:
-        _logger.warning(
-            "%d directories belong to no topic of the metadata, and stay as they are: %s",
-            len(strays),
-            ", ".join([*strays[:NAMED_MAX], *(["..."] if len(strays) > NAMED_MAX else [])]),
-        )
 
 
 def _report(image: MetadataImage, found: FoundCluster) -> None:

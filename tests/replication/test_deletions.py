@@ -1,0 +1,355 @@
+"""Deletion of topics over crashes: recorded deletions are finished, other logs are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.controller import Controller
+from odradek.environment.clock import ManualClock
+from odradek.errors import KafkaError
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.log.directories.log_manager import LogManager, parse_directory_name
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata import znodes
+from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.store.interface import Operation
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.topics import CreatedTopic, NewTopic
+from odradek.replication.replica_manager import ReplicaManager
+from tests.helpers.requests import batch
+from tests.log.builders import values_of
+from tests.log.faulty_files import FaultyFiles
+
+NODE = BrokerId(1)
+ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
+BROKER = BrokerRegistration(NODE, "localhost", 9092, None, (ENDPOINT,))
+KEPT, GONE_0, GONE_1 = (TopicPartition(*each) for each in (("kept", 0), ("gone", 0), ("gone", 1)))
+
+
+class Crash(Exception):
+    """The process or the machine stopped here."""
+
+
+class CrashPoint:
+    """Counts the points at which a run may stop, and stops it at the chosen one."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+        """How many points are passed before the crash; None: there is none."""
+        self.crashed = False
+
+    def pass_by(self) -> None:
+        if self.crashed:
+            raise Crash
+        if self.left is not None:
+            self.crashed = self.left == 0
+            self.left -= 1
+            if self.crashed:
+                raise Crash
+
+
+class CrashingFiles(FaultyFiles):
+    """Stops at any change of a name, and loses renames of directories that were not synced."""
+
+    def __init__(self, point: CrashPoint) -> None:
+        super().__init__(loses_names=True)
+        self._point = point
+        self._unsynced_directories: list[tuple[str, str]] = []
+
+    def replace(self, source: str, target: str) -> None:
+        self._point.pass_by()
+        is_directory = Path(source).is_dir()
+        super().replace(source, target)
+        if is_directory:
+            self._unsynced_directories.append((source, target))
+        self._point.pass_by()
+
+    def fsync_dir(self, path: str) -> None:
+        self._point.pass_by()
+        super().fsync_dir(path)
+        self._unsynced_directories = [
+            each for each in self._unsynced_directories if Path(each[1]).parent != Path(path)
+        ]
+        self._point.pass_by()
+
+    def fsync(self, fd: int) -> None:
+        self._point.pass_by()
+        super().fsync(fd)
+
+    def mkdir(self, path: str) -> None:
+        self._point.pass_by()
+        super().mkdir(path)
+
+    def cut_power(self, root: Path, rng: random.Random) -> None:
+        self.crash(root, rng)
+        for source, target in reversed(self._unsynced_directories):
+            if rng.random() < 0.5 and not Path(source).exists():
+                self._move(target, source)
+        self._unsynced_directories = []
+
+
+class CrashingStore(MemoryStore):
+    """Stops before or after a write. A write is whole, as in SQLite and in ZooKeeper."""
+
+    def __init__(self, point: CrashPoint) -> None:
+        super().__init__()
+        self._point = point
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        self._point.pass_by()
+        await super().multi(operations)
+        self._point.pass_by()
+
+
+class Machine:
+    """One data directory and one metadata store over several runs of a broker."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.point = CrashPoint()
+        self.files = CrashingFiles(self.point)
+        self.store = CrashingStore(self.point)
+        self.power_was_cut = False
+        self.logs: LogManager
+        self.controller: Controller
+        self.replicas: ReplicaManager
+
+    def run(
+        self, work: Callable[[Machine], Coroutine[Any, Any, None]], *, power: int | None
+    ) -> bool:
+        """Run a broker until `work` has ended, and kill it; whether it crashed before.
+
+        With `power`, a seed, the power is cut, too.
+        """
+        self.point.crashed = False
+        config = BrokerConfig({})
+        clock = ManualClock()
+        self.logs = LogManager(
+            [str(self.root)], config.log_config({}), clock, files=self.files, jitter=lambda _: 0
+        )
+
+        async def main() -> None:
+            with ThreadPoolExecutor(1) as executor:
+                self.logs.load()
+                self.controller = Controller(self.store, config, clock=clock)
+                self.replicas = ReplicaManager(
+                    NODE,
+                    self.logs,
+                    clock,
+                    executor,
+                    config.log_config,
+                    asyncio.get_running_loop(),
+                    self.controller.deletions_finished,
+                )
+                self.controller.subscribe(self.replicas.applying)
+                try:
+                    await self.controller.start(BROKER)
+                    await work(self)
+                finally:
+                    await settled()
+
+        try:
+            asyncio.run(main())
+        except Crash:
+            assert self.point.crashed
+        crashed, self.point.crashed, self.point.left = self.point.crashed, False, None
+        self.logs.close(clean=False)
+        if power is not None:
+            self.power_was_cut = True
+            self.files.cut_power(self.root, random.Random(power))
+        return crashed
+
+    async def create(self, name: str, partitions: int) -> Uuid:
+        (created,) = await self.controller.create_topics([NewTopic(name, partitions)])
+        assert isinstance(created, CreatedTopic)
+        return created.image.topic_id
+
+    def append(self, key: TopicPartition, value: bytes, *, flush: bool) -> None:
+        records = memoryview(batch(value, timestamp_ms=0))
+        self.replicas.partition(*key).append(records, 1, 0)
+        if flush:
+            self.replicas.log(key).flush()
+
+    def topic_id(self, name: str) -> Uuid | None:
+        topic = self.controller.image.topics_by_name.get(TopicName(name))
+        return None if topic is None else topic.topic_id
+
+    def directories(self) -> set[str]:
+        return {path.name for path in self.root.iterdir() if parse_directory_name(path.name)}
+
+
+async def settled() -> None:
+    """Wait for the deletions under way; a sync of the directories begins one more task."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+def stored(log: UnifiedLog) -> list[bytes | None]:
+    return values_of(log)
+
+
+async def prepare(machine: Machine) -> None:
+    await machine.create("kept", 1)
+    await machine.create("gone", 2)
+    machine.append(KEPT, b"kept", flush=True)
+    machine.append(GONE_0, b"old", flush=True)
+    machine.append(GONE_1, b"old", flush=False)
+
+
+async def delete_and_create_again(machine: Machine) -> None:
+    old_id = machine.topic_id("gone")
+    assert old_id is not None
+    await machine.controller.delete_topics([old_id])
+    await machine.create("gone", 1)
+    machine.append(GONE_0, b"new", flush=False)
+
+
+async def nothing(machine: Machine) -> None:
+    return
+
+
+async def check(machine: Machine, old_id: Uuid) -> None:
+    """After a start: nothing of a deleted topic is left, and nothing else has gone."""
+    assert stored(machine.replicas.log(KEPT)) == [b"kept"]
+    gone = machine.topic_id("gone")
+    if gone == old_id:
+        assert stored(machine.replicas.log(GONE_0)) == [b"old"]
+        assert machine.controller.image.deletions == {}
+    elif gone is not None:
+        assert stored(machine.replicas.log(GONE_0)) in ([b"new"], [])
+    await settled()
+    assert machine.controller.image.deletions == {}
+    assert await machine.store.children(znodes.DELETED_TOPICS) == []
+    known = {"kept-0", *(["gone-0"] if gone else []), *(["gone-1"] if gone == old_id else [])}
+    assert machine.directories() <= known
+    # A log has its topic id, unless the power was cut before the first flush of the log.
+    strays = [path.name for path in machine.root.glob("*-stray")]
+    assert all(machine.power_was_cut and name.startswith("gone-") for name in strays)
+
+
+@pytest.mark.parametrize("power_is_cut", [False, True], ids=["killed", "power cut"])
+def test_deletion_is_finished_after_a_crash_at_any_point(
+    tmp_path: Path, seed: int, power_is_cut: bool
+) -> None:
+    """The next start crashes, too, and the one after it finishes what is left."""
+    rng = random.Random(seed)
+    crashes = 0
+    for at in range(1_000):
+        machine = Machine(tmp_path / str(at))
+        power = rng.getrandbits(32) if power_is_cut else None
+        machine.run(prepare, power=None)
+        old_id = machine.topic_id("gone")
+        assert old_id is not None
+        machine.point.left = None
+        machine.run(nothing, power=None)
+
+        async def scenario(machine: Machine, at: int = at) -> None:
+            machine.point.left = at
+            await delete_and_create_again(machine)
+
+        crashed = machine.run(scenario, power=power)
+        crashes += crashed
+        machine.point.left = rng.randrange(12)
+        machine.run(nothing, power=power)
+
+        async def verify(machine: Machine, old_id: Uuid = old_id) -> None:
+            await check(machine, old_id)
+
+        assert not machine.run(verify, power=power)
+        # Deleted logs do not come back when the power is cut now.
+        assert not machine.run(verify, power=None)
+        if not crashed:
+            break
+    assert crashes >= 10
+
+
+def test_log_of_a_topic_that_the_metadata_lost_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.run(prepare, power=None)
+    machine.store = CrashingStore(machine.point)  # an empty one
+
+    async def look(machine: Machine) -> None:
+        assert machine.controller.image.topics_by_name == {}
+
+    for _ in range(2):
+        caplog.clear()
+        machine.run(look, power=None)
+        assert machine.directories() == {"kept-0", "gone-0", "gone-1"}
+        assert "3 logs belong to no partition of this broker" in caplog.text
+
+
+def test_log_that_is_in_the_way_of_a_new_topic_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.run(prepare, power=None)
+    machine.store = CrashingStore(machine.point)
+
+    async def create_again(machine: Machine) -> None:
+        await machine.create("gone", 2)
+        machine.append(GONE_0, b"new", flush=False)
+        assert stored(machine.replicas.log(GONE_0)) == [b"new"]
+        assert stored(machine.replicas.log(GONE_1)) == []
+
+    machine.run(create_again, power=None)
+    strays = sorted(path for path in tmp_path.glob("*-stray"))
+    assert [path.name.split(".")[0] for path in strays] == ["gone-0", "gone-1"]
+    assert all(str(path) in caplog.text for path in strays)
+    assert all((path / "00000000000000000000.log").stat().st_size for path in strays)
+
+    async def look(machine: Machine) -> None:
+        assert stored(machine.replicas.log(GONE_0)) == [b"new"]
+
+    machine.run(look, power=None)
+    assert sorted(path for path in tmp_path.glob("*-stray")) == strays
+
+
+def test_directory_that_fails_keeps_the_record_of_the_deletion(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.run(prepare, power=None)
+
+    async def delete(machine: Machine) -> None:
+        topic_id = machine.topic_id("gone")
+        assert topic_id is not None
+        machine.files.fail_fsync = OSError(5, "Input/output error")
+        assert await machine.controller.delete_topics([topic_id]) == [None]
+
+    machine.run(delete, power=None)
+    assert "the next start finishes the deletion" in caplog.text
+
+    async def look(machine: Machine) -> None:
+        assert await machine.store.children(znodes.DELETED_TOPICS) != []
+        await settled()
+        assert await machine.store.children(znodes.DELETED_TOPICS) == []
+
+    machine.run(look, power=None)
+
+
+def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+
+    async def lose(machine: Machine) -> None:
+        await prepare(machine)
+        image = machine.controller.image
+        lost = image.without_topics({TopicName("gone")})
+        machine.replicas.apply(image, lost.without_deletions(lost.deletions))
+        with pytest.raises(KafkaError):
+            machine.replicas.log(GONE_0)
+
+    machine.run(lose, power=None)
+    assert machine.directories() == {"kept-0", "gone-0", "gone-1"}
+    assert "gone from the metadata without a deletion" in caplog.text
