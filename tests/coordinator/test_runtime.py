@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.coordinator.group.loading import PUT_PER_SLICE
+from odradek.coordinator.group.offsets import CommittedOffset
 from odradek.coordinator.group.records import offset_commit_record, offset_commit_tombstone
 from odradek.coordinator.group.shard import GroupShard
-from odradek.coordinator.runtime import (
-    _Decoder,
-    _replay_piece,
-    java_string_hash,
-    partition_for,
-)
+from odradek.coordinator.runtime import java_string_hash, partition_for
+from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol import record_codec
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
@@ -98,7 +98,7 @@ def test_loading_in_small_pieces_finds_the_same(tmp_path: Path) -> None:
             for number in range(100):
                 state.groups.runtime.write(0, [offset(number, group=f"g{number % 7}")])
         async with coordinator(tmp_path, start=False) as state:
-            state.groups.runtime._load_piece_bytes = 64
+            state.groups.runtime._loader.piece_bytes = 64
             state.groups.start()
             with pytest.raises(KafkaError) as error:
                 state.groups.runtime.shard(0)
@@ -246,18 +246,14 @@ def test_commits_of_old_brokers_count(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-class Bytes:
-    """A region over bytes in memory."""
+def load(shard: GroupShard, piece: bytes, first: int = 0) -> int:
+    """Load one piece of a log; return the offset after it."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.closed = False
+    async def run() -> int:
+        with ThreadPoolExecutor(1) as executor:
+            return await ShardLoader("group", executor, 1).load_piece(shard, piece, first)
 
-    def read(self) -> bytes:
-        return self.data
-
-    def close(self) -> None:
-        self.closed = True
+    return asyncio.run(run())
 
 
 def replayed(shard: GroupShard, *, base_offset: int, **flags: Any) -> None:
@@ -265,10 +261,8 @@ def replayed(shard: GroupShard, *, base_offset: int, **flags: Any) -> None:
     record = offset(9)
     stored = Record(record_codec.encode_key(record.key), record_codec.encode_value(record.value, 3))
     flags = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, **flags}
-    region = Bytes(bytes(build_batch([stored], base_offset=base_offset, **flags)))
-    end = _replay_piece(_Decoder("group"), shard, region, 0)  # type: ignore[arg-type]
-    assert end == base_offset + 1
-    assert region.closed
+    batch = build_batch([stored], base_offset=base_offset, **flags)
+    assert load(shard, bytes(batch)) == base_offset + 1
 
 
 def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
@@ -282,7 +276,7 @@ def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
         transactional=True,
         control=True,
     )
-    _replay_piece(_Decoder("group"), shard, Bytes(bytes(batch)), 0)  # type: ignore[arg-type]
+    load(shard, bytes(batch))
 
 
 def test_loaded_offsets_of_transactions_count_from_their_commit_marker_on() -> None:
@@ -370,6 +364,77 @@ class OneByOne(GroupShard):
     bulk = None  # type: ignore[assignment]
 
 
+class Counting(GroupShard):
+    """Notes on which thread, and how often between two looks, its state changes."""
+
+    __slots__ = ("changes", "threads")
+
+    def __init__(self) -> None:
+        super().__init__(0, lambda shard: None, lambda shard, code: None)
+        self.changes = 0
+        self.threads: set[int] = set()
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        super().replay(offset, key, value)
+        self.changes += 1
+        self.threads.add(threading.get_ident())
+
+    def put_offset(self, group: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        super().put_offset(group, topic, partition, value)
+        self.changes += 1
+        self.threads.add(threading.get_ident())
+
+
+class CountingOneByOne(Counting):
+    bulk = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "per_slice"),
+    [
+        (Counting, {}, PUT_PER_SLICE),
+        (CountingOneByOne, {}, SLICE_RECORDS),
+        (Counting, {"compression": "lz4"}, SLICE_RECORDS),
+    ],
+)
+def test_event_loop_is_free_after_each_slice_of_a_load(
+    kind: type[Counting], options: dict[str, Any], per_slice: int
+) -> None:
+    """Decoding and replay run on the event loop: in a thread they would hold the interpreter
+    lock."""
+    count = 3_000
+    stored = []
+    for number in range(count):
+        record = offset(number, group=f"g{number}")
+        value = record_codec.encode_value(record.value, 3)
+        stored.append(Record(record_codec.encode_key(record.key), value))
+    piece = b"".join(
+        build_batch(stored[first : first + 100], base_offset=first, **options)
+        for first in range(0, count, 100)
+    )
+    shard = kind()
+    steps: list[int] = []
+
+    async def watch() -> None:
+        seen = 0
+        while True:
+            steps.append(shard.changes - seen)
+            seen = shard.changes
+            await asyncio.sleep(0)
+
+    async def run() -> int:
+        watching = asyncio.ensure_future(watch())
+        with ThreadPoolExecutor(1) as executor:
+            end = await ShardLoader("group", executor, 1).load_piece(shard, piece, 0)
+        watching.cancel()
+        return end
+
+    assert asyncio.run(run()) == count
+    assert shard.changes == count
+    assert shard.threads == {threading.get_ident()}
+    assert max(steps) <= per_slice
+
+
 @given(batches, st.integers(0, 12))
 def test_loading_in_bulk_is_loading_one_by_one(
     history: list[tuple[list[Record], dict[str, Any]]], first: int
@@ -385,7 +450,7 @@ def test_loading_in_bulk_is_loading_one_by_one(
         offset += len(records)
     shards = [kind(0, lambda s: None, lambda s, code: None) for kind in (GroupShard, OneByOne)]
     for shard in shards:
-        assert _replay_piece(_Decoder("group"), shard, Bytes(piece), first) == offset  # type: ignore[arg-type]
+        assert load(shard, piece, first) == offset
     fast, slow = shards
     assert set(fast.groups) == set(slow.groups)
     for group in fast.groups:

@@ -7,10 +7,9 @@ they are committed (with ``log.flush.interval.messages`` that is when they are o
 was not appended never reaches the state; when a batch was appended but could not be committed, the
 shard is dropped and its partition is not served any more, as its directory is offline.
 
-Loading reads the partition from the log start in pieces of ``offsets.load.buffer.size``: each piece
-is looked up on the event loop, and read, decoded and replayed off it. The shard belongs to the
-loading task until it is whole; until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash at
-any moment leaves whole batches in the log, so a restart finds the state of a prefix of all writes,
+Loading (`shard_loading`) reads the partition from the log start. The shard belongs to the loading
+task until it is whole. Until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash at any
+moment leaves whole batches in the log, so a restart finds the state of a prefix of all writes,
 among them every committed one.
 """
 
@@ -21,34 +20,28 @@ import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from odradek.coordinator.shard_loading import (
+    Shard,
+    ShardLoader,
+    TransactionalShard,
+    replay_record,
+)
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
-from odradek.protocol.errors import MalformedMessage
-from odradek.records.batch import (
-    NO_PRODUCER_ID,
-    BatchHeader,
-    Compression,
-    parse_header,
-)
+from odradek.records.batch import Compression
 from odradek.records.pairs import Pair, build_pairs_batch
-from odradek.records.record import Record, iter_batches, iter_records
-from odradek.records.region import FileRegion
 
 logger = logging.getLogger(__name__)
 
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
 # The hash goes through a name unit by unit, and each commit and heartbeat of a group asks for it.
 PLACES_REMEMBERED_MAX = 10_000
-# So many kinds of unreadable records are named in the log of one start; the rest are not news.
-SKIPPED_KINDS_MAX = 100
-# The type in the key of a control record (behind its version), and whether it is a commit.
-MARKERS = {b"\x00\x00": False, b"\x00\x01": True}
 
 
 class CoordinatorRecord(NamedTuple):
@@ -58,49 +51,6 @@ class CoordinatorRecord(NamedTuple):
     key: Any
     value: Any
     value_version: int
-
-
-class Shard(Protocol):
-    """A state machine over one partition."""
-
-    def replay(self, offset: int, key: Any, value: Any) -> None:
-        """Takes one record into the state: at load time, and right after it was appended."""
-
-    def loaded(self) -> None:
-        """The whole partition has been replayed; the shard serves from now on."""
-
-    def unload(self, code: ErrorCode) -> None:
-        """The shard is no longer served: whoever waits is answered with `code`."""
-
-
-@runtime_checkable
-class TransactionalShard(Protocol):
-    """A shard whose partition takes part in clients' transactions."""
-
-    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
-        """Takes in one record that counts from its transaction's commit on."""
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The marker of the producer's open transaction has been appended."""
-
-
-class Bulk(Protocol):
-    """Reads one piece of a log into a shard, faster than record by record."""
-
-    def take(self, pos: int, first: int) -> tuple[int, int]:
-        """Takes batches from `pos` on, without the offsets before `first`, up to the first that
-        must be read the general way: where that begins, and the offset after the last batch that
-        was taken (0: none was)."""
-
-    def finish(self) -> None:
-        """The piece has ended: all that was taken is in the shard when this returns."""
-
-
-@runtime_checkable
-class BulkShard(Protocol):
-    """A shard that knows a faster way to load most of its records."""
-
-    def bulk(self, data: bytes) -> Bulk: ...
 
 
 class Producer(NamedTuple):
@@ -170,14 +120,12 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         self._topic = topic
         self._encode = encode
-        self._decode = _Decoder(family)
+        self._loader = ShardLoader(family, executor, load_piece_bytes)
         self._new_shard = new_shard
         self._log_of = log_of
         self._append = append
         self._clock = clock
-        self._executor = executor
         self._compression = compression
-        self._load_piece_bytes = load_piece_bytes
         self._shards: dict[int, S] = {}
         self._places: dict[int, TopicPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
@@ -253,7 +201,7 @@ class CoordinatorRuntime(Generic[S]):
 
     async def _load(self, partition: int, shard: S, log: UnifiedLog) -> None:
         try:
-            await self._replay_log(shard, log)
+            await self._loader.load(shard, log)
         except KafkaError as error:
             # The disk may be read again later: the next request tries it.
             logger.error("cannot load %s-%d: %s", self._topic, partition, error)
@@ -267,18 +215,6 @@ class CoordinatorRuntime(Generic[S]):
             if self._loading.get(partition) is asyncio.current_task():
                 del self._loading[partition]
         self._serve(partition, shard)
-
-    async def _replay_log(self, shard: S, log: UnifiedLog) -> None:
-        loop = asyncio.get_running_loop()
-        end = log.log_end_offset
-        offset = log.log_start_offset
-        while offset < end:
-            region = log.read(offset, self._load_piece_bytes, end, True).region
-            if region is None:
-                break
-            offset = await loop.run_in_executor(
-                self._executor, _replay_piece, self._decode, shard, region, offset
-            )
 
     def _serve(self, partition: int, shard: S) -> None:
         self._shards[partition] = shard
@@ -345,7 +281,7 @@ class CoordinatorRuntime(Generic[S]):
             if producer is None:
                 shard.replay(offset, key, value)
             else:
-                _replay(shard, offset, producer.producer_id, key, value)
+                replay_record(shard, offset, producer.producer_id, key, value)
             offset += 1
         return None if at_once else self._when_committed(partition, shard, appended)
 
@@ -403,88 +339,3 @@ class CoordinatorRuntime(Generic[S]):
         """The state holds what the log may not: the shard is not served again in this life."""
         self.unload(partition, ErrorCode.NOT_COORDINATOR)
         self._failed[partition] = ErrorCode.NOT_COORDINATOR
-
-
-class _Decoder:
-    """Record bytes to keys and values of one family. What cannot be read (kinds of a later Kafka,
-    bytes that an administrator put there) is named once and skipped: it must not take the shard
-    away."""
-
-    def __init__(self, family: str) -> None:
-        self._family = family
-        self._skipped: set[str] = set()
-
-    def __call__(self, record: Record) -> tuple[Any, Any] | None:
-        """The key and the value (None: a tombstone); None when this version cannot read them."""
-        if record.key is None:
-            self._skip("a record without a key", record.offset)
-            return None
-        try:
-            key = record_codec.decode_key(self._family, record.key)
-            if record.value is None:
-                return key, None
-            value_class = record_codec.value_class(self._family, key)
-            return key, record_codec.decode_value(value_class, record.value)
-        except (record_codec.UnknownRecordType, MalformedMessage) as error:
-            self._skip(str(error), record.offset)
-            return None
-
-    def _skip(self, what: str, offset: int) -> None:
-        if what not in self._skipped and len(self._skipped) < SKIPPED_KINDS_MAX:
-            self._skipped.add(what)
-            logger.warning("%s: skipped, first at offset %d", what, offset)
-
-
-def _replay(shard: Shard, offset: int, producer_id: int, key: Any, value: Any) -> None:
-    if producer_id != NO_PRODUCER_ID and isinstance(shard, TransactionalShard):
-        shard.replay_transactional(offset, producer_id, key, value)
-    else:
-        shard.replay(offset, key, value)
-
-
-def _replay_marker(shard: Shard, batch: memoryview, header: BatchHeader) -> None:
-    """A control batch: the end of a transaction, or one of a kind that changes nothing here."""
-    for record in iter_records(batch):
-        kind = MARKERS.get(bytes(record.key or b"")[2:])
-        if kind is not None and isinstance(shard, TransactionalShard):
-            shard.end_transaction(header.producer_id, kind)
-
-
-def _replay_piece(decode: _Decoder, shard: Shard, region: FileRegion, first: int) -> int:
-    """Replays the records from offset `first` on, and returns the offset after the last batch of
-    the region. Runs off the loop."""
-    try:
-        data = bytes(region.read())
-    finally:
-        region.close()
-    next_offset = pos = 0
-    bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
-    while True:
-        if bulk is not None:
-            pos, taken = bulk.take(pos, first)
-            next_offset = taken or next_offset
-        batch = next(iter_batches(memoryview(data)[pos:]), None)
-        if batch is None:
-            break
-        header = parse_header(batch)
-        next_offset = header.last_offset + 1
-        _replay_batch(decode, shard, batch, header, first)
-        pos += len(batch)
-    if bulk is not None:
-        bulk.finish()
-    if not next_offset:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the log was cut short while it was read")
-    return next_offset
-
-
-def _replay_batch(
-    decode: _Decoder, shard: Shard, batch: memoryview, header: BatchHeader, first: int
-) -> None:
-    if header.is_control:
-        _replay_marker(shard, batch, header)
-        return
-    producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-    for record in iter_records(batch):
-        decoded = decode(record) if record.offset >= first else None
-        if decoded is not None:
-            _replay(shard, record.offset, producer_id, *decoded)

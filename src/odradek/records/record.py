@@ -174,7 +174,11 @@ def iter_records(
     if len(batch) < HEADER_BYTES:
         raise CorruptRecord(f"{len(batch)} bytes are no batch")
     header = parse_header(batch)
-    body = body_of(batch, header, bytes_max)
+    yield from records_of(body_of(batch, header, bytes_max), header)
+
+
+def records_of(body: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of an unpacked body; raises CorruptRecord as `iter_records` does."""
     pos, end = 0, len(body)
     for _ in range(header.record_count):
         length, pos = read_varint(body, pos, end)

@@ -14,6 +14,7 @@ UTF-8), int64 time of the commit.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from odradek.coordinator.group.offsets import NO_EXPIRY, CommittedOffset
@@ -32,6 +33,12 @@ _KEY_TYPE = b"\x00\x01"
 _VALUE_VERSION = 3
 _VALUE = struct.Struct(">hqih")
 _TOMBSTONE = -1
+# Records that are looked at, and offsets that are stored, in one time slice: about 0.5 ms.
+TAKEN_PER_SLICE = 400
+PUT_PER_SLICE = 200
+# A batch is looked at in one time slice. Larger ones, which no coordinator writes, are read the
+# general way.
+BATCH_RECORDS_MAX = 1_000
 
 _BATCH = struct.Struct(">qi9xhi30xi")
 _NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
@@ -54,43 +61,52 @@ class OffsetLoader:
         self._data = data
         self._latest: dict[bytes, Place] = {}
 
-    def take(self, pos: int, first: int) -> tuple[int, int]:
+    def take(self, pos: int, first: int) -> Generator[None, None, tuple[int, int]]:
         """Reads batches from `pos` of the piece on, up to the first that is not plain; offsets
         before `first` are passed over. Returns where it stopped, and the offset after the last
         batch that it took (0: it took none). All of those are in the shard when it stopped before
-        the end of the piece."""
-        data, next_offset = self._data, 0
+        the end of the piece. Yields after each time slice."""
+        data, next_offset, left = self._data, 0, TAKEN_PER_SLICE
         while pos + HEADER_BYTES <= len(data):
             base_offset, length, attributes, delta, count = _BATCH.unpack_from(data, pos)
             end = pos + LOG_OVERHEAD + length
-            if attributes & _NOT_PLAIN or end > len(data):
+            if attributes & _NOT_PLAIN or end > len(data) or count > BATCH_RECORDS_MAX:
                 break
             try:
                 found = self._records(pos + HEADER_BYTES, end, base_offset, count)
             except (Unusual, IndexError, struct.error):
                 break
-            self._keep(found, first)
+            yield from self._keep(found, first)
             pos, next_offset = end, base_offset + delta + 1
+            left -= count
+            if left <= 0:
+                left = TAKEN_PER_SLICE
+                yield
         if pos != len(data):
-            self.finish()
+            yield from self.finish()
         return pos, next_offset
 
-    def _keep(self, found: list[tuple[bytes, Place]], first: int) -> None:
+    def _keep(self, found: list[tuple[bytes, Place]], first: int) -> Generator[None, None, None]:
         latest = self._latest
         for key, place in found:
             if place[0] < first:
                 continue
             if place[1] == _TOMBSTONE and key in latest:
                 # The commit before it made its group, which the tombstone does not take away.
-                self.finish()
+                yield from self.finish()
                 latest = self._latest
             latest[key] = place
 
-    def finish(self) -> None:
-        """Puts into the shard what was taken so far."""
+    def finish(self) -> Generator[None, None, None]:
+        """Puts into the shard what was taken so far. Yields after each time slice."""
         latest, self._latest = self._latest, {}
+        left = PUT_PER_SLICE
         data, put, remove = self._data, self._shard.put_offset, self._shard.offsets.forget
         for key, (record_offset, start, end) in latest.items():
+            left -= 1
+            if left <= 0:
+                left = PUT_PER_SLICE
+                yield
             size = key[2] << 8 | key[3]
             group = key[4 : 4 + size].decode()
             topic = key[6 + size : -4].decode()

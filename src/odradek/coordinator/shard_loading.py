@@ -1,0 +1,211 @@
+"""Loading of a shard from its log: bytes are read in a thread, records are replayed on the loop.
+
+A Python loop in a thread holds the interpreter lock and delays the event loop by milliseconds, so
+threads only read files and decompress. Decoding and replay run on the event loop in time slices of
+`SLICE_RECORDS` records. One shard of a runtime is loaded at a time, so that fifty loading shards do
+not put fifty slices between two requests. The shard belongs to its loading task until it is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator
+from concurrent.futures import Executor
+from typing import Any, Protocol, runtime_checkable
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.unified_log import UnifiedLog
+from odradek.protocol import record_codec
+from odradek.protocol.errors import MalformedMessage
+from odradek.records.batch import NO_PRODUCER_ID, BatchHeader, Compression, parse_header
+from odradek.records.record import Record, body_of, iter_batches, records_of
+from odradek.slicing import give_way, in_turns, long_work
+
+logger = logging.getLogger(__name__)
+
+SLICE_RECORDS = 50
+"""Records that are decoded and replayed in one time slice: about 0.5 ms."""
+BYTES_PER_RECORD = 4_096
+"""A record counts once more for each of so many bytes: a group of 1,000 members is one record."""
+# The log of one start names this many kinds of unreadable records.
+SKIPPED_KINDS_MAX = 100
+# The type in the key of a control record (behind its version), and whether it is a commit.
+MARKERS = {b"\x00\x00": False, b"\x00\x01": True}
+
+
+class Shard(Protocol):
+    """A state machine over one partition."""
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        """Takes one record into the state: at load time, and right after it was appended."""
+
+    def loaded(self) -> None:
+        """The whole partition has been replayed; the shard serves from now on."""
+
+    def unload(self, code: ErrorCode) -> None:
+        """The shard is no longer served: whoever waits is answered with `code`."""
+
+
+@runtime_checkable
+class TransactionalShard(Protocol):
+    """A shard whose partition takes part in clients' transactions."""
+
+    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        """Takes in one record that counts from its transaction's commit on."""
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The marker of the producer's open transaction has been appended."""
+
+
+class BulkLoader(Protocol):
+    """Loads the plain batches of one piece of a log faster than record by record.
+
+    Both methods yield at the end of each time slice.
+    """
+
+    def take(self, pos: int, first: int) -> Generator[None, None, tuple[int, int]]:
+        """Takes batches from `pos` on, without the offsets before `first`, up to the first that
+        must be read the general way: where that begins, and the offset after the last batch that
+        was taken (0: none was)."""
+
+    def finish(self) -> Generator[None, None, None]:
+        """The piece has ended: all that was taken is in the shard when this returns."""
+
+
+@runtime_checkable
+class BulkShard(Protocol):
+    """A shard that knows a faster way to load most of its records."""
+
+    def bulk(self, data: bytes) -> BulkLoader: ...
+
+
+class RecordDecoder:
+    """Decodes the records of one family. A record that cannot be decoded (a type of a later Kafka,
+    bytes that an administrator put there) is named once and skipped: it must not take the shard
+    away."""
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+        self._skipped: set[str] = set()
+
+    def __call__(self, record: Record) -> tuple[Any, Any] | None:
+        """The key and the value (None: a tombstone); None when this version cannot read them."""
+        if record.key is None:
+            self._skip("a record without a key", record.offset)
+            return None
+        try:
+            key = record_codec.decode_key(self._family, record.key)
+            if record.value is None:
+                return key, None
+            value_class = record_codec.value_class(self._family, key)
+            return key, record_codec.decode_value(value_class, record.value)
+        except (record_codec.UnknownRecordType, MalformedMessage) as error:
+            self._skip(str(error), record.offset)
+            return None
+
+    def _skip(self, what: str, offset: int) -> None:
+        if what not in self._skipped and len(self._skipped) < SKIPPED_KINDS_MAX:
+            self._skipped.add(what)
+            logger.warning("%s: skipped, first at offset %d", what, offset)
+
+
+def replay_record(shard: Shard, offset: int, producer_id: int, key: Any, value: Any) -> None:
+    """Replay one record, of a transaction if it has a producer id."""
+    if producer_id != NO_PRODUCER_ID and isinstance(shard, TransactionalShard):
+        shard.replay_transactional(offset, producer_id, key, value)
+    else:
+        shard.replay(offset, key, value)
+
+
+class ShardLoader:
+    """Loads shards of one internal topic, one at a time. Owned by the event loop.
+
+    Args:
+        family: The record family of the topic, as `record_codec` names it.
+        executor: Threads that read and decompress.
+        piece_bytes: Size of the pieces in which a log is read (``offsets.load.buffer.size``).
+    """
+
+    def __init__(self, family: str, executor: Executor, piece_bytes: int) -> None:
+        self._decode = RecordDecoder(family)
+        self._executor = executor
+        self.piece_bytes = piece_bytes
+        self._loading = asyncio.Lock()
+        self._left = SLICE_RECORDS
+
+    async def load(self, shard: Shard, log: UnifiedLog) -> None:
+        """Replay the whole log into the shard.
+
+        Raises:
+            KafkaError: The log cannot be read now.
+            ValueError, OSError: A batch is damaged.
+        """
+        async with self._loading:
+            end = log.log_end_offset
+            offset = log.log_start_offset
+            while offset < end:
+                region = log.read(offset, self.piece_bytes, end, True).region
+                if region is None:
+                    break
+                try:
+                    data = await self._off_loop(region.read)
+                finally:
+                    region.close()
+                offset = await self.load_piece(shard, data, offset)
+
+    async def _off_loop(self, function: Any, *args: Any) -> bytes:
+        loop = asyncio.get_running_loop()
+        return bytes(await loop.run_in_executor(self._executor, function, *args))
+
+    async def load_piece(self, shard: Shard, data: bytes, first: int) -> int:
+        """Replay the batches in `data` from offset `first` on; return the offset after the last."""
+        next_offset = pos = 0
+        bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
+        with long_work():
+            while True:
+                if bulk is not None:
+                    pos, taken = await in_turns(bulk.take(pos, first))
+                    next_offset = taken or next_offset
+                batch = next(iter_batches(memoryview(data)[pos:]), None)
+                if batch is None:
+                    break
+                header = parse_header(batch)
+                next_offset = header.last_offset + 1
+                await self._replay_batch(shard, batch, header, first)
+                pos += len(batch)
+            if bulk is not None:
+                await in_turns(bulk.finish())
+        if not next_offset:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the log was cut short while it was read")
+        return next_offset
+
+    async def _replay_batch(
+        self, shard: Shard, batch: memoryview, header: BatchHeader, first: int
+    ) -> None:
+        if header.compression == Compression.NONE:
+            body = body_of(batch, header)
+        else:
+            body = await self._off_loop(body_of, batch, header)
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in records_of(body, header):
+            await self._take(record)
+            if header.is_control:
+                _replay_marker(shard, record, header)
+                continue
+            decoded = self._decode(record) if record.offset >= first else None
+            if decoded is not None:
+                replay_record(shard, record.offset, producer_id, *decoded)
+
+    async def _take(self, record: Record) -> None:
+        if self._left <= 0:
+            self._left = SLICE_RECORDS
+            await give_way()
+        self._left -= 1 + len(record.value or b"") // BYTES_PER_RECORD
+
+
+def _replay_marker(shard: Shard, record: Record, header: BatchHeader) -> None:
+    """A control record: the end of a transaction, or one of a kind that changes nothing here."""
+    kind = MARKERS.get(bytes(record.key or b"")[2:])
+    if kind is not None and isinstance(shard, TransactionalShard):
+        shard.end_transaction(header.producer_id, kind)
