@@ -40,6 +40,7 @@ from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
+from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
@@ -56,9 +57,11 @@ logger = logging.getLogger(__name__)
 
 # Threads for what would block the loop: fsync, cold reads, lookups by time, loading, deleting.
 THREADS_MAX = 8
-# Threads, beside those, for what opens clients' batches: a batch of a few KB may unpack to 10,000
-# times as much, and nobody's fsync or cold read is to wait for that.
-UNPACKING_THREADS_MAX = 2
+# Works of a kind that hold an unpacked batch at the same time: batches that are checked or
+# recompressed, and searches for timestamps. They have threads of their own, because a batch of a
+# few KB may unpack to 10,000 times as much, and no fsync or cold read may wait for that.
+OPENED_BATCHES_MAX = 2
+TIMESTAMP_LOOKUPS_MAX = 2
 # What is pending when the broker stops has this long to be answered; SIGTERM ends within two
 # seconds.
 STOP_GRACE_S = 1.0
@@ -101,7 +104,7 @@ class BrokerServer:
         self._use_sendfile = use_sendfile
         self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-io")
         self._unpacker = ThreadPoolExecutor(
-            UNPACKING_THREADS_MAX, thread_name_prefix="odradek-unpack"
+            OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX, thread_name_prefix="odradek-unpack"
         )
         self._undo: list[Callable[[], Awaitable[None]]] = []
         self._stop_began_ms = 0.0
@@ -225,13 +228,15 @@ class BrokerServer:
         coordinators = Coordinators(
             config, self._clock, controller, replica_manager, self._executor, producer_ids
         )
+        slices = asyncio.Lock()
         self.services = Services(
             config=config,
             clock=self._clock,
             timers=self._environment.timers,
             node_id=config.node_id,
             executor=self._executor,
-            unpacker=self._unpacker,
+            opened_batches=WorkRunner(self._unpacker, OPENED_BATCHES_MAX, slices),
+            timestamp_lookups=WorkRunner(self._unpacker, TIMESTAMP_LOOKUPS_MAX, slices),
             log_manager=log_manager,
             image=lambda: controller.image,
             controller=controller,

@@ -12,17 +12,29 @@ with independent 64 KiB blocks and no content checksum; zstd frames.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
 import cramjam
 
+from odradek.errors import KafkaError
+from odradek.offloading import Work, offloaded
 from odradek.records.batch import Compression
+
+R = TypeVar("R")
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """The most that one batch may unpack to; beyond it is `CorruptCompression`, whatever its header
 says.
 """
+
+SMALL_PACKED_BYTES = 128 * 1024
+SMALL_UNPACKED_BYTES = 256 * 1024
+"""So much is unpacked on the event loop: it takes less than a millisecond."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
@@ -34,17 +46,20 @@ _LZ4_STORED = 0x8000_0000
 _INT32_BE = struct.Struct(">i")
 _GZIP_PIECE_BYTES = 16 * 1024
 _OVERFLOW = "failed to write whole buffer"
-_GROWTH = 4
+_GZIP_CHUNK_BYTES = 256 * 1024
+_USUAL_RATIO = 64
+"""How much room is made at first, for each packed byte."""
+_UNPACKED_BYTES_MIN = 1024 * 1024
 
 
 class CorruptCompression(ValueError):
     """The bytes are no stream of that compression, or unpack to more than allowed."""
 
 
-def compress(compression: Compression, data: bytes, level: int | None = None) -> bytes:
+def compress(compression: Compression, data: bytes | memoryview, level: int | None = None) -> bytes:
     """`data` in the framing of `compression`; `level` None means Kafka's default."""
     if compression is Compression.NONE:
-        return data
+        return bytes(data)
     if compression is Compression.GZIP:
         packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
         return packer.compress(data) + packer.flush()
@@ -63,16 +78,98 @@ def decompress(
     """The unpacked bytes, at most `bytes_max`; CorruptCompression otherwise."""
     if compression is Compression.NONE:
         return bytes(data)
-    if compression is Compression.GZIP:
-        return _decompress_gzip(data, bytes_max)
-    if compression is Compression.SNAPPY:
-        return _decompress_snappy(bytes(data), bytes_max)
-    if compression is Compression.LZ4:
-        return _decompress_growing(cramjam.lz4.decompress_into, bytes(data), bytes_max)
-    return _decompress_growing(cramjam.zstd.decompress_into, bytes(data), bytes_max)
+    body = unpack(compression, data, bytes_max)
+    try:
+        return bytes(body.data[: body.size])
+    finally:
+        body.close()
 
 
-def _compress_snappy(data: bytes) -> bytes:
+@dataclass(slots=True)
+class Body:
+    """The unpacked records of one batch.
+
+    Attributes:
+        data: The records, and bytes without meaning behind them.
+        size: The number of bytes that the records take.
+    """
+
+    data: bytes | memoryview | mmap.mmap
+    size: int
+    _memory: mmap.mmap | None = None
+
+    def close(self) -> None:
+        """Release the memory. It takes milliseconds for many MiB, without the interpreter lock."""
+        if self._memory is not None:
+            self._memory.close()
+
+
+def unpack(
+    compression: Compression,
+    data: bytes | memoryview,
+    bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Body:
+    """Unpack at most `bytes_max` bytes, for readers that share the work with the event loop.
+
+    To make, grow or join byte strings of many MiB holds the interpreter lock for as many
+    milliseconds. So the codecs, which release it, write to anonymous memory, to which the kernel
+    adds pages while they do. Records that are not compressed are not copied.
+
+    Raises:
+        CorruptCompression: The bytes are damaged, or unpack to more.
+    """
+    if compression is Compression.NONE:
+        return Body(data, len(data))
+    size = min(bytes_max, max(_UNPACKED_BYTES_MIN, _USUAL_RATIO * len(data)))
+    try:
+        return _unpack(compression, data, size)
+    except _TooSmall:
+        if size == bytes_max:
+            raise
+        return _unpack(compression, data, bytes_max)
+
+
+def _unpack(compression: Compression, data: bytes | memoryview, bytes_max: int) -> Body:
+    memory = mmap.mmap(-1, max(1, bytes_max), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    try:
+        with memoryview(memory) as whole, whole[:bytes_max] as out:
+            return Body(memory, _UNPACKERS[compression](data, out), memory)
+    except BaseException:
+        memory.close()
+        raise
+
+
+def unpack_in_thread(
+    compression: Compression, data: bytes | memoryview, bytes_max: int
+) -> Work[Body]:
+    """As `unpack`, in a thread unless it is sure to take less time than to change threads."""
+    if len(data) <= SMALL_PACKED_BYTES or compression is Compression.NONE:
+        try:
+            return unpack(compression, data, min(bytes_max, SMALL_UNPACKED_BYTES))
+        except _TooSmall:
+            pass
+    return (yield from offloaded(lambda: unpack(compression, data, bytes_max)))
+
+
+def released_after(body: Body, work: Work[R]) -> Work[R]:
+    """Run `work`, which reads `body`, and release the memory of `body` in a thread."""
+    try:
+        result = yield from work
+    except (KafkaError, ValueError):
+        yield from _released(body)
+        raise
+    yield from _released(body)
+    return result
+
+
+def _released(body: Body) -> Work[None]:
+    if body.size <= SMALL_UNPACKED_BYTES:
+        body.close()
+    else:
+        yield body.close
+
+
+def _compress_snappy(data: bytes | memoryview) -> bytes:
     chunks = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
@@ -80,10 +177,10 @@ def _compress_snappy(data: bytes) -> bytes:
     return b"".join(chunks)
 
 
-def _compress_lz4(data: bytes, level: int) -> bytes:
+def _compress_lz4(data: bytes | memoryview, level: int) -> bytes:
     chunks = [_LZ4_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        block = data[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(data[start : start + _LZ4_BLOCK_BYTES])
         packed = bytes(
             cramjam.lz4.compress_block(
                 block, mode="high_compression", compression=level, store_size=False
@@ -97,37 +194,47 @@ def _compress_lz4(data: bytes, level: int) -> bytes:
     return b"".join(chunks)
 
 
-def _decompress_gzip(data: bytes | memoryview, bytes_max: int) -> bytes:
+class _TooSmall(CorruptCompression):
+    """There is no room for all that a stream unpacks to."""
+
+
+def _unpack_gzip(data: bytes | memoryview, out: memoryview) -> int:
     """All members of the stream, one after the other, fed in pieces: a member's end costs a copy
-    of what was fed behind it.
+    of what was fed behind it. What comes out is copied in pieces, too.
     """
-    chunks: list[bytes] = []
-    view, pos, remaining = memoryview(data), 0, bytes_max
+    view, pos, written = memoryview(data), 0, 0
     unpacker = None
     while pos < len(view):
         unpacker = unpacker or zlib.decompressobj(31)
-        piece = view[pos : pos + _GZIP_PIECE_BYTES]
-        try:
-            chunk = unpacker.decompress(piece, remaining + 1)
-        except zlib.error as error:
-            raise CorruptCompression(f"gzip: {error}") from error
-        remaining -= len(chunk)
-        if remaining < 0:
-            raise CorruptCompression(f"gzip: unpacks to more than {bytes_max} bytes")
-        chunks.append(chunk)
-        pos += len(piece) - len(unpacker.unused_data)
-        if unpacker.eof:
-            unpacker = None
+        piece: bytes | memoryview = view[pos : pos + _GZIP_PIECE_BYTES]
+        pos += len(piece)
+        limit = 0
+        chunk = b""
+        while piece or len(chunk) == limit:
+            limit = min(_GZIP_CHUNK_BYTES, len(out) - written + 1)
+            try:
+                chunk = unpacker.decompress(piece, limit)
+            except zlib.error as error:
+                raise CorruptCompression(f"gzip: {error}") from error
+            if len(chunk) > len(out) - written:
+                raise _TooSmall(f"gzip: unpacks to more than {len(out)} bytes")
+            out[written : written + len(chunk)] = chunk
+            written += len(chunk)
+            piece = unpacker.unconsumed_tail
+            if unpacker.eof:
+                pos -= len(unpacker.unused_data)
+                unpacker = None
+                break
     if unpacker is not None:
         raise CorruptCompression("gzip: the stream ends too early")
-    return b"".join(chunks)
+    return written
 
 
-def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
+def _unpack_snappy(data: bytes | memoryview, out: memoryview) -> int:
+    data = bytes(data)
     if not data.startswith(_XERIAL_MAGIC):
-        return _decompress_snappy_block(data, bytes_max)
-    chunks: list[bytes] = []
-    remaining, pos = bytes_max, len(_XERIAL_HEADER)
+        return _unpack_snappy_block(data, out, 0)
+    pos, written = len(_XERIAL_HEADER), 0
     while pos < len(data):
         if pos + 4 > len(data):
             raise CorruptCompression("snappy: the stream ends in a block's size")
@@ -135,36 +242,45 @@ def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
         pos += 4
         if not 0 <= size <= len(data) - pos:
             raise CorruptCompression(f"snappy: a block of {size} bytes does not fit")
-        chunk = _decompress_snappy_block(data[pos : pos + size], remaining)
-        remaining -= len(chunk)
-        chunks.append(chunk)
+        written += _unpack_snappy_block(data[pos : pos + size], out, written)
         pos += size
-    return b"".join(chunks)
+    return written
 
 
-def _decompress_snappy_block(block: bytes, bytes_max: int) -> bytes:
+def _unpack_snappy_block(block: bytes, out: memoryview, at: int) -> int:
     """A raw block begins with its unpacked size: it is not believed beyond the cap."""
     try:
-        size = cramjam.snappy.decompress_raw_len(block)
-        if size > bytes_max:
-            raise CorruptCompression(f"snappy: unpacks to {size} bytes, {bytes_max} are allowed")
-        return bytes(cramjam.snappy.decompress_raw(block))
+        size: int = cramjam.snappy.decompress_raw_len(block)
+        if size > len(out) - at:
+            raise _TooSmall(f"snappy: unpacks to {size} bytes, {len(out) - at} are allowed")
+        with out[at : at + size] as part:
+            return int(cramjam.snappy.decompress_raw_into(block, part))
     except cramjam.DecompressionError as error:
         raise CorruptCompression(f"snappy: {error}") from error
 
 
-def _decompress_growing(decompress_into: object, data: bytes, bytes_max: int) -> bytes:
-    """Unpacks into a buffer that doubles until it is large enough or at the cap."""
-    assert callable(decompress_into)
-    size = min(bytes_max, max(65_536, _GROWTH * len(data)))
-    while True:
-        buffer = bytearray(size)
-        try:
-            written: int = decompress_into(data, buffer)
-            return bytes(memoryview(buffer)[:written])
-        except cramjam.DecompressionError as error:
-            if _OVERFLOW not in str(error):
-                raise CorruptCompression(str(error)) from error
-            if size >= bytes_max:
-                raise CorruptCompression(f"unpacks to more than {bytes_max} bytes") from error
-        size = min(bytes_max, size * _GROWTH)
+def _unpack_lz4(data: bytes | memoryview, out: memoryview) -> int:
+    return _unpack_frames(cramjam.lz4.decompress_into, data, out)
+
+
+def _unpack_zstd(data: bytes | memoryview, out: memoryview) -> int:
+    return _unpack_frames(cramjam.zstd.decompress_into, data, out)
+
+
+def _unpack_frames(
+    decompress_into: Callable[[bytes, memoryview], int], data: bytes | memoryview, out: memoryview
+) -> int:
+    try:
+        return int(decompress_into(bytes(data), out))
+    except cramjam.DecompressionError as error:
+        if _OVERFLOW not in str(error):
+            raise CorruptCompression(str(error)) from error
+        raise _TooSmall(f"unpacks to more than {len(out)} bytes") from error
+
+
+_UNPACKERS = {
+    Compression.GZIP: _unpack_gzip,
+    Compression.SNAPPY: _unpack_snappy,
+    Compression.LZ4: _unpack_lz4,
+    Compression.ZSTD: _unpack_zstd,
+}

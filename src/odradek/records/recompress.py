@@ -1,28 +1,27 @@
-"""Batches in another compression: for topics whose `compression.type` is not ``producer``.
-
-Costs time in proportion to the batch, so callers run it on another thread, before the append.
-"""
+"""Batches in another compression: for topics whose `compression.type` is not ``producer``."""
 
 from __future__ import annotations
 
 from odradek.config.log_config import LogConfig
-from odradek.errors import ErrorCode, KafkaError
+from odradek.offloading import Work, offloaded
 from odradek.records import compression as codec
 from odradek.records.batch import (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     HEADER_BYTES,
     LOG_OVERHEAD,
+    BatchHeader,
     Buffer,
     Compression,
-    parse_header,
     write_crc,
 )
-from odradek.records.record import CorruptRecord, body_of, check_places
-from odradek.records.validate import BatchRules, validate_batch
+from odradek.records.compression import Body
+from odradek.records.validate import too_large
 
 PRODUCER = "producer"
 UNCOMPRESSED = "uncompressed"
+SMALL_BODY_BYTES = 8 * 1024
+"""So much is compressed on the event loop: a change of threads takes as long."""
 
 
 def target_compression(config: LogConfig) -> Compression | None:
@@ -44,35 +43,25 @@ def compression_level(config: LogConfig, compression: Compression) -> int | None
     return levels.get(compression)
 
 
-def needs_recompression(batch: Buffer, config: LogConfig) -> bool:
-    """Whether `recompress` would change the batch: a look at one byte, cheap for the loop."""
-    target = target_compression(config)
-    if target is None or len(batch) < HEADER_BYTES:
-        return False
-    return batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK != target
+def recompressed(
+    batch: Buffer, header: BatchHeader, body: Body, target: Compression, config: LogConfig
+) -> Work[bytearray]:
+    """Return a copy of a checked batch whose `body` is compressed with `target`.
 
-
-def recompress(batch: Buffer, config: LogConfig, now_ms: int) -> bytearray:
-    """A copy of one batch in the topic's compression.
-
-    The batch is validated as an append does, so that nothing of unknown origin is unpacked; one
-    that does not unpack is CORRUPT_MESSAGE. The same batch when nothing is to be changed.
+    The records are not decoded: their bytes are the same in each compression.
     """
-    batch, _ = validate_batch(memoryview(batch), BatchRules(config, transactional=True), now_ms)
-    target = target_compression(config)
-    header = parse_header(batch)
-    if target is None or header.compression == target:
-        return bytearray(batch)
-    try:
-        body = body_of(batch, header)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot unpack: {error}") from error
-    try:
-        check_places(body, header.record_count)
-    except CorruptRecord as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    payload = codec.compress(target, body, compression_level(config, target))
-    return _with_payload(batch, target, payload)
+    if target is Compression.NONE and HEADER_BYTES + body.size > config.max_message_bytes:
+        # The append would refuse it, after a copy that holds the interpreter lock.
+        raise too_large(HEADER_BYTES + body.size, config.max_message_bytes)
+    level = compression_level(config, target)
+
+    def compress() -> bytearray:
+        with memoryview(body.data) as whole, whole[: body.size] as view:
+            return _with_payload(batch, target, codec.compress(target, view, level))
+
+    if body.size <= SMALL_BODY_BYTES:
+        return compress()
+    return (yield from offloaded(compress))
 
 
 def _with_payload(original: Buffer, compression: Compression, payload: bytes) -> bytearray:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from mmap import mmap
 
 from odradek.records import compression as codec
 from odradek.records.batch import (
@@ -64,7 +65,7 @@ def write_varint(out: bytearray, number: int) -> None:
     out.append(bits)
 
 
-def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview | mmap, pos: int, end: int) -> tuple[int, int]:
     """The number at `pos` and the position behind it; CorruptRecord when it is cut off or too
     long.
     """
@@ -217,25 +218,6 @@ def body_of(
         raise CorruptRecord(str(error)) from error
 
 
-def check_places(body: bytes, count: int) -> None:
-    """Raises CorruptRecord unless `body` is `count` records whose offset deltas are 0, 1, 2, ...
-
-    Keys, values and headers are not looked at.
-    """
-    pos, end = 0, len(body)
-    for expected in range(count):
-        length, pos = read_varint(body, pos, end)
-        if not 0 < length <= end - pos:
-            raise CorruptRecord(f"record {expected} of {length} bytes does not fit in {end - pos}")
-        _, after = read_varint(body, pos + 1, pos + length)
-        delta, _ = read_varint(body, after, pos + length)
-        if delta != expected:
-            raise CorruptRecord(f"record {expected} has the offset delta {delta}")
-        pos += length
-    if pos != end:
-        raise CorruptRecord(f"{end - pos} bytes are left over behind {count} records")
-
-
 def _decode_record(data: bytes, pos: int, end: int, header: BatchHeader) -> Record:
     timestamp_delta, pos = read_varint(data, pos + 1, end)
     offset_delta, pos = read_varint(data, pos, end)
@@ -272,11 +254,12 @@ def _read_headers(data: bytes, pos: int, end: int) -> tuple[tuple[Header, ...], 
         if name is None:
             raise CorruptRecord("a header has no key")
         value, pos = _read_nullable(data, pos, end)
-        headers.append((_decode_utf8(name), value))
+        headers.append((decode_header_key(name), value))
     return tuple(headers), pos
 
 
-def _decode_utf8(name: bytes) -> str:
+def decode_header_key(name: bytes) -> str:
+    """Return the key of a record header as text, or raise CorruptRecord."""
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -167,11 +167,7 @@ def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int)
     # A transaction must end in its partitions, whatever has become of their limit meanwhile.
     is_marker = rules.trusted and header.is_control
     if len(batch) > rules.message_bytes_max and not is_marker:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size is {len(batch)} bytes which exceeds the maximum configured "
-            f"value of {rules.message_bytes_max}",
-        )
+        raise too_large(len(batch), rules.message_bytes_max)
     if crc32c(batch[21:]) != header.crc:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
@@ -188,6 +184,15 @@ def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int)
     if not rules.log_append_time:
         _check_timestamp(header.base_timestamp, rules, now_ms)
         _check_timestamp(header.max_timestamp, rules, now_ms)
+
+
+def too_large(size_bytes: int, bytes_max: int) -> KafkaError:
+    """The error for a batch above ``max.message.bytes``."""
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size is {size_bytes} bytes which exceeds the maximum configured "
+        f"value of {bytes_max}",
+    )
 
 
 def _check_counts(header: BatchHeader) -> None:

@@ -1,47 +1,97 @@
-"""The records inside a batch, looked at one by one: for internal and compacted topics.
+"""The records of a client's batch, checked one by one, and recompressed if the topic asks for it.
 
-Kafka looks into every batch; here two kinds are worth the time. A client may write to an internal
-topic too, and what a coordinator cannot load keeps its groups from being served. A record without
-a key cannot be compacted.
+Kafka reads the records of every batch. Here two kinds of topics need it. A client may write to an
+internal topic, and a coordinator cannot load a damaged record. A compacted topic cannot keep a
+record without a key.
 """
 
 from __future__ import annotations
 
-from itertools import islice
-
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
-from odradek.records.batch import BatchHeader
-from odradek.records.recompress import needs_recompression, recompress
-from odradek.records.record import CorruptRecord, iter_records
+from odradek.offloading import Work
+from odradek.records.batch import HEADER_BYTES, BatchHeader, Compression
+from odradek.records.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Body,
+    CorruptCompression,
+    released_after,
+    unpack_in_thread,
+)
+from odradek.records.recompress import recompressed, target_compression
+from odradek.records.record import CorruptRecord
+from odradek.records.scan import check_offset_deltas, check_records
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
+"""The most that a batch is unpacked to when its records are checked."""
 RECORDS_MAX = 100_000
+"""How many records of a batch are checked."""
 
 
-def validate_body(batch: Writable, config: LogConfig, now_ms: int, where: str = "") -> Writable:
-    """`batch`, whose records are all there, in their places, in the topic's compression.
+def open_batch(
+    batch: Writable, config: LogConfig, now_ms: int, *, checked: bool, where: str = ""
+) -> Work[Writable]:
+    """Return the batch in the topic's compression, after a check of its records.
 
-    Raises KafkaError: what `validate_batch` finds, INVALID_RECORD, as RecordsRefused where records
-    of a compacted topic have no key, and MESSAGE_TOO_LARGE for more than is looked at. `where`
-    names the partition.
+    Small batches that are not compressed take no more than the first slice. Nothing is unpacked
+    before the header and the CRC are validated as an append does.
+
+    Args:
+        batch: What a client sent for one partition.
+        config: The configs of the topic.
+        now_ms: The time of the request.
+        checked: Whether each record must decode and have its place, and a key if the topic is
+            compacted. Otherwise only the places are checked, and only to recompress.
+        where: The partition, for error messages.
+
+    Raises:
+        KafkaError: The error of `validate_batch`; INVALID_RECORD, as RecordsRefused for records
+            without a key in a compacted topic; CORRUPT_MESSAGE for a batch that cannot be unpacked
+            to be recompressed; MESSAGE_TOO_LARGE for more than is checked.
     """
     batch, fields = validate_batch(batch, BatchRules(config, transactional=True), now_ms)
     header = BatchHeader._make(fields)
-    if header.record_count > RECORDS_MAX:
+    if checked and header.record_count > RECORDS_MAX:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"more than {RECORDS_MAX} records")
-    keyless: list[int] = []
+    target = target_compression(config)
+    if target == header.compression:
+        target = None
+    if not checked and target is None:
+        return batch
+    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    bytes_max = UNPACKED_BYTES_MAX if checked else DECOMPRESSED_BYTES_MAX
     try:
-        records = islice(iter_records(batch, UNPACKED_BYTES_MAX), header.record_count)
-        for delta, record in enumerate(records):
-            if record.offset != delta:
-                raise CorruptRecord(f"record {delta} has the offset delta {record.offset}")
-            if record.key is None:
-                keyless.append(delta)
+        body = yield from unpack_in_thread(Compression(header.compression), packed, bytes_max)
+    except CorruptCompression as error:
+        if checked:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot unpack: {error}") from error
+    work = _opened(batch, header, body, target, config, where if checked else None)
+    return (yield from released_after(body, work))
+
+
+def _opened(
+    batch: Writable,
+    header: BatchHeader,
+    body: Body,
+    target: Compression | None,
+    config: LogConfig,
+    where: str | None,
+) -> Work[Writable]:
+    try:
+        if where is not None:
+            keyless = yield from check_records(body, header.record_count)
+            if keyless and config.cleanup_compact:
+                raise _without_keys(keyless, where)
+        if target is None:
+            return batch
+        yield from check_offset_deltas(body, header.record_count)
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    if keyless and config.cleanup_compact:
-        what = f"Compacted topic cannot accept message without key in topic partition {where}"
-        raise RecordsRefused(dict.fromkeys(keyless, what))
-    return recompress(batch, config, now_ms) if needs_recompression(batch, config) else batch
+    return memoryview((yield from recompressed(batch, header, body, target, config)))
+
+
+def _without_keys(indexes: list[int], where: str) -> RecordsRefused:
+    what = f"Compacted topic cannot accept message without key in topic partition {where}"
+    return RecordsRefused(dict.fromkeys(indexes, what))

@@ -276,14 +276,15 @@ def test_frame_belongs_to_its_request_while_that_is_off_the_loop(
     """The bytes of a batch in another thread's hands stay what they are while others arrive."""
     from odradek.records import recompress as module
 
-    held, gate, original = threading.Event(), threading.Event(), module.recompress
+    held, gate, original = threading.Event(), threading.Event(), module._with_payload
 
-    def recompress(*arguments: Any) -> Any:
+    def compressed(*arguments: Any) -> Any:
         held.set()
         assert gate.wait(TIMEOUT_S)
         return original(*arguments)
 
-    monkeypatch.setattr(module, "recompress", recompress)
+    monkeypatch.setattr(module, "_with_payload", compressed)
+    monkeypatch.setattr(module, "SMALL_BODY_BYTES", 0)
     broker.create_topic("t", config={"compression.type": "gzip"})
     broker.create_topic("other")
     client.send(produce(records=batch(b"first" * 100)), 9)

@@ -11,7 +11,6 @@ with INVALID_REQUEST.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from functools import partial
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
+from odradek.offloading import offloaded
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -138,7 +138,6 @@ async def _look_up(
     version: int,
 ) -> ListOffsetsResponse:
     """Reads off the loop, one partition after the other; an offset beyond the latest is none."""
-    loop = asyncio.get_running_loop()
     for partition, wanted, latest, answer in lookups:
         log = partition.log
         try:
@@ -146,7 +145,7 @@ async def _look_up(
                 lookup = partial(offset_of_max_timestamp, log)
             else:
                 lookup = partial(offset_for_timestamp, log, wanted.timestamp)
-            found = await loop.run_in_executor(services.unpacker, lookup)
+            found = await services.timestamp_lookups.run(offloaded(lookup))
         except OSError as error:
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -5,7 +5,7 @@ CRC and appended in the order of the request. acks=1 is answered when it is in t
 when the high watermark has passed it, acks=0 never: an error closes that connection instead. A
 topic whose flush.messages is due is flushed first, whatever the acks. Topics whose
 compression.type is not ``producer`` are recompressed, and the records of internal and of compacted
-topics, which need keys, looked at one by one, off the event loop.
+topics, which need keys, are checked one by one (`odradek.records.validate_body`).
 
 A transactional batch needs a transactional id in the request, and the coordinator's word for the
 first one in a partition, which is asked for before anything is appended (`broker.verification`).
@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.requests.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
@@ -56,7 +55,9 @@ if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.ids import Uuid
     from odradek.log.unified_log import LogAppendInfo
+    from odradek.offloading import Step, Work
     from odradek.protocol.messages.produce_request import PartitionProduceData, ProduceRequest
+    from odradek.records.validate import Writable
 
 Result = ProduceResponse | None | asyncio.Future[Any] | Coroutine[Any, Any, Any]
 
@@ -68,6 +69,8 @@ NEW_LOG_ELEMENTS = 20
 """Elements of a turn (`odradek.slicing`) that the first append to a partition is worth: it makes
 directory and files.
 """
+OPENED_BATCH_ELEMENTS = 50
+"""Elements of a turn that the first slice of an opened batch is worth."""
 FAILURES_NAMED_MAX = 10
 """How many of a request's failures the log names."""
 ADMIN_CLIENT_ID = "__admin_client"
@@ -115,9 +118,20 @@ class _Call:
         self.leaders: set[int] = set()
         # Appended, but not to be acknowledged before the high watermark has reached the offset.
         self.waiting: dict[Partition, int] = {}
-        # To be appended after its records were recompressed, or looked at, off the loop; its
-        # answer takes the place at that position of the list.
-        self.later: list[tuple[Partition, memoryview, list[PartitionProduceResponse], int]] = []
+        # Batches whose records are still being checked or recompressed.
+        self.later: list[_Opening] = []
+
+
+class _Opening(NamedTuple):
+    """A batch whose records are checked or recompressed. The response takes its place in `answers`
+    at `position`.
+    """
+
+    partition: Partition
+    work: Work[Writable]
+    step: Step
+    answers: list[PartitionProduceResponse]
+    position: int
 
 
 def handle(services: Services, context: RequestContext, request: ProduceRequest) -> Result:
@@ -228,6 +242,8 @@ def _append_each(call: _Call, topic_data: list[TopicProduceData]) -> Generator[N
             name: Any = manager.topic_names.get(topic.topic_id) if by_id else topic.name
             partition = manager.partitions.get((name, data.index))
             left -= 1 if partition is None or partition.log.on_disk else NEW_LOG_ELEMENTS
+            if partition is not None and not partition.plain:
+                left -= OPENED_BATCH_ELEMENTS
             if partition is None or not partition.plain or acks not in (ACKS_LEADER, ACKS_ALL):
                 _append_special(call, name, partition, data, answers)
             else:
@@ -461,32 +477,51 @@ def _append_special(
         answers.append(_refused(call, partition, index, error))
         return
     if records is not None and (partition.recompressed or partition.opened):
-        call.later.append((partition, records, answers, len(answers)))
-        answers.append(PartitionProduceResponse(index))
+        _open(call, partition, records, index, answers)
     else:
         answers.append(_append(call, partition, index, records))
 
 
-async def _append_later(call: _Call, response: ProduceResponse) -> Any:
-    """Looks into batches off the loop, then appends; the connection's next request waits for
-    this.
-    """
-    from odradek.records.recompress import recompress
-    from odradek.records.validate_body import validate_body
+def _open(
+    call: _Call,
+    partition: Partition,
+    records: memoryview,
+    index: int,
+    answers: list[PartitionProduceResponse],
+) -> None:
+    """Append a batch after a look at its records: now if that takes one slice, else later."""
+    from odradek.records.validate_body import open_batch
 
-    loop = asyncio.get_running_loop()
-    executor = call.services.unpacker
-    for partition, records, answers, position in call.later:
-        index = answers[position].index
-        config = partition.log.config
-        where = str(partition.topic_partition)
-        work = partial(validate_body, where=where) if partition.opened else recompress
-        try:
-            batch = await loop.run_in_executor(executor, work, records, config, call.now_ms)
-        except KafkaError as error:
-            answers[position] = _refused(call, partition, index, error)
-        else:
-            answers[position] = _append(call, partition, index, memoryview(batch))
+    config, where = partition.log.config, str(partition.topic_partition)
+    work = open_batch(records, config, call.now_ms, checked=partition.opened, where=where)
+    try:
+        step = next(work)
+    except StopIteration as opened:
+        answers.append(_append(call, partition, index, opened.value))
+    except KafkaError as error:
+        answers.append(_refused(call, partition, index, error))
+    else:
+        call.later.append(_Opening(partition, work, step, answers, len(answers)))
+        answers.append(PartitionProduceResponse(index))
+
+
+async def _append_later(call: _Call, response: ProduceResponse) -> Any:
+    """Append the batches that take more than one slice. The connection's next request waits.
+
+    The works are finished one after the other, in slices on the event loop and in threads.
+    """
+    try:
+        for partition, work, step, answers, position in call.later:
+            index = answers[position].index
+            try:
+                batch = await call.services.opened_batches.finish(work, step)
+            except KafkaError as error:
+                answers[position] = _refused(call, partition, index, error)
+            else:
+                answers[position] = _append(call, partition, index, batch)
+    finally:
+        for opening in call.later:
+            opening.work.close()
     return _answer(call, response)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from odradek.log.directories.log_manager import LogManager
     from odradek.metadata.image import MetadataImage
     from odradek.net.connection import Connection
+    from odradek.offloading import WorkRunner
     from odradek.replication.replica_manager import ReplicaManager
 
 
@@ -53,8 +54,9 @@ class RequestContext:
 class Services:
     """The parts of a running broker, owned by `BrokerServer`, which fills them in while it starts.
 
-    Everything here is used on the event loop only; what blocks goes to `executor`, and what opens
-    a client's batch, which may take long, to the fewer threads of `unpacker`.
+    Everything here is used on the event loop only; what blocks goes to `executor`. Work on the
+    records of a client's batch goes to `opened_batches`, and searches for timestamps go to
+    `timestamp_lookups`: each has a bound and few threads of its own.
     """
 
     config: BrokerConfig
@@ -62,7 +64,8 @@ class Services:
     timers: Timers
     node_id: int
     executor: Executor
-    unpacker: Executor
+    opened_batches: WorkRunner
+    timestamp_lookups: WorkRunner
     log_manager: LogManager
     image: Callable[[], MetadataImage]
     controller: Controller

@@ -1,0 +1,83 @@
+"""Work that is shared between threads and the event loop.
+
+A Python loop in a thread holds the interpreter lock, so work that iterates records runs on the
+event loop in bounded slices. Calls that release the lock (file reads, compression) run in threads.
+`Work` describes both as a generator. It yields a callable, which is called in a thread before the
+generator goes on, or None at the end of a slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor
+from typing import TypeVar
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+Step = Callable[[], None] | None
+Work = Generator[Step, None, R]
+
+
+def offloaded(function: Callable[[], T]) -> Work[T]:
+    """Call `function` in a thread. Return its value, or raise its error, in the generator."""
+    values: list[T] = []
+    errors: list[Exception] = []
+
+    def call() -> None:
+        try:
+            values.append(function())
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    yield call
+    if errors:
+        raise errors.pop()
+    return values[0]
+
+
+def run_here(work: Work[R]) -> R:
+    """Run the work to its end in this thread and return its value."""
+    while True:
+        try:
+            step = next(work)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+        if step is not None:
+            step()
+
+
+class WorkRunner:
+    """Runs works of one kind. Used on one event loop.
+
+    At most `jobs_max` works are in progress, in the order of arrival, because each may hold an
+    unpacked batch in memory. Runners that share `slices` run at most one slice in an iteration of
+    the loop, so the time that other connections wait does not grow with the number of works.
+    """
+
+    def __init__(self, executor: Executor, jobs_max: int, slices: asyncio.Lock) -> None:
+        self._executor = executor
+        self._jobs = asyncio.Semaphore(jobs_max)
+        self._slices = slices
+
+    async def run(self, work: Work[R]) -> R:
+        """Run the work and return its value."""
+        return await self.finish(work, None)
+
+    async def finish(self, work: Work[R], step: Step) -> R:
+        """Run the rest of a work whose last step was `step` and return its value."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with self._jobs:
+                while True:
+                    if step is not None:
+                        await loop.run_in_executor(self._executor, step)
+                    async with self._slices:
+                        await asyncio.sleep(0)
+                        try:
+                            step = next(work)
+                        except StopIteration as ended:
+                            return ended.value  # type: ignore[no-any-return]
+        finally:
+            work.close()

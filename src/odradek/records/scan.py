@@ -1,0 +1,302 @@
+"""Checks and searches over the records of one unpacked batch, in time slices.
+
+A Python loop in a thread holds the interpreter lock, so these loops run on the event loop. Each is
+a generator that yields when a slice is over. A slice is bounded by the number of records, so a test
+can count slices. The loops read varints of the usual sizes in place and build no objects. A record
+that they do not accept goes through `_check_record`, which uses the decoder's own functions and
+raises its errors. For the layout see `odradek.records.record`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+
+from odradek.records.compression import Body
+from odradek.records.record import CorruptRecord, decode_header_key, read_varint
+
+RECORDS_A_SLICE = 1_000
+"""Records of the usual form that are checked in one slice: about half a millisecond."""
+UNUSUAL_RECORD_COST = 10
+"""A record of any other form counts as so many."""
+HEADERS_A_SLICE = 100
+HEADERS_AT_ONCE = 8
+"""A record with more headers takes slices of its own."""
+
+_NULL = 1
+"""The varint of -1, which is the length of a null key or value."""
+_unpack_start = struct.Struct("5B").unpack_from
+"""The smallest record has five bytes behind its attributes."""
+
+
+def check_records(body: Body, count: int) -> Generator[None, None, list[int]]:
+    """Check that `count` records decode and have the offset deltas 0, 1, 2, ...
+
+    Yields at the end of each slice. Bytes behind the last record are not looked at.
+
+    Returns:
+        The indexes of the records without a key.
+
+    Raises:
+        CorruptRecord: for the first record that `iter_records` refuses, with the same text, or
+            whose offset delta is wrong.
+    """
+    keyless: list[int] = []
+    index = position = 0
+    left = RECORDS_A_SLICE
+    while index < count:
+        first = index
+        end = min(index + left, count)
+        index, position = _check_usual(body, position, index, end, keyless)
+        left -= index - first
+        if index < end:
+            # Records of a batch are alike: after one of another form, do not expect the usual one.
+            others = 1 if index > first else max(1, left // UNUSUAL_RECORD_COST)
+            end = min(index + others, count)
+            left -= (end - index) * UNUSUAL_RECORD_COST
+            index, position = _check_others(body, position, index, end, keyless)
+            if index < end:
+                position, key_length = yield from _check_record(body, position, index)
+                if key_length < 0:
+                    keyless.append(index)
+                index += 1
+                left = 0
+        if left <= 0 and index < count:
+            left = RECORDS_A_SLICE
+            yield
+    return keyless
+
+
+def _check_usual(  # noqa: C901, PLR0915 - calls for each varint would double the time
+    body: Body, position: int, first: int, end: int, keyless: list[int]
+) -> tuple[int, int]:
+    """Check records from index `first` to `end` (exclusive) that have the usual form.
+
+    That is a length of one or two bytes, a timestamp delta of one or two, an offset delta of up to
+    three, a key below 64 bytes or none, a value below 8,192 bytes or none, and no headers. Return
+    the index and the position of the first record that was not checked.
+    """
+    data, size, unpack, index_twice = body.data, body.size, _unpack_start, 2 * first
+    try:
+        for index_twice in range(2 * first, 2 * end, 2):
+            a = data[position]
+            if a < 0x80:
+                at = position + 1
+                stop = at + (a >> 1)
+            else:
+                b = data[position + 1]
+                if b >= 0x80:
+                    break
+                at = position + 2
+                stop = at + ((a & 0x7F | b << 7) >> 1)
+            if a & 1 or stop > size:  # an odd varint is a negative number
+                break
+            # Behind the attributes: timestamp delta, offset delta, length of the key.
+            b, c, d, e, f = unpack(data, at + 1)
+            if b < 0x80:
+                if c < 0x80:
+                    delta, key, at = c, d, at + 4
+                elif d < 0x80:
+                    delta, key, at = c & 0x7F | d << 7, e, at + 5
+                elif e < 0x80:
+                    delta, key, at = c & 0x7F | (d & 0x7F) << 7 | e << 14, f, at + 6
+                else:
+                    break
+            elif c >= 0x80:
+                break
+            elif d < 0x80:
+                delta, key, at = d, e, at + 5
+            elif e < 0x80:
+                delta, key, at = d & 0x7F | e << 7, f, at + 6
+            elif f < 0x80:
+                delta, key, at = d & 0x7F | (e & 0x7F) << 7 | f << 14, data[at + 6], at + 7
+            else:
+                break
+            if delta != index_twice or (key & 0x81 and key != _NULL):
+                break
+            at += key >> 1
+            if at >= stop:
+                break
+            # The value, and behind it the number of headers, which is 0 in the last byte.
+            a = data[at]
+            if a < 0x80:
+                at += 2 + (a >> 1)
+            else:
+                b = data[at + 1]
+                if b >= 0x80:
+                    break
+                at += 3 + ((a & 0x7F | b << 7) >> 1)
+            if at != stop or (a & 1 and a != _NULL) or data[stop - 1]:
+                break
+            if key == _NULL:
+                keyless.append(index_twice >> 1)
+            position = stop
+        else:
+            return end, position
+    except (struct.error, IndexError):
+        pass  # the body ends in this record
+    return index_twice >> 1, position
+
+
+def _check_others(  # noqa: C901 - calls for each varint would double the time
+    body: Body, position: int, first: int, end: int, keyless: list[int]
+) -> tuple[int, int]:
+    """As `_check_usual`, for records of any form that are sound and have few headers.
+
+    Reads may pass the end of a record, so a record counts only when the last one ends there.
+    """
+    data, size = body.data, body.size
+    index = first
+    try:
+        for index in range(first, end):
+            byte = data[position]
+            if byte < 0x80:
+                length, at = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                length, at = read_varint(data, position, size)
+            stop = at + length
+            if length <= 0 or stop > size:
+                return index, position
+            byte = data[at + 1]
+            if byte < 0x80:
+                _, at = (byte >> 1) ^ -(byte & 1), at + 1 + 1
+            else:
+                _, at = read_varint(data, at + 1, size)
+            byte = data[at]
+            if byte < 0x80:
+                delta, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                delta, at = read_varint(data, at, size)
+            byte = data[at]
+            if byte < 0x80:
+                key_length, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                key_length, at = read_varint(data, at, size)
+            if key_length > 0:
+                at += key_length
+            byte = data[at]
+            if byte < 0x80:
+                length, at = (byte >> 1) ^ -(byte & 1), at + 1
+            else:
+                length, at = read_varint(data, at, size)
+            if length > 0:
+                at += length
+            if data[at]:
+                at = _skip_headers(body, at)
+            else:
+                at += 1
+            if at != stop or delta != index:
+                return index, position
+            if key_length < 0:
+                keyless.append(index)
+            position = stop
+    except (IndexError, CorruptRecord, UnicodeDecodeError):
+        return index, position
+    return end, position
+
+
+def _skip_headers(body: Body, at: int) -> int:
+    """The position behind the headers of a record, or -1 if there are many."""
+    data, size = body.data, body.size
+    count = data[at]
+    if count & 1 or count > 2 * HEADERS_AT_ONCE:
+        return -1
+    at += 1
+    for _ in range(count >> 1):
+        byte = data[at]
+        if byte < 0x80:
+            length, at = (byte >> 1) ^ -(byte & 1), at + 1
+        else:
+            length, at = read_varint(data, at, size)
+        if length < 0:
+            return -1
+        name = bytes(data[at : at + length])
+        if not name.isascii():
+            name.decode("utf-8")
+        byte = data[at + length]
+        if byte < 0x80:
+            length, at = (byte >> 1) ^ -(byte & 1), at + length + 1
+        else:
+            length, at = read_varint(data, at + length, size)
+        if length > 0:
+            at += length
+    return at
+
+
+def _check_record(body: Body, position: int, index: int) -> Generator[None, None, tuple[int, int]]:
+    """Check one record with the decoder's functions.
+
+    Yields within the headers of a record that has many.
+
+    Returns:
+        The position behind the record, and the length of its key.
+    """
+    data = body.data
+    length, position = read_varint(data, position, body.size)
+    if not 0 < length <= body.size - position:
+        raise CorruptRecord(f"a record of {length} bytes does not fit in {body.size - position}")
+    stop = position + length
+    _, position = read_varint(data, position + 1, stop)
+    delta, position = read_varint(data, position, stop)
+    key_length, position = _skip_nullable(body, position, stop)
+    _, position = _skip_nullable(body, position, stop)
+    headers, position = read_varint(data, position, stop)
+    if headers:
+        if not 0 < headers <= stop - position:
+            raise CorruptRecord(f"{headers} headers do not fit in {stop - position} bytes")
+        position = yield from _check_headers(body, position, stop, headers)
+    if position != stop:
+        raise CorruptRecord(f"{stop - position} bytes are left over behind a record")
+    if delta != index:
+        raise CorruptRecord(f"record {index} has the offset delta {delta}")
+    return position, key_length
+
+
+def _check_headers(body: Body, position: int, stop: int, count: int) -> Generator[None, None, int]:
+    for number in range(count):
+        length, after = _skip_nullable(body, position, stop)
+        if length < 0:
+            raise CorruptRecord("a header has no key")
+        decode_header_key(bytes(body.data[after - length : after]))
+        _, position = _skip_nullable(body, after, stop)
+        if number % HEADERS_A_SLICE == HEADERS_A_SLICE - 1:
+            yield
+    return position
+
+
+def _skip_nullable(body: Body, position: int, stop: int) -> tuple[int, int]:
+    """The length (negative for null) and the position behind a nullable byte string."""
+    length, position = read_varint(body.data, position, stop)
+    if length < 0:
+        return length, position
+    if length > stop - position:
+        raise CorruptRecord(f"{length} bytes do not fit in {stop - position}")
+    return length, position + length
+
+
+def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
+    """Check that the body is `count` records whose offset deltas are 0, 1, 2, ..., and no more.
+
+    Yields at the end of each slice. Keys, values and headers are not looked at.
+
+    Raises:
+        CorruptRecord: for the first record that is not.
+    """
+    data, size, position = body.data, body.size, 0
+    for index in range(count):
+        length, position = read_varint(data, position, size)
+        if not 0 < length <= size - position:
+            raise CorruptRecord(
+                f"record {index} of {length} bytes does not fit in {size - position}"
+            )
+        stop = position + length
+        byte = data[position + 1] if length > 1 else 0x80
+        after = position + 2 if byte < 0x80 else read_varint(data, position + 1, stop)[1]
+        delta, _ = read_varint(data, after, stop)
+        if delta != index:
+            raise CorruptRecord(f"record {index} has the offset delta {delta}")
+        position = stop
+        if index % (RECORDS_A_SLICE // 2) == RECORDS_A_SLICE // 2 - 1:
+            yield
+    if position != size:
+        raise CorruptRecord(f"{size - position} bytes are left over behind {count} records")

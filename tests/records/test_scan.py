@@ -1,0 +1,175 @@
+"""The scan of a batch's records, compared with the whole decode of the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from odradek.records.batch import HEADER_BYTES
+from odradek.records.compression import Body
+from odradek.records.record import CorruptRecord, Record, build_batch, iter_records, write_varint
+from odradek.records.scan import (
+    HEADERS_A_SLICE,
+    RECORDS_A_SLICE,
+    UNUSUAL_RECORD_COST,
+    check_records,
+)
+
+R = TypeVar("R")
+
+sizes = st.sampled_from([0, 1, 20, 55, 62, 63, 64, 65, 120, 200, 8_180, 8_200])
+nullable = st.none() | sizes.map(lambda size: b"\x07" * size) | st.binary(max_size=4)
+keys = st.one_of(st.just(b"key"), nullable)
+headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=3)
+deltas = st.sampled_from([0, 1, 63, 64, 8_191, 8_192, 1 << 40, -1, -64, -65])
+records = st.builds(
+    lambda key, value, delta, headers: Record(key, value, 1 << 41 | delta % (1 << 41), -1, headers),
+    keys,
+    nullable,
+    deltas,
+    st.just([]) | headers,
+)
+
+
+def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
+    """What a scan returns, or the text of its error, and how many slices it took."""
+    slices = 1
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            return ended.value, slices
+        except CorruptRecord as error:
+            return str(error), slices
+        slices += 1
+
+
+def by_decoding(body: bytes, count: int) -> list[int] | str:
+    """What the check of a compacted topic found when it decoded each record."""
+    batch = build_batch([Record(b"", b"")], timestamp_ms=0)[:HEADER_BYTES] + body
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[57:61] = count.to_bytes(4, "big", signed=True)
+    keyless = []
+    try:
+        for index, record in enumerate(iter_records(batch)):
+            if record.offset != index:
+                return f"record {index} has the offset delta {record.offset}"
+            if record.key is None:
+                keyless.append(index)
+    except CorruptRecord as error:
+        return str(error)
+    return keyless
+
+
+def body_of(given: Sequence[Record]) -> bytes:
+    return bytes(build_batch(given)[HEADER_BYTES:])
+
+
+def body_at(first: int, count: int, **parts: int) -> bytes:
+    """`count` records whose offset deltas begin at `first`, with any size of their varints."""
+    out = bytearray()
+    for index in range(first, first + count):
+        record = bytearray(1)
+        write_varint(record, parts.get("timestamp_delta", 0))
+        write_varint(record, index + parts.get("wrong", 0))
+        for size in (parts.get("key", 3), parts.get("value", 5)):
+            write_varint(record, size)
+            record += b"x" * max(size, 0)
+        record.append(0)
+        write_varint(out, len(record))
+        out += record
+    return bytes(out)
+
+
+@given(
+    given=st.lists(records, min_size=1, max_size=5) | st.lists(records, min_size=70, max_size=70),
+    count=st.integers(-1, 1),
+    data=st.data(),
+)
+def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
+    given: list[Record], count: int, data: st.DataObject
+) -> None:
+    body = bytearray(body_of(given))
+    for _ in range(data.draw(st.integers(0, 3), "mutations")):
+        if not body:
+            break
+        near = st.integers(0, min(len(body), 40) - 1) | st.integers(0, len(body) - 1)
+        at = data.draw(near, "at")
+        match data.draw(st.integers(0, 4), "kind"):
+            case 0:
+                body[at] ^= 1 << data.draw(st.integers(0, 7))
+            case 1:
+                body[at] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0x81, 0xFF]))
+            case 2:
+                del body[at : at + data.draw(st.integers(1, 9))]
+            case 3:
+                body[at:at] = data.draw(st.binary(min_size=1, max_size=9))
+            case _:
+                body[at] = (body[at] + data.draw(st.sampled_from([-4, -2, -1, 1, 2, 4]))) % 256
+    found, _ = outcome(check_records(Body(bytes(body), len(body)), len(given) + count))
+    assert found == by_decoding(bytes(body), len(given) + count)
+
+
+@given(body=st.binary(max_size=60), count=st.integers(1, 5))
+@example(body=bytes([12, 0, 0, 0, 1, 1, 0]), count=1)
+def test_scan_agrees_with_the_decoder_on_noise(body: bytes, count: int) -> None:
+    assert outcome(check_records(Body(body, len(body)), count))[0] == by_decoding(body, count)
+
+
+@pytest.mark.parametrize("timestamp_delta", [0, 63, 64, 8_191, 8_192, -1])
+@pytest.mark.parametrize("key", [-1, 0, 63, 64])
+@pytest.mark.parametrize("value", [-1, -2, 0, 3, 63, 64, 8_191, 8_192])
+@pytest.mark.parametrize("count", [2, 66])
+def test_each_size_of_a_varint_is_read(
+    timestamp_delta: int, key: int, value: int, count: int
+) -> None:
+    body = body_at(0, count, timestamp_delta=timestamp_delta, key=key, value=value)
+    expected = list(range(count)) if key < 0 else []
+    assert outcome(check_records(Body(body, len(body)), count))[0] == expected
+    for wrong in (-1, 1, 64):
+        body = body_at(0, count, timestamp_delta=timestamp_delta, key=key, wrong=wrong)
+        found, _ = outcome(check_records(Body(body, len(body)), count))
+        assert found == f"record 0 has the offset delta {wrong}" == by_decoding(body, count)
+
+
+def test_offset_deltas_of_three_bytes_are_read_and_compared() -> None:
+    count = 16_400
+    body = body_at(0, count, key=-1)
+    assert outcome(check_records(Body(body, len(body)), count))[0] == list(range(count))
+    for at in (63, 64, 8_191, 8_192, 16_383, 16_384):
+        body = body_at(0, at) + body_at(at + 1, 1)
+        found, _ = outcome(check_records(Body(body, len(body)), at + 1))
+        assert found == f"record {at} has the offset delta {at + 1}"
+
+
+def test_a_slice_is_bounded_by_the_number_of_its_records() -> None:
+    body = body_at(0, 5 * RECORDS_A_SLICE)
+    found, slices = outcome(check_records(Body(body, len(body)), 5 * RECORDS_A_SLICE))
+    assert (found, slices) == ([], 5)
+
+
+def test_a_slice_is_bounded_by_the_number_of_its_unusual_records() -> None:
+    given = [Record(b"k", b"v", 1, headers=[("a", b"b")])] * 900
+    body = body_of(given)
+    found, slices = outcome(check_records(Body(body, len(body)), 900))
+    assert found == []
+    assert slices >= 900 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE
+
+
+def test_a_slice_is_bounded_when_usual_records_are_between_the_others() -> None:
+    given = ([Record(b"k", b"v", 1)] * 10 + [Record(b"k", b"v", 1, headers=[("a", b"b")])]) * 500
+    body = body_of(given)
+    found, slices = outcome(check_records(Body(body, len(body)), 5_500))
+    assert found == []
+    assert slices >= 5_000 // RECORDS_A_SLICE + 500 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE - 1
+
+
+def test_a_slice_ends_within_a_record_of_very_many_headers() -> None:
+    body = body_of([Record(b"k", b"v", 1, headers=[("a", b"b")] * 3_000)])
+    found, slices = outcome(check_records(Body(body, len(body)), 1))
+    assert found == []
+    assert slices >= 3_000 // HEADERS_A_SLICE
