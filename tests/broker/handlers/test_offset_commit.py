@@ -143,6 +143,11 @@ def test_retention_time_of_old_versions_is_stored(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("config", [{"log.flush.interval.messages": 1}])
+def test_retention_time_that_ends_after_the_last_timestamp_never_ends(client: WireClient) -> None:
+    assert commit(client, 2, retention_time_ms=2**63 - 1) is ErrorCode.NONE
+    assert committed(client).committed_offset == 5
+
+
 def test_commit_waits_for_the_disk_where_that_is_asked(client: WireClient) -> None:
     assert commit(client) is ErrorCode.NONE
     assert committed(client).committed_offset == 5

@@ -33,6 +33,7 @@ from odradek.protocol.messages.txn_offset_commit_response import (
 )
 
 NO_RETENTION = -1
+TIMESTAMP_MAX = 2**63 - 1
 
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
 Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
@@ -54,7 +55,9 @@ def plain_commit(
     """An OffsetCommit that its group answers with `code`. A retention time (versions 2-4) becomes
     the expire timestamp of the records."""
     retention_ms = request.retention_time_ms
-    expire_ms = -1 if retention_ms == NO_RETENTION else terms.now_ms + retention_ms
+    expire_ms = -1
+    if retention_ms != NO_RETENTION:
+        expire_ms = min(terms.now_ms + retention_ms, TIMESTAMP_MAX)
     return Commit(
         request.group_id,
         request.topics,
