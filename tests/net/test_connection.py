@@ -18,9 +18,11 @@ from odradek.net.limits import BACKLOG_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.result_tasks import in_task
 from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.call_count import count_calls
+from tests.helpers.fuzzing import rounds
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
 from tests.net.support import body, frame, frames_in, run, silent, turns
 
+FUZZ_S = 3.0
 KINDS = ["list", "none", "pending", "completed", "executing", "executing pending", "none later"]
 
 
@@ -522,7 +524,6 @@ def test_addresses_are_plain() -> None:
 def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
     caplog: Any, seed: int
 ) -> None:
-    """Bounded by a number of streams."""
     caplog.set_level(logging.CRITICAL)
     random_source = random.Random(seed)
 
@@ -532,7 +533,7 @@ def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
                 raise CloseConnection("short")
             return [bytes(view[:8])]
 
-        for _ in range(300):
+        for _ in rounds(FUZZ_S):
             connection, transport = open_connection(dispatch)
             stream = bytearray(b"".join(frame(body(n, n * 7)) for n in range(20)))
             for _ in range(random_source.randint(0, 6)):
