@@ -4,6 +4,7 @@ reproducible."""
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
@@ -12,6 +13,16 @@ from hypothesis import HealthCheck, settings
 
 SEED_VARIABLE = "ODRADEK_TEST_SEED"
 SEED = pytest.StashKey[int]()
+TIMEOUTS_S = {
+    "delivery": 1800,
+    "demo": 1800,
+    "durability": 1800,
+    "histories": 3600,
+    "pipeline": 1800,
+}
+"""Time limit of each test of a folder that kills processes or starts Spark; pyproject.toml has
+the limit of all others.
+"""
 
 settings.register_profile(
     "odradek",
@@ -34,6 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
     given: dict[str, Any] = getattr(config, "workerinput", {})
     chosen = os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(1 << 32)
     config.stash[SEED] = int(given.get("odradek_seed", chosen))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tests = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(tests).parts[0] if tests in item.path.parents else ""
+        if folder in TIMEOUTS_S and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUTS_S[folder]))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -39,6 +39,8 @@ OUTSTANDING_MAX = 600
 KILL_AFTER_S_MAX = 0.05
 FLUSH_S = 240
 START_S = 120
+KILLS_MAX = 200
+"""About one kill in five leaves a torn tail: so many kills without enough of them are a defect."""
 
 Acknowledged = dict[int, tuple[int, int]]
 
@@ -223,15 +225,21 @@ def balance(directory: Path, address: str, writer: Writer) -> int:
     return len(writer.sent)
 
 
-def run(directory: Path, kills: int, seed: int) -> tuple[int, int]:
-    """Kills so often, then balances the books; (messages, torn tails that were cut)."""
+def run(directory: Path, kills: int, seed: int, torn_tails: int = 0) -> tuple[int, int]:
+    """Kill so often, and on until so many torn tails were cut, then balance the books.
+
+    Returns:
+        The number of messages, and the number of torn tails that were cut.
+    """
     killer = Killer(directory, seed)
     killer.start()
     writer = Writer(killer.address, seed)
+    done = 0
     try:
-        for _ in range(kills):
+        while done < kills or (killer.torn_tails() < torn_tails and done < KILLS_MAX):
             writer.live(killer)
             killer.start()
+            done += 1
         assert writer.producer.flush(FLUSH_S) == 0
         messages = balance(directory, killer.address, writer)
     finally:

@@ -31,10 +31,18 @@ main()
 class BrokerProcess:
     """`odradek serve` on a free port, with its log read line by line."""
 
-    def __init__(self, data: Path, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        config: Mapping[str, object] | None = None,
+        *,
+        open_files: int | None = None,
+    ) -> None:
+        """Start the broker, under ``ulimit -n`` with `open_files`."""
         sets = [f"--set={name}={value}" for name, value in (config or {}).items()]
+        limited = ["sh", "-c", f'ulimit -n {open_files} && exec "$0" "$@"'] if open_files else []
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PATIENT, *_SERVE, "--data", str(data), *sets],
+            [*limited, sys.executable, "-c", _PATIENT, *_SERVE, "--data", str(data), *sets],
             stderr=subprocess.PIPE,
             text=True,
         )

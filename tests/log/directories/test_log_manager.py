@@ -540,8 +540,8 @@ def test_full_disk_cuts_the_partial_write_and_goes_on_when_there_is_space(tmp_pa
 
 
 def run_program(program: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).resolve().parent.parent.parent
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    root = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         capture_output=True,

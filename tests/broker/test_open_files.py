@@ -1,0 +1,126 @@
+"""A broker with 2,000 partitions under ``ulimit -n 1024``, and clients that write and read all."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.hostile.process import TIMEOUT_S, BrokerProcess
+
+OPEN_FILES = 1024
+TOPICS, PARTITIONS = 4, 500
+ROUNDS = 2
+CONNECTIONS = 100
+CONFIG = {
+    "offsets.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "num.partitions": 1,
+}
+Places = dict[tuple[str, int], list[bytes]]
+
+
+def expected() -> Places:
+    return {
+        (f"many-{topic}", partition): [b"%d %d" % (partition, n) for n in range(ROUNDS)]
+        for topic in range(TOPICS)
+        for partition in range(PARTITIONS)
+    }
+
+
+def create_topics(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    new = [NewTopic(f"many-{topic}", PARTITIONS, 1) for topic in range(TOPICS)]
+    for future in admin.create_topics(new, request_timeout=TIMEOUT_S).values():
+        future.result(TIMEOUT_S)
+
+
+def write(address: str) -> None:
+    """One record to each partition a round, so that each log is opened again in each round."""
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "acks": "all"})
+    errors: list[Any] = []
+    for number in range(ROUNDS):
+        for topic, partition in expected():
+            producer.produce(
+                topic,
+                b"%d %d" % (partition, number),
+                partition=partition,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+            )
+        assert producer.flush(TIMEOUT_S) == 0
+    assert not errors, errors[:3]
+
+
+def read(address: str, group: str) -> Places:
+    """Everything, read by two members of a group that share the partitions."""
+    members = [
+        Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": "roundrobin",
+            }
+        )
+        for _ in range(2)
+    ]
+    found: dict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
+    wanted = sum(map(len, expected().values()))
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        for member in members:
+            member.subscribe([f"many-{topic}" for topic in range(TOPICS)])
+        # A record may be delivered again when the second member joins, at the same offset.
+        while sum(map(len, found.values())) < wanted:
+            assert time.monotonic() < deadline, f"{sum(map(len, found.values()))} records"
+            for member in members:
+                for message in member.consume(500, 0.05):
+                    assert message.error() is None, message.error()
+                    place = found[message.topic(), message.partition()]
+                    place[message.offset()] = message.value()
+    finally:
+        for member in members:
+            member.close()
+    return {place: [records[at] for at in sorted(records)] for place, records in found.items()}
+
+
+def assert_room_for_clients(process: BrokerProcess) -> None:
+    """With all logs in use there are descriptors left for many connections."""
+    host, _, port = process.bootstrap_servers.rpartition(":")
+    peers = [socket.create_connection((host, int(port)), TIMEOUT_S) for _ in range(CONNECTIONS)]
+    try:
+        assert read(process.bootstrap_servers, "beside-others") == expected()
+        assert process.descriptors() < OPEN_FILES
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def assert_no_file_was_missed(process: BrokerProcess) -> None:
+    missed = [line for line in process.lines if "Too many open files" in line]
+    assert not missed, "".join(missed[:3])
+
+
+def test_two_thousand_partitions_are_written_and_read_with_a_thousand_descriptors(
+    tmp_path: Path,
+) -> None:
+    with BrokerProcess(tmp_path, CONFIG, open_files=OPEN_FILES) as process:
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0] == OPEN_FILES
+        create_topics(process.bootstrap_servers)
+        write(process.bootstrap_servers)
+        assert read(process.bootstrap_servers, "readers") == expected()
+        assert_room_for_clients(process)
+        assert_no_file_was_missed(process)
+        process.kill()
+        process.close()
+    # Recovery opens every log, and a clean stop closes every one.
+    for _ in range(2):
+        with BrokerProcess(tmp_path, CONFIG, open_files=OPEN_FILES) as process:
+            assert read(process.bootstrap_servers, f"after-{process.pid}") == expected()
+        assert_no_file_was_missed(process)
