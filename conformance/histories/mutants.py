@@ -76,7 +76,7 @@ def _no_aborted_list() -> None:
 
 
 def _offsets_of_aborted() -> None:
-    from odradek.coordinator.group.offsets import OffsetStore
+    from odradek.coordinator.group.offsets.offset_store import OffsetStore
 
     end = OffsetStore.end_transaction
     _patch(
@@ -86,7 +86,7 @@ def _offsets_of_aborted() -> None:
 
 def _no_epoch_bump() -> None:
     """The client is told the old epoch as if it were the next, and begins its sequences anew."""
-    from odradek.coordinator.transaction import state
+    from odradek.coordinator.transaction import transaction_decisions as state
 
     end = state._end_v2
 

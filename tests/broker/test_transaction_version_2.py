@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.broker import BrokerServer
-from odradek.coordinator.transaction.metadata import EPOCH_EXHAUSTED
+from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.errors import ErrorCode
 from odradek.protocol.messages import produce_request as p
 from odradek.protocol.messages import txn_offset_commit_request as o

@@ -124,7 +124,7 @@ def test_static_member_comes_back_to_its_partitions(broker: Broker) -> None:
 def test_member_that_is_silent_loses_its_partitions(broker: Broker) -> None:
     first = Reader(broker)
     where = ["--broker", broker.bootstrap_servers]
-    source = Path(__file__).with_name("silent_reader.py")
+    source = Path(__file__).parent / "silent_reader.py"
     with subprocess.Popen(
         [sys.executable, str(source), *where], stdout=subprocess.PIPE, text=True
     ) as silent:

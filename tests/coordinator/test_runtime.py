@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.group.loading import PUT_PER_SLICE
-from odradek.coordinator.group.offsets import CommittedOffset
-from odradek.coordinator.group.records import offset_commit_record, offset_commit_tombstone
-from odradek.coordinator.group.shard import GroupShard
+from odradek.coordinator.group.group_records import offset_commit_record, offset_commit_tombstone
+from odradek.coordinator.group.group_shard import GroupShard
+from odradek.coordinator.group.offsets.offset_loading import PUT_PER_SLICE
+from odradek.coordinator.group.offsets.offset_store import CommittedOffset
 from odradek.coordinator.runtime import java_string_hash, partition_for
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
@@ -30,7 +30,7 @@ from odradek.protocol.messages.share_group_metadata_key import ShareGroupMetadat
 from odradek.protocol.messages.share_group_metadata_value import ShareGroupMetadataValue
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
-from tests.coordinator.on_disk import OFFSETS, OnDisk, coordinator
+from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
-from tests.coordinator.on_disk import OnDisk, coordinator
+from tests.coordinator.group.on_disk import OnDisk, coordinator
 
 VERSION = 8
 

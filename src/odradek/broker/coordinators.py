@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
     from odradek.controller.controller import Controller
-    from odradek.coordinator.group.coordinator import GroupCoordinator
-    from odradek.coordinator.transaction.coordinator import TransactionCoordinator
+    from odradek.coordinator.group.group_coordinator import GroupCoordinator
+    from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from odradek.environment.clock import Clock
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
@@ -96,7 +96,7 @@ class Coordinators:
         return self.made_transactions
 
     def _make_groups(self) -> GroupCoordinator:
-        from odradek.coordinator.group.coordinator import GroupCoordinator
+        from odradek.coordinator.group.group_coordinator import GroupCoordinator
 
         return GroupCoordinator(
             config=self._config,
@@ -111,7 +111,7 @@ class Coordinators:
 
     def _make_transactions(self) -> TransactionCoordinator:
         from odradek.broker.transactions.markers import Results, write_markers
-        from odradek.coordinator.transaction.coordinator import TransactionCoordinator
+        from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
         async def write(markers: Sequence[Sequence[Any]]) -> Results:
             assert self._services is not None, "a coordinator that has not started"

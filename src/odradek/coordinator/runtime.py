@@ -22,6 +22,7 @@ from concurrent.futures import Executor
 from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from odradek.coordinator.batch_builder import Pair, build_pairs_batch
 from odradek.coordinator.shard_loading import (
     Shard,
     ShardLoader,
@@ -35,7 +36,6 @@ from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
 from odradek.records.batch import Compression
-from odradek.records.pairs import Pair, build_pairs_batch
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.coordinator.transaction.metadata import (
+from odradek.coordinator.transaction.transaction_metadata import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
     TransactionState,
 )
 from odradek.errors import ErrorCode
-from tests.coordinator.transaction.machine import TIMEOUT_MS, Machine, begun
+from tests.coordinator.transaction.transaction_machine import TIMEOUT_MS, Machine, begun
 
 E = ErrorCode
 S = TransactionState

@@ -10,7 +10,7 @@ from odradek.coordinator.futures import mapped
 from odradek.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from odradek.coordinator.transaction.coordinator import Answer, Outcome
+    from odradek.coordinator.transaction.transaction_coordinator import Answer, Outcome
 
 T = TypeVar("T")
 Reply: TypeAlias = T | asyncio.Future[T] | Coroutine[Any, Any, T]

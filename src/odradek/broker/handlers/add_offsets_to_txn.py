@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
-from odradek.coordinator.transaction.state import Identity
+from odradek.coordinator.transaction.transaction_decisions import Identity
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_coordinator import Outcome
     from odradek.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 
 FENCED_FROM = 2

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
-from odradek.coordinator.transaction.state import EPOCH_BUMP_FROM, Identity
+from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.add_partitions_to_txn_request import (
@@ -31,7 +31,7 @@ from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_coordinator import Outcome
     from odradek.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 
 FENCED_FROM = 2

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
-from odradek.coordinator.group.consumer.group import ConsumerGroup
-from odradek.coordinator.group.consumer.members import NOTHING, Assignment, ConsumerMember
-from odradek.coordinator.group.errors import response_code
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.consumer.consumer_member import NOTHING, Assignment, ConsumerMember
+from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
 from odradek.slicing import Turns, begun

@@ -4,7 +4,7 @@ Version 1 brings regular expressions, in RE2's syntax, and member ids that clien
 The assignment is told when it changed, and in answer to a full heartbeat. Answered when what the
 heartbeat changed is in the log. Differs from Kafka in that expressions are resolved at once, not
 some time later, that a new topic is seen at the next heartbeat, and that costly expressions are
-refused (`odradek.coordinator.group.consumer.patterns`).
+refused (`odradek.coordinator.group.consumer.topic_patterns`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from odradek.protocol.messages.consumer_group_heartbeat_response import (
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.consumer.requests import Answer
+    from odradek.coordinator.group.consumer.consumer_requests import Answer
     from odradek.protocol.messages.consumer_group_heartbeat_request import (
         ConsumerGroupHeartbeatRequest,
     )

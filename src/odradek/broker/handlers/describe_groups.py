@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
-from odradek.coordinator.group.errors import response_code
-from odradek.coordinator.group.state import ClassicGroup, GroupState
+from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups_response import (
     DescribedGroup,

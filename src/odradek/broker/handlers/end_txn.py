@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
-from odradek.coordinator.transaction.state import EPOCH_BUMP_FROM, Identity
+from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.protocol.messages.end_txn_response import EndTxnResponse
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_coordinator import Outcome
     from odradek.protocol.messages.end_txn_request import EndTxnRequest
 
 FENCED_FROM = 2

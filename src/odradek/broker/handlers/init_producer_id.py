@@ -13,13 +13,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.handlers._transactions import Reply, code_for, reply
-from odradek.coordinator.transaction.state import Init, ProducerIdAndEpoch
+from odradek.coordinator.transaction.transaction_decisions import Init, ProducerIdAndEpoch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_coordinator import Outcome
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 
 FENCED_FROM = 4

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.advertised import unwrapped
-from odradek.coordinator.group.effects import Client
+from odradek.coordinator.group.classic.effects import Client
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.consumer.requests import Answer
+    from odradek.coordinator.group.consumer.consumer_requests import Answer
     from odradek.protocol.messages.join_group_request import JoinGroupRequest
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.group.consumer.group import ConsumerGroup
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.shard import Group
+    from odradek.coordinator.group.group_shard import Group
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 
 CLASSIC = "classic"

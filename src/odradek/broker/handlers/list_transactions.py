@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import re2
 
-from odradek.coordinator.transaction.metadata import STATES_BY_NAME, TransactionMetadata
+from odradek.coordinator.transaction.transaction_metadata import STATES_BY_NAME, TransactionMetadata
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_transactions_response import (
     ListTransactionsResponse,

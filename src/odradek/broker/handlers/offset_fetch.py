@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from odradek.coordinator.group.consumer.group import ConsumerGroup
-from odradek.coordinator.group.errors import response_code
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponse,
@@ -36,7 +36,7 @@ from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.offsets import CommittedOffset
+    from odradek.coordinator.group.offsets.offset_store import CommittedOffset
     from odradek.protocol.messages.offset_fetch_request import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,

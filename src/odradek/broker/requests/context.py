@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
     from odradek.controller.controller import Controller
-    from odradek.coordinator.group.coordinator import GroupCoordinator
-    from odradek.coordinator.transaction.coordinator import TransactionCoordinator
+    from odradek.coordinator.group.group_coordinator import GroupCoordinator
+    from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timers
     from odradek.log.directories.log_manager import LogManager

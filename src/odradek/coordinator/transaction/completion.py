@@ -13,9 +13,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.coordinator.transaction import state
-from odradek.coordinator.transaction.metadata import TransactionMetadata, TransactionState
-from odradek.coordinator.transaction.shard import TransactionShard
+from odradek.coordinator.transaction import transaction_decisions as state
+from odradek.coordinator.transaction.transaction_metadata import (
+    TransactionMetadata,
+    TransactionState,
+)
+from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from odradek.coordinator.group.consumer.members import (
+from odradek.coordinator.group.consumer.consumer_member import (
     NOTHING,
     Assignment,
     assignment_of,

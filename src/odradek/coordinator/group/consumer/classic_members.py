@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from odradek.coordinator.group.consumer.group import ConsumerGroup, Deadline, TimerKind
-from odradek.coordinator.group.consumer.heartbeat import (
+from odradek.coordinator.group.classic.classic_group import CONSUMER, NO_MEMBER_ID
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Deadline, TimerKind
+from odradek.coordinator.group.consumer.consumer_heartbeat import (
     Outcome,
     Scene,
     Timer,
@@ -21,7 +22,7 @@ from odradek.coordinator.group.consumer.heartbeat import (
     static_member,
     throw_if_full,
 )
-from odradek.coordinator.group.consumer.members import (
+from odradek.coordinator.group.consumer.consumer_member import (
     ClassicMember,
     ConsumerMember,
     MemberState,
@@ -33,7 +34,6 @@ from odradek.coordinator.group.consumer.migration import (
     read_subscription,
     read_version,
 )
-from odradek.coordinator.group.state import CONSUMER, NO_MEMBER_ID
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

@@ -10,16 +10,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from odradek.coordinator.group.consumer.group import ConsumerGroup
-from odradek.coordinator.group.consumer.members import (
+from odradek.coordinator.group.classic.classic_group import (
+    CONSUMER,
+    ClassicGroup,
+    GroupState,
+    Member,
+)
+from odradek.coordinator.group.classic.effects import Instant
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.consumer.consumer_member import (
     NOTHING,
     Assignment,
     ClassicMember,
     ConsumerMember,
     partitions_of,
 )
-from odradek.coordinator.group.effects import Instant
-from odradek.coordinator.group.state import CONSUMER, ClassicGroup, GroupState, Member
 from odradek.ids import TopicName, Uuid
 from odradek.metadata.image import MetadataImage
 from odradek.protocol import codec

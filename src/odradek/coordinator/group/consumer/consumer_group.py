@@ -1,0 +1,223 @@
+"""The state of a consumer group (KIP-848), and what can be asked of it.
+
+The durable part (epochs, members, target assignment, resolved regular expressions) changes by
+replayed records alone, live and at load time; deadlines are soft. Three epochs move one after the
+other: the group's, when subscriptions or topics change; the target assignment's, when it has been
+computed for that; and each member's, when it has let go of what it had to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+from typing import NamedTuple
+
+from odradek.coordinator.group.classic.classic_group import CONSUMER, OffsetsAge
+from odradek.coordinator.group.consumer.consumer_member import (
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    partitions_of,
+)
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import Uuid
+
+# Members of the consumer protocol commit with their epoch from this version of OffsetCommit on.
+MEMBER_EPOCH_FROM = 9
+
+
+class ConsumerGroupState(Enum):
+    """The values are the names that tools print."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched, in which metadata, and when (wall clock)."""
+
+    topics: frozenset[str]
+    version: int
+    time_ms: int
+
+
+class TimerKind(Enum):
+    """What a member may be late with: any sign of life; letting go of partitions; (of the classic
+    protocol) joining again, and fetching its assignment."""
+
+    SESSION = "session"
+    REBALANCE = "rebalance"
+    JOIN = "join"
+    SYNC = "sync"
+
+
+class Deadline(NamedTuple):
+    """When a member is late (monotonic); of a rebalance, in which member epoch."""
+
+    at_ms: float
+    member_epoch: int = -1
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A consumer group. Its owner is the shard of its partition."""
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    regexes: dict[str, Resolved] = field(default_factory=dict)
+    # Derived from the members: who has an instance id, and in which member epoch a partition is
+    # held (or not yet let go of).
+    static_members: dict[str, str] = field(default_factory=dict)
+    partition_epochs: dict[tuple[Uuid, int], int] = field(default_factory=dict)
+    # Soft: the metadata that the last heartbeat saw, and who is late when.
+    seen_metadata: int = -1
+    deadlines: dict[tuple[TimerKind, str], Deadline] = field(default_factory=dict)
+
+    # -- changes, by replay ------------------------------------------------------------------------
+
+    def put_member(self, member: ConsumerMember) -> None:
+        known = self.members.get(member.member_id)
+        if known is not None:
+            self._release(known)
+        self.members[member.member_id] = member
+        for held in (member.assigned, member.pending_revocation):
+            for place in partitions_of(held):
+                self.partition_epochs[place] = member.member_epoch
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def drop_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._release(member)
+        if self.static_members.get(member.instance_id or "") == member_id:
+            del self.static_members[member.instance_id or ""]
+        for kind in TimerKind:
+            self.deadlines.pop((kind, member_id), None)
+
+    def _release(self, member: ConsumerMember) -> None:
+        for held in (member.assigned, member.pending_revocation):
+            for place in partitions_of(held):
+                if self.partition_epochs.get(place) == member.member_epoch:
+                    del self.partition_epochs[place]
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def protocol_type(self) -> str:
+        return CONSUMER
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Raises UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return found
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Who holds the instance id now."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
+        """The target assignment of a member, or of the static member that it replaces."""
+        if instance_id is not None:
+            member_id = self.static_members.get(instance_id, member_id)
+        return self.targets.get(member_id, NOTHING)
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The names that the member subscribes to, those that its expression matches included."""
+        resolved = self.regexes.get(member.regex or "")
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    def classic_members(self) -> list[ConsumerMember]:
+        return [member for member in self.members.values() if member.classic is not None]
+
+    def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a classic member with these protocols has one in common with all others."""
+        names = list(names)
+        if protocol_type != CONSUMER or not names:
+            return False
+        others = [dict(m.classic.protocols) for m in self.members.values() if m.classic is not None]
+        return any(all(name in protocols for protocols in others) for name in names)
+
+    def waits_for_release(self, member: ConsumerMember) -> bool:
+        """Whether something of the member's target is still held by others."""
+        return any(
+            place[1] not in member.assigned.get(place[0], ()) and place in self.partition_epochs
+            for place in partitions_of(self.targets.get(member.member_id, NOTHING))
+        )
+
+    # -- rules shared with classic groups ----------------------------------------------------------
+
+    def validate_delete(self) -> ErrorCode:
+        """DeleteGroups takes away groups without members."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def validate_offset_delete(self) -> ErrorCode:
+        """OffsetDelete works beside living members, as it is known what they read."""
+        return ErrorCode.NONE
+
+    def offsets_age(self) -> OffsetsAge:
+        """The retention of offsets that no member reads counts from their commit on."""
+        return OffsetsAge.SINCE_COMMIT
+
+    def validate_commit(self, member_id: str, epoch: int, version: int | None) -> ErrorCode:
+        """Whether the sender may commit offsets; `version` None stands for a transaction.
+
+        A negative epoch comes from an administrator or from a consumer that assigns its partitions
+        itself: it may commit to a group that has no members.
+        """
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if version is not None and member.classic is None and version < MEMBER_EPOCH_FROM:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return _check_epoch(member, epoch)
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether the sender may read the offsets; administrators name no member."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
+
+    def next_deadline_ms(self) -> float:
+        """The earliest time (monotonic) at which somebody is late."""
+        return min((each.at_ms for each in self.deadlines.values()), default=inf)
+
+
+def _check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:
+    if epoch == member.member_epoch:
+        return ErrorCode.NONE
+    if member.classic is not None:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH

@@ -1,0 +1,535 @@
+"""ConsumerGroupHeartbeat: what one heartbeat does to a consumer group (KIP-848). Pure.
+
+Kafka's rules (``GroupMetadataManager``: consumerGroupHeartbeat, consumerGroupLeave and their
+neighbours): functions (group, request, now) -> `Outcome` that change nothing. Records are appended
+and replayed by the shell; then the timers are set, and the response leaves when the records are
+committed. An error of the sender is a `KafkaError` with Kafka's code and message.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.effects import Client, Instant
+from odradek.coordinator.group.consumer import consumer_records as write
+from odradek.coordinator.group.consumer.assignors import ASSIGNORS, Subscriber
+from odradek.coordinator.group.consumer.consumer_group import (
+    ConsumerGroup,
+    Deadline,
+    Resolved,
+    TimerKind,
+)
+from odradek.coordinator.group.consumer.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NOTHING,
+    Assignment,
+    ConsumerMember,
+    MemberState,
+)
+from odradek.coordinator.group.consumer.migration import may_downgrade, to_classic
+from odradek.coordinator.group.consumer.reconciliation import Target, reconcile
+from odradek.coordinator.group.consumer.subscriptions import metadata_hash, partition_counts
+from odradek.coordinator.group.consumer.topic_patterns import (
+    NO_MATCHES,
+    PatternMatches,
+    PatternsNeeded,
+)
+from odradek.coordinator.group.group_records import group_metadata_record
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import Uuid
+from odradek.metadata.image import MetadataImage
+from odradek.protocol.messages import consumer_group_heartbeat_response as answer
+from odradek.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+# From this version on members make up their own ids.
+CLIENT_MEMBER_ID_FROM = 1
+# The space and all control characters before it: a Unicode space is none of them.
+JAVA_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+
+E = ErrorCode
+
+
+class Settings(NamedTuple):
+    """``group.consumer.*`` of the broker's configuration; the first assignor is the default."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")
+    upgrade: bool = True
+    downgrade: bool = True
+    classic_max_size: int = 2_147_483_647
+
+
+class Scene(NamedTuple):
+    """What a heartbeat is judged by, besides its group: who sent it, settings, topics, the time."""
+
+    client: Client
+    version: int
+    settings: Settings
+    image: MetadataImage
+    now: Instant
+    new_member_id: str = ""
+    matches: PatternMatches = NO_MATCHES
+
+
+class Timer(NamedTuple):
+    """A deadline to set for a member; None takes it away."""
+
+    kind: TimerKind
+    member_id: str
+    deadline: Deadline | None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Records to append, then timers to set, then the response to give."""
+
+    records: list[CoordinatorRecord] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    response: answer.ConsumerGroupHeartbeatResponse | None = None
+    seen_metadata: int = -1
+    # The epoch of the target assignment, as it is then.
+    target_epoch: int = -1
+    # The group that takes this one's place: all of its members speak the classic protocol. When it
+    # is settled, each of them holds what it is assigned, and none has to join again.
+    downgraded: ClassicGroup | None = None
+    # The classic group whose place this one takes: its waiting members have to join again.
+    upgraded: ClassicGroup | None = None
+    settled: bool = False
+
+
+def validate(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
+    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could answer; in Kafka's
+    order, which decides the message."""
+    epoch = request.member_epoch
+    checks = []
+    if version >= CLIENT_MEMBER_ID_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        checks.append((_is_blank(request.member_id), "MemberId can't be empty."))
+    checks += [
+        (_is_blank(request.group_id), "GroupId can't be empty."),
+        (_is_blank(request.instance_id), "InstanceId can't be empty."),
+        (_is_blank(request.rack_id), "RackId can't be empty."),
+    ]
+    if epoch == JOIN_EPOCH:
+        checks += _checks_of_joining(request)
+    checks += [
+        (
+            epoch == LEAVE_STATIC_EPOCH and request.instance_id is None,
+            "InstanceId can't be null.",
+        ),
+        (epoch < LEAVE_STATIC_EPOCH, "MemberEpoch is invalid."),
+    ]
+    for wrong, message in checks:
+        if wrong:
+            raise KafkaError(E.INVALID_REQUEST, message)
+    if request.server_assignor is not None and request.server_assignor not in settings.assignors:
+        raise KafkaError(
+            E.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+            f"{', '.join(settings.assignors)}.",
+        )
+
+
+def _is_blank(text: str | None) -> bool:
+    """Nothing but what Java's ``String.trim`` takes away; None stands for no value at all."""
+    return text is not None and not text.strip(JAVA_BLANKS)
+
+
+def _checks_of_joining(request: ConsumerGroupHeartbeatRequest) -> list[tuple[bool, str]]:
+    return [
+        (
+            request.rebalance_timeout_ms == -1,
+            "RebalanceTimeoutMs must be provided in first request.",
+        ),
+        (
+            request.topic_partitions is None or bool(request.topic_partitions),
+            "TopicPartitions must be empty when (re-)joining.",
+        ),
+        (
+            request.subscribed_topic_names is None and request.subscribed_topic_regex is None,
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining.",
+        ),
+    ]
+
+
+def heartbeat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: Scene
+) -> Outcome:
+    """A heartbeat of a member that stays or joins. Raises PatternsNeeded when `scene.matches` lacks
+    an expression whose topics the decision needs."""
+    outcome = Outcome()
+    member_id = request.member_id or scene.new_member_id
+    throw_if_full(group, member_id, scene.settings)
+    owned = None
+    if request.topic_partitions is not None:
+        owned = write.read_assignment(request.topic_partitions)
+    member = _member(group, member_id, request, owned, outcome.records)
+    names = request.subscribed_topic_names
+    updated = replace(
+        member,
+        instance_id=request.instance_id or member.instance_id,
+        rack_id=request.rack_id or member.rack_id,
+        rebalance_timeout_ms=_given(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
+        server_assignor=request.server_assignor or member.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=_regex(group, request.subscribed_topic_regex, member.regex, scene.matches),
+        client_id=scene.client.client_id,
+        client_host=scene.client.client_host,
+        classic=None,
+    )
+    reached = advance(group, member, updated, owned, scene, outcome)
+    at_ms = scene.now.monotonic_ms + scene.settings.session_timeout_ms
+    outcome.timers.append(Timer(TimerKind.SESSION, member_id, Deadline(at_ms)))
+    full = request.member_epoch == JOIN_EPOCH or (
+        request.rebalance_timeout_ms != -1
+        and (names is not None or request.subscribed_topic_regex is not None)
+        and owned is not None
+    )
+    outcome.response = answer.ConsumerGroupHeartbeatResponse(
+        member_id=member_id,
+        member_epoch=reached.member_epoch,
+        heartbeat_interval_ms=scene.settings.heartbeat_interval_ms,
+    )
+    if full or reached.assigned != member.assigned:
+        outcome.response.assignment = answer.Assignment(
+            [answer.TopicPartitions(each, sorted(held)) for each, held in reached.assigned.items()]
+        )
+    return outcome
+
+
+def _given(value: int, otherwise: int) -> int:
+    return otherwise if value == -1 else value
+
+
+def _regex(
+    group: ConsumerGroup, asked: str | None, known: str | None, matches: PatternMatches
+) -> str | None:
+    """The member's expression. Raises for a new one that is refused; the empty one ends it."""
+    if asked is None or asked == known:
+        return known
+    if asked and asked not in group.regexes:
+        matches.require(asked)
+    return asked or None
+
+
+# -- who it is -------------------------------------------------------------------------------------
+
+
+def throw_if_full(group: ConsumerGroup, member_id: str, settings: Settings) -> None:
+    if len(group.members) >= settings.max_size and member_id not in group.members:
+        raise KafkaError(
+            E.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {settings.max_size} members.",
+        )
+
+
+def _member(
+    group: ConsumerGroup,
+    member_id: str,
+    request: ConsumerGroupHeartbeatRequest,
+    owned: Assignment | None,
+    records: list[CoordinatorRecord],
+) -> ConsumerMember:
+    """The sender as the group knows it; a new one with epoch 0 may join."""
+    joins = request.member_epoch == JOIN_EPOCH
+    if request.instance_id is not None:
+        member = static_member(group, member_id, request.instance_id, joins, False, records)
+        if joins:
+            return member
+    elif joins:
+        member = group.members.get(member_id) or ConsumerMember(member_id)
+    else:
+        member = group.member(member_id)
+    _check_epoch(member, request.member_epoch, owned)
+    return member
+
+
+def static_member(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str,
+    joins: bool,
+    classic: bool,
+    records: list[CoordinatorRecord],
+) -> ConsumerMember:
+    """The holder of an instance id. One that joins takes the place of a former one: of the consumer
+    protocol, only when that has left for the time being (UNRELEASED_INSTANCE_ID)."""
+    holder = group.static_member(instance_id)
+    if not joins:
+        if holder is None:
+            raise KafkaError(E.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder.member_id != member_id:
+            raise KafkaError(
+                E.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member "
+                f"{holder.member_id}.",
+            )
+        return holder
+    if holder is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if not classic and holder.classic is None and holder.member_epoch != LEAVE_STATIC_EPOCH:
+        raise KafkaError(
+            E.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group "
+            f"because the instance id is owned by {holder.member_id} member.",
+        )
+    successor = replace(holder, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    group_id = group.group_id
+    records += write.member_tombstones(group_id, holder.member_id)
+    records.append(write.member_record(group_id, successor))
+    target = group.targets.get(holder.member_id, NOTHING)
+    records.append(write.target_record(group_id, member_id, target))
+    records.append(write.current_record(group_id, successor))
+    return successor
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
+    """FENCED_MEMBER_EPOCH, unless the epoch is the member's, or its last one and the answer with
+    the new one may have been lost; a member may always begin again."""
+    known = member.member_epoch
+    if epoch == JOIN_EPOCH:
+        return
+    if epoch > known:
+        raise KafkaError(
+            E.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a greater member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({known}). The member must abandon all its partitions and "
+            "rejoin.",
+        )
+    if epoch < known and not (
+        epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
+    ):
+        raise KafkaError(
+            E.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a smaller member epoch ({epoch}) than the one known by "
+            f"the group coordinator ({known}). The member must abandon all its partitions and "
+            "rejoin.",
+        )
+
+
+def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
+    return owned is not None and all(
+        held <= assigned.get(topic_id, frozenset()) for topic_id, held in owned.items()
+    )
+
+
+# -- what follows ----------------------------------------------------------------------------------
+
+
+def advance(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    updated: ConsumerMember,
+    owned: Assignment | None,
+    scene: Scene,
+    outcome: Outcome,
+) -> ConsumerMember:
+    """Writes down what the member says anew, moves the group's and the target's epoch where that
+    has to be, and takes the member one step on its way. Returns the member as it is then."""
+    records, group_id = outcome.records, group.group_id
+    outcome.seen_metadata = scene.image.offset
+    new = (
+        member.member_id not in group.members
+        and (member.instance_id or updated.instance_id) not in group.static_members
+    )
+    if updated != member or new:
+        records.append(write.member_record(group_id, updated))
+    epoch = group.epoch
+    # Who joins without subscribing to anything changes nobody's assignment, as in Kafka 4.1.
+    bump = epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
+    members = _members_with(group, updated)
+    regexes = group.regexes
+    counts: dict[Uuid, int] | None = None
+    if bump or group.seen_metadata != scene.image.offset:
+        regexes, resolved_anew = resolve(group, members, scene, records)
+        counts = partition_counts(scene.image, _subscribed(members, regexes))
+        hashed = metadata_hash(counts)
+        if bump or resolved_anew or hashed != group.metadata_hash:
+            epoch += 1
+            records.append(write.epoch_record(group_id, epoch, hashed))
+            logger.info("group %s: epoch %d", group_id, epoch)
+    if epoch > group.target_epoch:
+        if counts is None:
+            counts = partition_counts(scene.image, _subscribed(members, regexes))
+        target = Target(epoch, _assign(group, members, regexes, updated, scene, counts, records))
+        records.append(write.target_epoch_record(group_id, epoch))
+    else:
+        mine = group.target_of(updated.member_id, updated.instance_id)
+        target = Target(group.target_epoch, mine)
+    outcome.target_epoch = target.epoch
+    reached = reconcile(updated, target, group.partition_epochs.__contains__, owned)
+    if reached != updated or new:
+        records.append(write.current_record(group_id, reached))
+        if reached.classic is None:
+            outcome.timers.append(_rebalance_timer(reached, scene.now))
+    return reached
+
+
+def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, ConsumerMember]:
+    """The members as they will be: a static member's former self is not among them."""
+    members = dict(group.members)
+    holder = group.static_members.get(updated.instance_id or "")
+    if holder is not None and holder != updated.member_id:
+        del members[holder]
+    members[updated.member_id] = updated
+    return members
+
+
+def _rebalance_timer(member: ConsumerMember, now: Instant) -> Timer:
+    """A member that is to let go of partitions has its rebalance time-out for that."""
+    deadline = None
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        at_ms = now.monotonic_ms + member.rebalance_timeout_ms
+        deadline = Deadline(at_ms, member.member_epoch)
+    return Timer(TimerKind.REBALANCE, member.member_id, deadline)
+
+
+def resolve(
+    group: ConsumerGroup,
+    members: dict[str, ConsumerMember],
+    scene: Scene,
+    records: list[CoordinatorRecord],
+) -> tuple[dict[str, Resolved], bool]:
+    """The topics of each regular expression in use, and whether they are others than before.
+
+    Topics that are known for this metadata are not matched again. An expression that was accepted
+    once and is refused now (another version stored it) keeps the topics that it had.
+    """
+    used = {member.regex for member in members.values() if member.regex}
+    current = group.seen_metadata == scene.image.offset
+    needed = [each for each in used if not (current and each in group.regexes)]
+    missing = [each for each in needed if scene.matches.lacks(each)]
+    if missing:
+        raise PatternsNeeded(missing)
+    found = {each: known for each, known in group.regexes.items() if each in used}
+    changed = False
+    for regex in sorted(needed):
+        known = found.get(regex)
+        topics = scene.matches.topics.get(regex)
+        if topics is None:
+            topics = frozenset() if known is None else known.topics
+        if known is not None and known.topics == topics:
+            continue
+        changed = True
+        found[regex] = Resolved(topics, scene.image.offset, scene.now.time_ms)
+        records.append(write.regex_record(group.group_id, regex, found[regex]))
+    records += unused_regexes(group, used)
+    return found, changed
+
+
+def unused_regexes(group: ConsumerGroup, used: set[str]) -> list[CoordinatorRecord]:
+    """Tombstones for the expressions that no member uses any longer."""
+    return [
+        write.regex_tombstone(group.group_id, regex) for regex in group.regexes if regex not in used
+    ]
+
+
+def _topics(member: ConsumerMember, regexes: dict[str, Resolved]) -> frozenset[str]:
+    resolved = regexes.get(member.regex or "")
+    return member.topics if resolved is None else member.topics | resolved.topics
+
+
+def _subscribed(members: dict[str, ConsumerMember], regexes: dict[str, Resolved]) -> frozenset[str]:
+    return frozenset().union(*(_topics(member, regexes) for member in members.values()))
+
+
+def _assign(
+    group: ConsumerGroup,
+    members: dict[str, ConsumerMember],
+    regexes: dict[str, Resolved],
+    updated: ConsumerMember,
+    scene: Scene,
+    counts: dict[Uuid, int],
+    records: list[CoordinatorRecord],
+) -> Assignment:
+    """Computes the target assignment, writes down what changes, and returns `updated`'s part."""
+    votes = [member.server_assignor for member in members.values() if member.server_assignor]
+    name = max(set(votes), key=lambda each: (votes.count(each), each), default="")
+    image = scene.image
+    subscribers = [
+        Subscriber(
+            member.member_id,
+            member.instance_id,
+            frozenset(partition_counts(image, _topics(member, regexes))),
+            group.target_of(member.member_id, member.instance_id),
+        )
+        for member in members.values()
+    ]
+    targets = ASSIGNORS[name or scene.settings.assignors[0]](subscribers, counts)
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            records.append(write.target_record(group.group_id, member_id, target))
+    return targets[updated.member_id]
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: Scene) -> Outcome:
+    """A heartbeat of a member that goes: for good (-1), or, a static one, for a while (-2)."""
+    member_id, epoch = request.member_id, request.member_epoch
+    response = answer.ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
+    if request.instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = static_member(group, member_id, request.instance_id, False, False, [])
+    if epoch == LEAVE_EPOCH or request.instance_id is None:
+        outcome = fence(group, [member], scene)
+    else:
+        away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
+        outcome = Outcome([write.current_record(group.group_id, away)])
+        outcome.seen_metadata = group.seen_metadata
+    outcome.response = response
+    return outcome
+
+
+def fence(group: ConsumerGroup, gone: list[ConsumerMember], scene: Scene) -> Outcome:
+    """Removes members; the next heartbeat of another computes the new target. When only members of
+    the classic protocol are left, the group becomes a classic one, where that is allowed."""
+    outcome = Outcome(seen_metadata=group.seen_metadata)
+    records, group_id = outcome.records, group.group_id
+    ids = {member.member_id for member in gone}
+    if scene.settings.downgrade and may_downgrade(group, ids, scene.settings.classic_max_size):
+        downgrade(group, ids, None, scene, outcome)
+        if outcome.downgraded is not None:
+            return outcome
+    left = {each: member for each, member in group.members.items() if each not in ids}
+    for member_id in ids:
+        records += write.member_tombstones(group_id, member_id)
+    # New topics that an expression matches are found by the next heartbeat of another member.
+    records += unused_regexes(group, {member.regex for member in left.values() if member.regex})
+    counts = partition_counts(scene.image, _subscribed(left, group.regexes))
+    records.append(write.epoch_record(group_id, group.epoch + 1, metadata_hash(counts)))
+    return outcome
+
+
+def downgrade(
+    group: ConsumerGroup,
+    gone: set[str],
+    joins: ConsumerMember | None,
+    scene: Scene,
+    outcome: Outcome,
+) -> None:
+    """Turns the group into a classic one, if its members' metadata can be read."""
+    classic = to_classic(group, gone, joins, scene.image, scene.now)
+    if classic is None:
+        return
+    renamed = None
+    if joins is not None:
+        renamed = (next(iter(gone)), joins.member_id)
+    outcome.records += write.group_tombstones(group, renamed)
+    assignments = {member.member_id: member.assignment for member in classic.members.values()}
+    outcome.records.append(group_metadata_record(classic, assignments))
+    outcome.downgraded = classic

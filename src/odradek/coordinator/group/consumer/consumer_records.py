@@ -1,0 +1,291 @@
+"""The records of consumer groups, in Kafka's schemas of ``__consumer_offsets``, and their replay.
+
+Key types 3 to 8 and 16: the group's epoch with a hash of its topics (3), topics as brokers before
+4.1 kept them (4: read and passed over), a member's own data (5), the epoch of the target assignment
+(6), a member's target (7), what a member holds (8), and the topics that a regular expression
+matched (16). A null value is a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Resolved
+from odradek.coordinator.group.consumer.consumer_member import (
+    LEAVE_EPOCH,
+    NOTHING,
+    Assignment,
+    ClassicMember,
+    ConsumerMember,
+    MemberState,
+)
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.protocol.messages import (
+    consumer_group_current_member_assignment_value as current_value,
+)
+from odradek.protocol.messages import consumer_group_member_metadata_value as member_value
+from odradek.protocol.messages import consumer_group_target_assignment_member_value as target_value
+from odradek.protocol.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from odradek.protocol.messages.consumer_group_member_metadata_key import (
+    ConsumerGroupMemberMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from odradek.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from odradek.protocol.messages.consumer_group_partition_metadata_key import (
+    ConsumerGroupPartitionMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_regular_expression_key import (
+    ConsumerGroupRegularExpressionKey,
+)
+from odradek.protocol.messages.consumer_group_regular_expression_value import (
+    ConsumerGroupRegularExpressionValue,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+NO_EPOCH = -1
+
+KEYS = (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+)
+
+
+def _record(key: Any, value: Any) -> CoordinatorRecord:
+    return CoordinatorRecord(key, value, 0)
+
+
+# -- what is written -------------------------------------------------------------------------------
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """The group's epoch, and the hash of the topics for which it was reached."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return _record(ConsumerGroupMetadataKey(group_id), value)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """What a member says of itself."""
+    classic = None
+    if member.classic is not None:
+        classic = member_value.ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                member_value.ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in member.classic.protocols
+            ],
+        )
+    value = member_value.ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+        classic_member_metadata=classic,
+    )
+    return _record(ConsumerGroupMemberMetadataKey(group_id, member.member_id), value)
+
+
+def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
+    """The epoch that the target assignment is for: the last record of a new one."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
+    return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
+    """A member's part of the target assignment."""
+    value = target_value.ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            target_value.TopicPartition(topic_id, sorted(partitions))
+            for topic_id, partitions in target.items()
+        ]
+    )
+    return _record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), value)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """What a member holds, in which epoch."""
+    value = current_value.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state,
+        assigned_partitions=_stored(member.assigned),
+        partitions_pending_revocation=_stored(member.pending_revocation),
+    )
+    return _record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member.member_id), value)
+
+
+def _stored(assignment: Assignment) -> list[current_value.TopicPartitions]:
+    return [
+        current_value.TopicPartitions(topic_id, sorted(partitions))
+        for topic_id, partitions in assignment.items()
+    ]
+
+
+def regex_record(group_id: str, regex: str, resolved: Resolved) -> CoordinatorRecord:
+    """The topics that a regular expression matched."""
+    value = ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.time_ms
+    )
+    return _record(ConsumerGroupRegularExpressionKey(group_id, regex), value)
+
+
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    """Nobody subscribes by this expression any more."""
+    return _record(ConsumerGroupRegularExpressionKey(group_id, regex), None)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """A member has gone."""
+    return [
+        _record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        _record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        _record(ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+    ]
+
+
+def group_tombstones(
+    group: ConsumerGroup, renamed: tuple[str, str] | None = None
+) -> list[CoordinatorRecord]:
+    """The group has ended; of the member `renamed`, records under its new id are in the log."""
+    group_id = group.group_id
+    ids = [*group.members]
+    if renamed is not None:
+        ids = [renamed[1] if each == renamed[0] else each for each in ids]
+    return [
+        *(_record(ConsumerGroupCurrentMemberAssignmentKey(group_id, each), None) for each in ids),
+        *(_record(ConsumerGroupTargetAssignmentMemberKey(group_id, each), None) for each in ids),
+        _record(ConsumerGroupTargetAssignmentMetadataKey(group_id), None),
+        *(_record(ConsumerGroupMemberMetadataKey(group_id, each), None) for each in ids),
+        *(regex_tombstone(group_id, regex) for regex in group.regexes),
+        _record(ConsumerGroupMetadataKey(group_id), None),
+    ]
+
+
+def creation_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
+    """All that makes `group` anew."""
+    group_id, members = group.group_id, list(group.members.values())
+    return [
+        *(member_record(group_id, member) for member in members),
+        epoch_record(group_id, group.epoch, group.metadata_hash),
+        *(
+            target_record(group_id, member_id, target)
+            for member_id, target in group.targets.items()
+        ),
+        target_epoch_record(group_id, group.target_epoch),
+        *(current_record(group_id, member) for member in members),
+    ]
+
+
+# -- what is read ----------------------------------------------------------------------------------
+
+
+def replay(group: ConsumerGroup, key: Any, value: Any) -> None:
+    """Takes one record into its group. The group's own tombstone is its shard's matter."""
+    if isinstance(key, ConsumerGroupMetadataKey):
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+    elif isinstance(key, ConsumerGroupMemberMetadataKey):
+        _replay_member(group, key.member_id, value)
+    elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
+        group.target_epoch = NO_EPOCH if value is None else value.assignment_epoch
+    elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
+        group.targets.pop(key.member_id, None)
+        if value is not None:
+            group.targets[key.member_id] = read_assignment(value.topic_partitions)
+    elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+        _replay_current(group, key.member_id, value)
+    elif isinstance(key, ConsumerGroupRegularExpressionKey):
+        group.regexes.pop(key.regular_expression, None)
+        if value is not None:
+            resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
+            group.regexes[key.regular_expression] = resolved
+
+
+def _replay_member(
+    group: ConsumerGroup,
+    member_id: str,
+    value: member_value.ConsumerGroupMemberMetadataValue | None,
+) -> None:
+    if value is None:
+        group.drop_member(member_id)
+        return
+    classic = None
+    if value.classic_member_metadata is not None:
+        stored = value.classic_member_metadata
+        classic = ClassicMember(
+            stored.session_timeout_ms,
+            tuple((each.name, each.metadata) for each in stored.supported_protocols),
+        )
+    known = group.members.get(member_id) or ConsumerMember(member_id)
+    group.put_member(
+        replace(
+            known,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=classic,
+        )
+    )
+
+
+def _replay_current(
+    group: ConsumerGroup,
+    member_id: str,
+    value: current_value.ConsumerGroupCurrentMemberAssignmentValue | None,
+) -> None:
+    if value is None:
+        # A member's own record follows; until then it holds nothing.
+        known = group.members.get(member_id)
+        if known is not None:
+            group.put_member(
+                replace(
+                    known,
+                    member_epoch=LEAVE_EPOCH,
+                    previous_member_epoch=LEAVE_EPOCH,
+                    state=MemberState.STABLE,
+                    assigned=NOTHING,
+                    pending_revocation=NOTHING,
+                )
+            )
+        return
+    states = {int(state): state for state in MemberState}
+    known = group.members.get(member_id) or ConsumerMember(member_id)
+    group.put_member(
+        replace(
+            known,
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=states.get(value.state, MemberState.UNKNOWN),
+            assigned=read_assignment(value.assigned_partitions),
+            pending_revocation=read_assignment(value.partitions_pending_revocation),
+        )
+    )
+
+
+def read_assignment(stored: Sequence[Any]) -> Assignment:
+    """An assignment from what any of the messages has: topic ids and partitions."""
+    return {each.topic_id: frozenset(each.partitions) for each in stored if each.partitions}

@@ -1,0 +1,104 @@
+"""The records of a group shard, in Kafka's schemas of ``__consumer_offsets``.
+
+Two kinds are written now: OffsetCommitKey/Value (key type 1) and GroupMetadataKey/Value (key type
+2). OffsetCommitValue is written in version 3, or in version 1 when the client named a retention
+time, as that alone has an expire timestamp; GroupMetadataValue in version 3. A null value is a
+tombstone.
+
+`encode` gives their bytes: by hand for a committed offset, which nearly every record is.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.runtime import CoordinatorRecord, encode_record
+from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+
+GROUP_METADATA_VALUE_VERSION = 3
+OFFSET_COMMIT_VALUE_VERSION = 3
+OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY = 1
+# A group commits the same topics again and again; a name may have 32 KiB.
+KEY_PREFIXES_REMEMBERED_MAX = 1_000
+
+_KEY_TYPE = struct.Struct(">hh")
+_SIZE = struct.Struct(">h")
+_PARTITION = struct.Struct(">i")
+_VALUE = struct.Struct(">hqih")
+_TIMESTAMP = struct.Struct(">q")
+
+
+def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
+    """The durable part of `group`, with each member's bytes of `assignments` (none: empty)."""
+    protocol = group.protocol_name
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=b"" if protocol is None else member.protocols[protocol],
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=members,
+    )
+    key = GroupMetadataKey(group=group.group_id)
+    return CoordinatorRecord(key, value, GROUP_METADATA_VALUE_VERSION)
+
+
+def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:
+    """The end of a classic group."""
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None, GROUP_METADATA_VALUE_VERSION)
+
+
+def offset_commit_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """Removes one committed offset."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return CoordinatorRecord(key, None, OFFSET_COMMIT_VALUE_VERSION)
+
+
+def offset_commit_record(key: OffsetCommitKey, value: OffsetCommitValue) -> CoordinatorRecord:
+    """One committed offset; a value with an expire timestamp needs the version that has one."""
+    version = OFFSET_COMMIT_VALUE_VERSION
+    if value.expire_timestamp != -1:
+        version = OFFSET_COMMIT_VALUE_VERSION_WITH_EXPIRY
+    return CoordinatorRecord(key, value, version)
+
+
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as `record_codec` encodes them; raises `UnencodableMessage`."""
+    key, value, version = record
+    if key.__class__ is not OffsetCommitKey or version != OFFSET_COMMIT_VALUE_VERSION:
+        return encode_record(record)
+    try:
+        encoded = _commit_key_prefix(key.group, key.topic) + _PARTITION.pack(key.partition)
+        if value is None:
+            return encoded, None
+        metadata = value.metadata.encode()
+        front = _VALUE.pack(version, value.offset, value.leader_epoch, len(metadata))
+        return encoded, front + metadata + _TIMESTAMP.pack(value.commit_timestamp)
+    except (struct.error, UnicodeEncodeError):
+        return encode_record(record)  # says which field it is
+
+
+@lru_cache(KEY_PREFIXES_REMEMBERED_MAX)
+def _commit_key_prefix(group: str, topic: str) -> bytes:
+    """The bytes of an OffsetCommitKey before the partition."""
+    group_id, name = group.encode(), topic.encode()
+    front = _KEY_TYPE.pack(OffsetCommitKey.API_KEY, len(group_id))
+    return front + group_id + _SIZE.pack(len(name)) + name

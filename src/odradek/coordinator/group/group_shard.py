@@ -1,0 +1,193 @@
+"""One shard of the group coordinator: the groups and offsets of one ``__consumer_offsets``
+partition.
+
+`GroupShard.replay` is the one way in which a record becomes state, after an append and at load
+time. For a group that is alive it changes what the record carries (see `state`) and leaves the rest
+alone: the members' other protocols, and who waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from odradek.coordinator.group.classic.classic_group import ClassicGroup, Member
+from odradek.coordinator.group.consumer import consumer_records
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
+from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
+from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+
+# One of either protocol.
+Group = ClassicGroup | ConsumerGroup
+
+logger = logging.getLogger(__name__)
+
+
+class GroupShard:
+    """Owned by the runtime while it loads, then by the event loop.
+
+    `on_loaded` and `on_unload` are the shell's: they arm the timers of the groups that were loaded,
+    and answer whoever waits when the shard goes.
+    """
+
+    __slots__ = ("_on_loaded", "_on_unload", "_skipped", "groups", "offsets", "partition")
+
+    def __init__(
+        self,
+        partition: int,
+        on_loaded: Callable[[GroupShard], None],
+        on_unload: Callable[[GroupShard, ErrorCode], None],
+    ) -> None:
+        self.partition = partition
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self._on_loaded = on_loaded
+        self._on_unload = on_unload
+        self._skipped: set[str] = set()
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        """Takes one record in. Kinds that this version does not know are named once and skipped."""
+        if isinstance(key, OffsetCommitKey):
+            # `replay_offset`, without the call.
+            if value is not None and key.group not in self.groups:
+                self.groups[key.group] = ClassicGroup(group_id=key.group)
+            self.offsets.replay(key, value, offset)
+        elif isinstance(key, GroupMetadataKey):
+            self.replay_group(key, value)
+        elif isinstance(key, consumer_records.KEYS):
+            self.replay_consumer_group(key, value)
+        elif isinstance(key, LegacyOffsetCommitKey):
+            self._replay_legacy_offset(offset, key, value)
+        elif type(key).__name__ not in self._skipped:
+            self._skipped.add(type(key).__name__)
+            logger.warning(
+                "__consumer_offsets-%d: %s records are skipped, first at offset %d",
+                self.partition,
+                type(key).__name__,
+                offset,
+            )
+
+    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+        """Takes in one record of a transaction, which can only be a committed offset."""
+        if isinstance(key, OffsetCommitKey):
+            self.replay_offset(key, value, offset, producer_id)
+        else:
+            self.replay(offset, key, value)
+
+    def put_offset(self, group: str, topic: str, partition: int, value: CommittedOffset) -> None:
+        """As `replay_offset`, of a value that is decoded already."""
+        if group not in self.groups:
+            self.groups[group] = ClassicGroup(group_id=group)
+        self.offsets.put(group, topic, partition, value)
+
+    def bulk(self, data: bytes) -> OffsetLoader:
+        """What reads a piece of the log at load time, where it is plain."""
+        return OffsetLoader(self, data)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A transaction's marker: what it committed here counts now, or never did."""
+        self.offsets.end_transaction(producer_id, committed)
+
+    def replay_offset(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        offset: int = -1,
+        producer_id: int = NO_PRODUCER,
+    ) -> None:
+        """A committed offset. A group that has nothing else becomes a "simple" one: empty, no
+        type."""
+        if value is not None and key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(group_id=key.group)
+        self.offsets.replay(key, value, offset, producer_id)
+
+    def _replay_legacy_offset(
+        self, offset: int, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
+    ) -> None:
+        """A commit as brokers before 0.9 wrote it: the same facts under another key."""
+        current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
+        if value is None:
+            self.replay_offset(current, None, offset)
+            return
+        self.replay_offset(
+            current,
+            OffsetCommitValue(
+                offset=value.offset,
+                metadata=value.metadata,
+                commit_timestamp=value.commit_timestamp,
+            ),
+            offset,
+        )
+
+    def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        """The durable part of a group, or its end (a tombstone)."""
+        group = self.groups.get(key.group)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[key.group]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[key.group] = ClassicGroup(group_id=key.group)
+        group.generation_id = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol
+        group.leader_id = value.leader
+        group.state_timestamp_ms = value.current_state_timestamp
+        group.members = {
+            each.member_id: _member(group.members.get(each.member_id), each, value.protocol)
+            for each in value.members
+        }
+        group.static_members = {
+            member.group_instance_id: member.member_id
+            for member in group.members.values()
+            if member.group_instance_id is not None
+        }
+
+    def replay_consumer_group(self, key: Any, value: Any) -> None:
+        """A record of a consumer group; the first one makes it, its epoch's tombstone ends it."""
+        group = self.groups.get(key.group_id)
+        if value is None and (
+            not isinstance(group, ConsumerGroup) or isinstance(key, ConsumerGroupMetadataKey)
+        ):
+            if isinstance(group, ConsumerGroup):
+                del self.groups[key.group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
+        consumer_records.replay(group, key, value)
+
+    def loaded(self) -> None:
+        self._on_loaded(self)
+
+    def unload(self, code: ErrorCode) -> None:
+        self._on_unload(self, code)
+
+
+def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
+    """The member as it is known, with its stored assignment, or as the record alone describes
+    it."""
+    if known is not None:
+        known.assignment = stored.assignment
+        return known
+    rebalance_timeout_ms = stored.rebalance_timeout
+    if rebalance_timeout_ms == -1:
+        rebalance_timeout_ms = stored.session_timeout
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocols={protocol or "": stored.subscription},
+        assignment=stored.assignment,
+    )

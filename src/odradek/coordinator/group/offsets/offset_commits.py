@@ -1,0 +1,137 @@
+"""One OffsetCommit or TxnOffsetCommit: which partitions are stored, as what, and what each is
+answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from odradek.coordinator.group.group_records import offset_commit_record
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.errors import ErrorCode
+from odradek.ids import TopicName
+from odradek.metadata.image import MetadataImage
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from odradek.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+NO_RETENTION = -1
+TIMESTAMP_MAX = 2**63 - 1
+
+R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
+Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+Answer = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
+
+
+class Terms(NamedTuple):
+    """What a commit is judged by: the topics that exist, the time,
+    ``offset.metadata.max.bytes``."""
+
+    image: MetadataImage
+    now_ms: int
+    metadata_max: int
+
+
+def plain_commit(
+    request: OffsetCommitRequest, code: ErrorCode, terms: Terms
+) -> Commit[OffsetCommitResponse]:
+    """An OffsetCommit that its group answers with `code`. A retention time (versions 2-4) becomes
+    the expire timestamp of the records."""
+    retention_ms = request.retention_time_ms
+    expire_ms = -1
+    if retention_ms != NO_RETENTION:
+        expire_ms = min(terms.now_ms + retention_ms, TIMESTAMP_MAX)
+    return Commit(
+        request.group_id,
+        request.topics,
+        code,
+        terms,
+        expire_ms,
+        (OffsetCommitResponse, OffsetCommitResponseTopic, OffsetCommitResponsePartition),
+    )
+
+
+def transactional_commit(
+    request: TxnOffsetCommitRequest, code: ErrorCode, terms: Terms
+) -> Commit[TxnOffsetCommitResponse]:
+    """A TxnOffsetCommit that its group answers with `code`."""
+    return Commit(
+        request.group_id,
+        request.topics,
+        code,
+        terms,
+        -1,
+        (TxnOffsetCommitResponse, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition),
+    )
+
+
+class Commit(Generic[R]):
+    """The records and the response of one request, both made in one pass.
+
+    `code` is what the group says to the request; partitions that do not exist are
+    UNKNOWN_TOPIC_OR_PARTITION whatever it is, as in Kafka. `kinds` are the response's classes.
+    """
+
+    __slots__ = ("records", "response")
+
+    def __init__(
+        self,
+        group_id: str,
+        topics: Sequence[Topic],
+        code: ErrorCode,
+        terms: Terms,
+        expire_ms: int,
+        kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., Answer]],
+    ) -> None:
+        image, now_ms, metadata_max = terms
+        known = image.topics_by_name
+        response_kind, topic_kind, answer_kind = kinds
+        self.records: list[CoordinatorRecord] = []
+        answered = []
+        for topic in topics:
+            name = topic.name
+            found = known.get(TopicName(name))
+            count = 0 if found is None else len(found.partitions)
+            answers = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                verdict = code
+                if not 0 <= index < count:
+                    verdict = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif code is ErrorCode.NONE and len(metadata) > metadata_max:
+                    verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                elif code is ErrorCode.NONE:
+                    key = OffsetCommitKey(group_id, name, index)
+                    offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+                    value = OffsetCommitValue(offset, epoch, metadata, now_ms, expire_ms)
+                    self.records.append(offset_commit_record(key, value))
+                answers.append(answer_kind(index, verdict))
+            answered.append(topic_kind(name=name, partitions=answers))
+        self.response: R = response_kind(topics=answered)
+
+    def failed(self, code: ErrorCode) -> R:
+        """The response when the records could not be committed because of `code` (NONE: they
+        were)."""
+        for topic in self.response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:  # it has a record
+                    partition.error_code = code
+        return self.response

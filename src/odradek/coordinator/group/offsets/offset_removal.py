@@ -1,0 +1,154 @@
+"""What takes offsets and groups away: retention, DeleteGroups, OffsetDelete. Pure decisions.
+
+Kafka's rules (``OffsetMetadataManager.cleanupExpiredOffsets``, -deleteOffsets, -deleteAllOffsets
+and ``GroupCoordinatorShard.cleanupGroupMetadata``, -deleteGroups): each function looks at a shard
+and returns records; replaying them does the removing. What an open transaction may still commit is
+neither expired, nor is its group removed by age; an administrator's deletion takes it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from odradek.coordinator.group.classic.classic_group import ClassicGroup, OffsetsAge
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.consumer.consumer_records import group_tombstones
+from odradek.coordinator.group.group_records import (
+    group_metadata_tombstone,
+    offset_commit_tombstone,
+)
+from odradek.coordinator.group.group_shard import Group, GroupShard
+from odradek.coordinator.group.offsets.offset_store import NO_EXPIRY, CommittedOffset
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+)
+from odradek.protocol.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def expire(
+    shard: GroupShard, group_ids: Iterable[str], now_ms: int, retention_ms: int
+) -> list[CoordinatorRecord]:
+    """Tombstones for what is past its retention in these groups, and for those of them that are
+    empty and that nothing is left of."""
+    records: list[CoordinatorRecord] = []
+    for group_id in group_ids:
+        if group_id not in shard.groups:
+            continue
+        if expire_group(shard, group_id, now_ms, retention_ms, records):
+            group = shard.groups[group_id]
+            if group.validate_delete() is ErrorCode.NONE:
+                records += tombstones_of(group)
+    return records
+
+
+def expire_group(
+    shard: GroupShard,
+    group_id: str,
+    now_ms: int,
+    retention_ms: int,
+    records: list[CoordinatorRecord],
+) -> bool:
+    """Adds the tombstones of one group's expired offsets; says whether nothing else is left."""
+    offsets = shard.offsets.of_group(group_id)
+    if not offsets:
+        return not shard.offsets.has_open_transactions(group_id)
+    group = shard.groups[group_id]
+    age = group.offsets_age()
+    if age is OffsetsAge.NEVER:
+        return False
+    since = None
+    if age is OffsetsAge.SINCE_EMPTY:
+        assert isinstance(group, ClassicGroup)
+        since = group.state_timestamp_ms
+    expired = _expired(now_ms, retention_ms, since)
+    nothing_left = True
+    for topic, partitions in offsets.items():
+        subscribed = group.is_subscribed_to(topic)
+        for partition, value in partitions.items():
+            if (
+                subscribed
+                or not expired(value)
+                or shard.offsets.is_pending(group_id, topic, partition)
+            ):
+                nothing_left = False
+            else:
+                records.append(offset_commit_tombstone(group_id, topic, partition))
+    return nothing_left and not shard.offsets.has_open_transactions(group_id)
+
+
+def _expired(
+    now_ms: int, retention_ms: int, since_ms: int | None
+) -> Callable[[CommittedOffset], bool]:
+    """Whether an offset is past its retention, which counts from `since_ms` or from its commit; the
+    expire timestamp that an old client has asked for goes before."""
+
+    def expired(value: CommittedOffset) -> bool:
+        if value.expire_timestamp != NO_EXPIRY:
+            return now_ms >= value.expire_timestamp
+        base_ms = value.commit_timestamp if since_ms is None else since_ms
+        return now_ms - base_ms >= retention_ms
+
+    return expired
+
+
+def tombstones_of(group: Group) -> list[CoordinatorRecord]:
+    """The records that end a group."""
+    if isinstance(group, ConsumerGroup):
+        return group_tombstones(group)
+    return [group_metadata_tombstone(group.group_id)]
+
+
+def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[CoordinatorRecord]]:
+    """DeleteGroups for one group: its offsets and itself, unless it has members."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND, []
+    code = group.validate_delete()
+    if code is not ErrorCode.NONE:
+        return code, []
+    return code, [*shard.offsets.group_tombstones(group_id), *tombstones_of(group)]
+
+
+def delete_offsets(
+    shard: GroupShard, request: OffsetDeleteRequest
+) -> tuple[OffsetDeleteResponse, list[CoordinatorRecord]]:
+    """OffsetDelete: topics that the group's consumers read are GROUP_SUBSCRIBED_TO_TOPIC."""
+    group = shard.groups.get(request.group_id)
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
+    if group is None or code is not ErrorCode.NONE:
+        return OffsetDeleteResponse(error_code=code), []
+    records: list[CoordinatorRecord] = []
+    topics = []
+    for topic in request.topics:
+        code = ErrorCode.NONE
+        if group.is_subscribed_to(topic.name):
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            records += _offset_tombstones(shard, request.group_id, topic)
+        partitions = [
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ]
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return OffsetDeleteResponse(topics=topics), records
+
+
+def _offset_tombstones(
+    shard: GroupShard, group_id: str, topic: OffsetDeleteRequestTopic
+) -> list[CoordinatorRecord]:
+    """Tombstones for those of the named partitions that have an offset, pending or not."""
+    indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
+    offsets = shard.offsets
+    return [
+        offset_commit_tombstone(group_id, topic.name, index)
+        for index in indexes
+        if offsets.get(group_id, topic.name, index) is not None
+        or offsets.is_pending(group_id, topic.name, index)
+    ]

@@ -1,0 +1,265 @@
+"""Committed offsets of a shard: who may commit what, what is stored, what a fetch sees.
+
+Kafka's rules (``OffsetMetadataManager``, ``ClassicGroup.validateOffsetCommit``). The store changes
+by `OffsetStore.replay` and `OffsetStore.end_transaction` alone, live and at load time; requests
+only make records.
+
+Offsets that a transaction commits are *pending* under its producer's id until its marker arrives in
+this partition: then they count, or are forgotten. Where a plain commit came later than a pending
+one, the plain one stays: the later record wins, whatever order compaction leaves behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.group_records import offset_commit_tombstone
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+NO_OFFSET = -1
+NO_PRODUCER = -1
+NO_EXPIRY = -1
+# OffsetCommit from this version on names a group that does not exist as such (KIP-848).
+GROUP_ID_NOT_FOUND_FROM = 9
+
+
+class CommittedOffset(NamedTuple):
+    """One committed offset, as its record says it; `record_offset` is where that record lies."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_EXPIRY
+    record_offset: int = -1
+
+
+# What the class's own constructor calls: one call instead of two, for each commit.
+_new = tuple.__new__
+
+PartitionOffsets = dict[int, CommittedOffset]
+TopicOffsets = dict[str, PartitionOffsets]
+NO_OFFSETS: Mapping[str, Mapping[int, CommittedOffset]] = {}
+
+
+def validate_commit(
+    group: ClassicGroup | ConsumerGroup | None, request: OffsetCommitRequest, version: int
+) -> ErrorCode:
+    """Whether the sender may commit offsets of this group.
+
+    A negative generation comes from an administrator or from a consumer that assigns its partitions
+    itself: it may commit to a group that has no members, or that does not exist yet.
+    """
+    generation_id = request.generation_id_or_member_epoch
+    if group is None:
+        if generation_id < 0:
+            return ErrorCode.NONE
+        if version >= GROUP_ID_NOT_FOUND_FROM:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ConsumerGroup):
+        return group.validate_commit(request.member_id, generation_id, version)
+    return _validate_classic_commit(group, request, generation_id)
+
+
+def _validate_classic_commit(
+    group: ClassicGroup, request: OffsetCommitRequest, generation_id: int
+) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.validate_member(request.member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def validate_transactional_commit(
+    group: ClassicGroup | ConsumerGroup | None, request: TxnOffsetCommitRequest
+) -> ErrorCode:
+    """Whether the sender may commit this group's offsets with its transaction (KIP-447).
+
+    A producer that knows its consumer's group names generation and member, and is fenced by them.
+    One that does not (before version 3) is accepted in any state: its transactional id fences it.
+    """
+    if group is None:
+        return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    named = request.member_id or request.group_instance_id is not None
+    if isinstance(group, ConsumerGroup):
+        if request.generation_id < 0 and not named:
+            return ErrorCode.NONE
+        code = group.validate_commit(request.member_id, request.generation_id, None)
+        # The clients of transactions know generations only.
+        stale = code is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if stale else code
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation_id < 0 and (group.state is GroupState.EMPTY or not named):
+        return ErrorCode.NONE
+    code = group.validate_member(request.member_id, request.group_instance_id)
+    if code is ErrorCode.NONE and request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
+
+
+class OffsetStore:
+    """group -> topic -> partition -> what is committed; and the same by producer for what is
+    pending.
+
+    Owned by its shard. `_open` has, by group, the producers that have pending offsets there.
+    """
+
+    __slots__ = ("_by_group", "_open", "_pending")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, TopicOffsets] = {}
+        self._pending: dict[int, dict[str, TopicOffsets]] = {}
+        self._open: dict[str, set[int]] = {}
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        key: OffsetCommitKey,
+        value: OffsetCommitValue | None,
+        record_offset: int = -1,
+        producer_id: int = NO_PRODUCER,
+    ) -> None:
+        """Stores one committed or pending offset, or forgets it in all of both (a tombstone)."""
+        if value is None:
+            self.forget(key.group, key.topic, key.partition)
+            return
+        group = key.group
+        by_group = self._by_group
+        if producer_id != NO_PRODUCER:
+            by_group = self._pending.setdefault(producer_id, {})
+            self._open.setdefault(group, set()).add(producer_id)
+        committed = _new(
+            CommittedOffset,
+            (
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp,
+                value.expire_timestamp,
+                record_offset,
+            ),
+        )
+        _put(by_group, group, key.topic, key.partition, committed)
+
+    def put(self, group: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Stores one committed offset."""
+        _put(self._by_group, group, topic, partition, committed)
+
+    def forget(self, group: str, topic: str, partition: int) -> None:
+        """Forgets one offset, committed and pending."""
+        _remove(self._by_group, group, topic, partition)
+        for producer_id in self._open.get(group, ()):
+            _remove(self._pending.get(producer_id, {}), group, topic, partition)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The transaction's marker has arrived: its pending offsets count, or are forgotten."""
+        for producers in self._open.values():
+            producers.discard(producer_id)
+        for group in [group for group, producers in self._open.items() if not producers]:
+            del self._open[group]
+        pending = self._pending.pop(producer_id, None)
+        if pending is None or not committed:
+            return
+        for group, topic, partition, value in _each(pending):
+            known = self.get(group, topic, partition)
+            if known is None or value.record_offset > known.record_offset:
+                _put(self._by_group, group, topic, partition, value)
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """All offsets of a group by topic and partition; empty when it has none."""
+        return self._by_group.get(group_id, NO_OFFSETS)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        topics = self._by_group.get(group_id)
+        return None if topics is None else topics.get(topic, {}).get(partition)
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may still change this offset."""
+        return any(
+            partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
+            for producer_id in self._open.get(group_id, ())
+        )
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        return group_id in self._open
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
+        """The records that forget every offset, pending or not, of these (deleted) topics."""
+        wanted = list(topics)
+        return _tombstones(
+            (group, topic, partition)
+            for store in (self._by_group, *self._pending.values())
+            for group, by_topic in store.items()
+            for topic in wanted
+            for partition in by_topic.get(topic, ())
+        )
+
+    def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that forget every offset, pending or not, of a group."""
+        stores = [self._by_group, *(self._pending[each] for each in self._open.get(group_id, ()))]
+        return _tombstones(
+            (group_id, topic, partition)
+            for store in stores
+            for topic, partitions in store.get(group_id, {}).items()
+            for partition in partitions
+        )
+
+
+def _tombstones(places: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
+    """One tombstone a place, in order, though a place may be committed and pending too."""
+    return [offset_commit_tombstone(*place) for place in dict.fromkeys(places)]
+
+
+def _put(
+    store: dict[str, TopicOffsets], group: str, topic: str, partition: int, value: CommittedOffset
+) -> None:
+    topics = store.get(group)
+    if topics is None:
+        topics = store[group] = {}
+    partitions = topics.get(topic)
+    if partitions is None:
+        partitions = topics[topic] = {}
+    partitions[partition] = value
+
+
+def _remove(store: dict[str, TopicOffsets], group: str, topic: str, partition: int) -> None:
+    topics = store.get(group)
+    if topics is None or topic not in topics:
+        return
+    topics[topic].pop(partition, None)
+    if not topics[topic]:
+        del topics[topic]
+    if not topics:
+        del store[group]
+
+
+def _each(store: dict[str, TopicOffsets]) -> Iterator[tuple[str, str, int, CommittedOffset]]:
+    for group, topics in store.items():
+        for topic, partitions in topics.items():
+            for partition, value in partitions.items():
+                yield group, topic, partition, value

@@ -1,0 +1,80 @@
+"""One shard of the transaction coordinator: the transactional ids of one ``__transaction_state``
+partition.
+
+`TransactionShard.replay` is the one way in which a record becomes state, after an append and at
+load time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from odradek.coordinator.transaction.transaction_metadata import (
+    TransactionMetadata,
+    TransactionState,
+    from_record,
+)
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.transaction_log_key import TransactionLogKey
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionShard:
+    """Owned by the runtime while it loads, then by the event loop."""
+
+    __slots__ = ("_on_loaded", "_on_unload", "ongoing", "partition", "served", "transactions")
+
+    def __init__(
+        self,
+        partition: int,
+        on_loaded: Callable[[TransactionShard], None],
+        on_unload: Callable[[TransactionShard, ErrorCode], None],
+    ) -> None:
+        self.partition = partition
+        self.transactions: dict[str, TransactionMetadata] = {}
+        # Which of them have an open transaction: only these can time out.
+        self.ongoing: set[str] = set()
+        self.served = False
+        self._on_loaded = on_loaded
+        self._on_unload = on_unload
+
+    def replay(self, offset: int, key: Any, value: Any) -> None:
+        """Takes one record in: the whole of a transactional id, or its end (a tombstone)."""
+        assert isinstance(key, TransactionLogKey)
+        transactional_id = key.transactional_id
+        if value is None:
+            self.transactions.pop(transactional_id, None)
+            self.ongoing.discard(transactional_id)
+            return
+        try:
+            metadata = from_record(key, value)
+        except ValueError:
+            logger.warning(
+                "__transaction_state-%d: a state %d at offset %d is skipped",
+                self.partition,
+                value.transaction_status,
+                offset,
+            )
+            return
+        self.adopt(metadata)
+
+    def adopt(self, metadata: TransactionMetadata) -> None:
+        """Puts `metadata` in the place of what was known: what the log says, or that and what lives
+        in memory alone."""
+        transactional_id = metadata.transactional_id
+        self.transactions[transactional_id] = metadata
+        if metadata.state is TransactionState.ONGOING:
+            self.ongoing.add(transactional_id)
+        else:
+            self.ongoing.discard(transactional_id)
+
+    def loaded(self) -> None:
+        self.served = True
+        self._on_loaded(self)
+
+    def unload(self, code: ErrorCode) -> None:
+        self.served = False
+        self._on_unload(self, code)

@@ -1,0 +1,139 @@
+"""A shard with one consumer group, without disk, network or time: what the pure tests drive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from odradek.coordinator.group.classic.effects import Client, Instant
+from odradek.coordinator.group.consumer import consumer_heartbeat as heartbeat
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, TimerKind
+from odradek.coordinator.group.consumer.consumer_heartbeat import Outcome, Scene, Settings
+from odradek.coordinator.group.consumer.consumer_records import read_assignment
+from odradek.coordinator.group.consumer.topic_patterns import PatternsNeeded, TopicPatterns
+from odradek.coordinator.group.group_shard import GroupShard
+from odradek.environment.clock import ManualClock
+from odradek.ids import Uuid
+from odradek.metadata.image import MetadataImage
+from odradek.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from odradek.slicing import at_once
+from tests.coordinator.group.group_machine import EPOCH_MS, through_bytes
+from tests.coordinator.group.on_disk import image_of, topic
+
+CLIENT = Client("client", "/127.0.0.1")
+Held = dict[str, set[int]]
+
+
+def id_of(name: str) -> Uuid:
+    return Uuid(name.encode().ljust(16, b"-"))
+
+
+def topics(**counts: int) -> MetadataImage:
+    """The metadata of these topics, with their numbers of partitions."""
+    return image_of(*(topic(name, id_of(name), count) for name, count in counts.items()))
+
+
+@dataclass
+class ConsumerMachine:
+    """Drives the group "g". Records go through their bytes, as they do on a disk."""
+
+    image: MetadataImage = field(default_factory=lambda: topics(t=4))
+    settings: Settings = field(default_factory=Settings)
+    now_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.patterns = TopicPatterns(ManualClock())
+        self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+        self.log: list[Any] = []
+
+    @property
+    def group(self) -> ConsumerGroup:
+        found = self.shard.groups.get("g", ConsumerGroup("g"))
+        assert isinstance(found, ConsumerGroup)
+        return found
+
+    def scene(self, version: int = 1) -> Scene:
+        now = Instant(self.now_ms, EPOCH_MS + int(self.now_ms))
+        return Scene(CLIENT, version, self.settings, self.image, now, "made-up")
+
+    def set_topics(self, **counts: int) -> None:
+        self.image = replace(topics(**counts), offset=self.image.offset + 1)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def beat(
+        self, member_id: str, epoch: int, owned: Held | None = None, version: int = 1, **more: Any
+    ) -> Any:
+        """Sends a heartbeat; returns the response, or raises KafkaError."""
+        held = None
+        if owned is not None:
+            held = [TopicPartitions(id_of(name), sorted(each)) for name, each in owned.items()]
+        more.setdefault("group_id", "g")
+        request = ConsumerGroupHeartbeatRequest(
+            member_id=member_id, member_epoch=epoch, topic_partitions=held, **more
+        )
+        heartbeat.validate(request, version, self.settings)
+        decide = heartbeat.leave if epoch < 0 else heartbeat.heartbeat
+        scene = self.scene(version)
+        while True:
+            try:
+                outcome = decide(self.group, request, scene)
+                break
+            except PatternsNeeded as needed:
+                names = scene.image.topics_by_name
+                work = self.patterns.match(needed.patterns, names, scene.matches)
+                scene = scene._replace(matches=at_once(work))
+        self.apply(outcome)
+        return outcome.response
+
+    def join(self, member_id: str, *names: str, **more: Any) -> Any:
+        more.setdefault("subscribed_topic_names", list(names or ("t",)))
+        more.setdefault("rebalance_timeout_ms", 60_000)
+        return self.beat(member_id, 0, {}, **more)
+
+    def fence(self, *member_ids: str) -> None:
+        gone = [self.group.members[each] for each in member_ids]
+        self.apply(heartbeat.fence(self.group, gone, self.scene()))
+
+    def apply(self, outcome: Outcome) -> None:
+        self.replay(outcome.records)
+        group = self.shard.groups.get("g")
+        if isinstance(group, ConsumerGroup):
+            group.seen_metadata = outcome.seen_metadata
+            for kind, member_id, deadline in outcome.timers:
+                group.deadlines.pop((kind, member_id), None)
+                if deadline is not None and member_id in group.members:
+                    group.deadlines[kind, member_id] = deadline
+
+    def replay(self, records: list[Any]) -> None:
+        for record in records:
+            self.log.append(record)
+            self.shard.replay(len(self.log), *through_bytes(record))
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def held(self, member_id: str) -> Held:
+        """What the coordinator says that the member may hold."""
+        names = {each.topic_id: each.name for each in self.image.topics_by_id.values()}
+        member = self.group.members[member_id]
+        return {names[each]: set(parts) for each, parts in member.assigned.items()}
+
+    def deadline(self, kind: TimerKind, member_id: str) -> float | None:
+        found = self.group.deadlines.get((kind, member_id))
+        return None if found is None else found.at_ms
+
+    def restarted(self) -> ConsumerMachine:
+        other = ConsumerMachine(self.image, self.settings, self.now_ms)
+        other.replay(self.log)
+        return other
+
+
+def told(response: Any) -> Held | None:
+    """The assignment in a response; None when it says nothing of it."""
+    if response.assignment is None:
+        return None
+    found = read_assignment(response.assignment.topic_partitions)
+    return {bytes(each).decode().rstrip("-"): set(parts) for each, parts in found.items()}

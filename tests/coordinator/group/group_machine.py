@@ -1,0 +1,220 @@
+"""One shard of groups without disk, network or time: what the tests of the state machine drive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.coordinator.group.classic import classic_requests as classic
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.effects import Client, Effects, GroupLimits, Instant
+from odradek.coordinator.group.group_shard import GroupShard
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.errors import ErrorCode
+from odradek.protocol import record_codec
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.join_group_request import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.sync_group_request import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+RANGE = {"range": b"r"}
+CLIENT = Client("client", "/127.0.0.1")
+EPOCH_MS = 1_700_000_000_000
+
+
+def through_bytes(record: CoordinatorRecord) -> tuple[Any, Any]:
+    """Key and value as a restarted broker reads them back."""
+    key = record_codec.decode_key("group", record_codec.encode_key(record.key))
+    if record.value is None:
+        return key, None
+    data = record_codec.encode_value(record.value, record.value_version)
+    return key, record_codec.decode_value(type(record.value), data)
+
+
+@dataclass
+class Machine:
+    """Drives one group. A ticket is a number; `answers` has what each was told, exactly once."""
+
+    limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
+    now_ms: float = 0.0
+    store_code: ErrorCode = ErrorCode.NONE
+    hold_stores: bool = False
+
+    def __post_init__(self) -> None:
+        self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+        self.shard.groups["g"] = ClassicGroup("g")
+        self.answers: dict[int, Any] = {}
+        self.tickets = 0
+        self.log: list[CoordinatorRecord] = []
+        self.held: list[Any] = []
+        self.ids = 0
+
+    @property
+    def group(self) -> ClassicGroup:
+        return self.shard.groups["g"]
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self.now_ms, EPOCH_MS + int(self.now_ms))
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        protocols: dict[str, bytes] | None = None,
+        version: int = 9,
+        instance: str | None = None,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        protocol_type: str = "consumer",
+    ) -> int:
+        """Sends JoinGroup; returns its ticket."""
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data)
+                for name, data in (RANGE if protocols is None else protocols).items()
+            ],
+        )
+        self.ids += 1
+        event = classic.Join(request, CLIENT, version, f"m{self.ids}")
+        ticket = self._ticket()
+        self.perform(classic.join(self.group, event, ticket, self.limits, self.now))
+        return ticket
+
+    def join_new(self, **options: Any) -> tuple[str, int]:
+        """A new member as current clients do it: ask for an id, then join with it."""
+        first = self.answers[self.join(**options)]
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return first.member_id, self.join(first.member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        instance: str | None = None,
+    ) -> int:
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=self.group.generation_id if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each, assignment=data)
+                for each, data in (assignments or {}).items()
+            ],
+        )
+        ticket = self._ticket()
+        self.perform(classic.sync(self.group, request, ticket, self.limits, self.now))
+        return ticket
+
+    def heartbeat(
+        self, member_id: str, generation: int | None = None, instance: str | None = None
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id="g",
+            generation_id=self.group.generation_id if generation is None else generation,
+            member_id=member_id,
+            group_instance_id=instance,
+        )
+        return classic.heartbeat(self.group, request, self.now)
+
+    def leave(self, *members: str | MemberIdentity) -> list[int]:
+        """Sends LeaveGroup; returns the members' error codes."""
+        identities = [
+            MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members
+        ]
+        responses, effects = classic.leave(self.group, identities, self.limits, self.now)
+        self.perform(effects)
+        return [response.error_code for response in responses]
+
+    def advance(self, delta_ms: float) -> None:
+        """Moves time forward, from one deadline to the next."""
+        end = self.now_ms + delta_ms
+        while self.group.next_deadline_ms() <= end:
+            self.now_ms = max(self.now_ms, self.group.next_deadline_ms())
+            self.perform(classic.expire(self.group, self.limits, self.now))
+        self.now_ms = end
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def perform(self, effects: Effects) -> None:
+        for ticket, answer in effects.answers:
+            assert isinstance(ticket, int)
+            assert ticket not in self.answers, f"ticket {ticket} is answered twice"
+            self.answers[ticket] = answer
+        if not effects.records:
+            assert effects.on_stored is None
+            return
+        if self.store_code is ErrorCode.NONE:
+            for record in effects.records:
+                self.log.append(record)
+                self.shard.replay(len(self.log), record.key, record.value)
+        if effects.on_stored is None:
+            return
+        if self.hold_stores and self.store_code is ErrorCode.NONE:
+            self.held.append(effects.on_stored)
+        else:
+            self.perform(effects.on_stored(self.store_code, self.now))
+
+    def release(self) -> None:
+        """Commits the stores that were held back."""
+        held, self.held = self.held, []
+        for on_stored in held:
+            self.perform(on_stored(ErrorCode.NONE, self.now))
+
+    def restarted(self) -> Machine:
+        """A machine that knows only what is in the log, as after a crash."""
+        other = Machine(limits=self.limits, now_ms=self.now_ms)
+        other.shard.groups.clear()
+        for offset, record in enumerate(self.log):
+            other.shard.replay(offset, *through_bytes(record))
+        other.shard.groups.setdefault("g", ClassicGroup("g"))
+        other.log = list(self.log)
+        other.ids = self.ids
+        other.perform(classic.loaded(other.group, other.limits, other.now))
+        return other
+
+    def _ticket(self) -> int:
+        self.tickets += 1
+        return self.tickets
+
+    # -- shortcuts ---------------------------------------------------------------------------------
+
+    def stable(self, count: int = 1, **options: Any) -> list[str]:
+        """Brings `count` members into a stable group; each one's assignment is its own id."""
+        members: list[str] = []
+        for _ in range(count):
+            joined = self.join_new(**options)
+            members.append(joined[0])
+            for other in members[:-1]:
+                self.join(other, **options)
+            self.advance(0)
+            self.settle(members)
+        return members
+
+    def settle(self, members: list[str]) -> None:
+        """Every member syncs, the leader with an assignment for all."""
+        leader = self.group.leader_id
+        for member in members:
+            plan = {each: each.encode() for each in members} if member == leader else None
+            self.sync(member, plan)

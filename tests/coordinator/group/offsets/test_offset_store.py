@@ -1,0 +1,181 @@
+"""Committed offsets against a dictionary: whatever is written, a restart finds the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.coordinator.group.group_records import offset_commit_record, offset_commit_tombstone
+from odradek.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
+from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
+from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
+from tests.coordinator.group.group_machine import through_bytes
+
+Place = tuple[str, str, int]
+
+names = st.sampled_from(["a", "b", "grüße", ""])
+places = st.tuples(names, names, st.integers(0, 3))
+values = st.builds(
+    OffsetCommitValue,
+    offset=st.integers(0, 2**62),
+    leader_epoch=st.integers(-1, 100),
+    metadata=st.text(max_size=8),
+    commit_timestamp=st.integers(0, 2**41),
+    expire_timestamp=st.sampled_from([-1, -1, 5]),
+)
+histories = st.lists(st.tuples(places, st.none() | values), max_size=60)
+
+
+def record(place: Place, value: OffsetCommitValue | None) -> CoordinatorRecord:
+    if value is None:
+        return offset_commit_tombstone(*place)
+    group, topic, partition = place
+    return offset_commit_record(
+        OffsetCommitKey(group=group, topic=topic, partition=partition), value
+    )
+
+
+def contents(store: OffsetStore, groups: set[str]) -> dict[Place, CommittedOffset]:
+    return {
+        (group, topic, partition): value
+        for group in groups
+        for topic, partitions in store.of_group(group).items()
+        for partition, value in partitions.items()
+    }
+
+
+def _facts(value: OffsetCommitValue) -> tuple[object, ...]:
+    return (
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )
+
+
+@given(histories)
+def test_store_holds_the_last_of_each(
+    history: list[tuple[Place, OffsetCommitValue | None]],
+) -> None:
+    live, restarted = OffsetStore(), OffsetStore()
+    model: dict[Place, OffsetCommitValue] = {}
+    for place, value in history:
+        written = record(place, value)
+        live.replay(written.key, written.value)
+        restarted.replay(*through_bytes(written))
+        model.pop(place, None)
+        if value is not None:
+            model[place] = value
+    groups = {group for (group, _, _), _ in history}
+    assert {place: value[:5] for place, value in contents(live, groups).items()} == {
+        place: _facts(value) for place, value in model.items()
+    }
+    for place, value in contents(restarted, groups).items():
+        known = model.pop(place)
+        # The version with an expire timestamp has no place for the leader's epoch, as in Kafka.
+        epoch = -1 if known.expire_timestamp != -1 else known.leader_epoch
+        assert (value.offset, value.metadata) == (known.offset, known.metadata)
+        assert (value.leader_epoch, value.expire_timestamp) == (epoch, known.expire_timestamp)
+    assert model == {}
+
+
+@given(histories, st.sets(names))
+def test_tombstones_forget_whole_topics_and_nothing_else(
+    history: list[tuple[Place, OffsetCommitValue | None]], topics: set[str]
+) -> None:
+    store = OffsetStore()
+    for place, value in history:
+        store.replay(record(place, value).key, value)
+    groups = {group for (group, _, _), _ in history}
+    kept = {p: v for p, v in contents(store, groups).items() if p[1] not in topics}
+    for tombstone in store.tombstones(topics):
+        store.replay(tombstone.key, tombstone.value)
+    assert contents(store, groups) == kept
+    assert all(store.of_group(group) for group in {p[0] for p in kept})
+
+
+class Event(NamedTuple):
+    """A commit, plain (no producer) or pending, or a tombstone, or a transaction's end."""
+
+    place: Place
+    producer: int = -1
+    tombstone: bool = False
+    ends: bool | None = None
+
+
+producers = st.integers(1, 3)
+events = st.one_of(
+    st.builds(lambda place: Event(place), places),
+    st.builds(lambda place, producer: Event(place, producer), places, producers),
+    st.builds(lambda place: Event(place, tombstone=True), places),
+    st.builds(
+        lambda producer, ends: Event(("", "", 0), producer, ends=ends), producers, st.booleans()
+    ),
+)
+
+
+class Model:
+    """The rules by themselves: what counts, what is pending, by the offsets of the records."""
+
+    def __init__(self) -> None:
+        self.committed: dict[Place, int] = {}
+        self.pending: dict[int, dict[Place, int]] = {}
+
+    def apply(self, number: int, event: Event) -> None:
+        if event.tombstone:
+            for store in (self.committed, *self.pending.values()):
+                store.pop(event.place, None)
+        elif event.ends is not None:
+            ended = self.pending.pop(event.producer, {})
+            for place, at in ended.items() if event.ends else ():
+                self.committed[place] = max(at, self.committed.get(place, -1))
+        elif event.producer == -1:
+            self.committed[event.place] = number
+        else:
+            self.pending.setdefault(event.producer, {})[event.place] = number
+
+
+def replay(store: OffsetStore, number: int, event: Event) -> None:
+    if event.ends is not None:
+        store.end_transaction(event.producer, event.ends)
+        return
+    value = None if event.tombstone else OffsetCommitValue(offset=number, metadata="")
+    store.replay(record(event.place, value).key, value, number, event.producer)
+
+
+@given(st.lists(events, max_size=40))
+def test_pending_offsets_count_from_their_marker_on_and_never_hide_a_later_commit(
+    history: list[Event],
+) -> None:
+    store, model = OffsetStore(), Model()
+    for number, event in enumerate(history):
+        replay(store, number, event)
+        model.apply(number, event)
+    groups = {event.place[0] for event in history}
+    found = {place: value.record_offset for place, value in contents(store, groups).items()}
+    assert found == model.committed
+    pending = {place for each in model.pending.values() for place in each}
+    for place in {event.place for event in history}:
+        assert store.is_pending(*place) == (place in pending)
+    open_groups = {place[0] for place in pending}
+    assert all(store.has_open_transactions(group) for group in open_groups)
+
+
+@given(st.lists(events, max_size=40), names)
+def test_tombstones_of_a_group_forget_all_of_it_pending_or_not(
+    history: list[Event], group: str
+) -> None:
+    store, model = OffsetStore(), Model()
+    for number, event in enumerate(history):
+        replay(store, number, event)
+        model.apply(number, event)
+    places = [
+        (each.key.group, each.key.topic, each.key.partition)
+        for each in store.group_tombstones(group)
+    ]
+    stored = {*model.committed, *(place for each in model.pending.values() for place in each)}
+    assert sorted(places) == sorted(place for place in stored if place[0] == group)

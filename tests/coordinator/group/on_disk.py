@@ -1,0 +1,144 @@
+"""A group coordinator over real logs in a directory, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.log_config import LogConfig
+from odradek.coordinator.group.group_coordinator import GroupCoordinator
+from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.verification import Origin
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.records.control import Marker, build_marker
+
+OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)
+OFFSETS_ID = Uuid(b"o" * 16)
+
+
+def topic(name: str, topic_id: bytes = b"t" * 16, partitions: int = 1) -> TopicImage:
+    broker = BrokerId(1)
+    return TopicImage(
+        TopicName(name),
+        Uuid(topic_id),
+        tuple(
+            PartitionImage(number, broker, 0, 0, (broker,), (broker,))
+            for number in range(partitions)
+        ),
+    )
+
+
+def image_of(*topics: TopicImage) -> MetadataImage:
+    return MetadataImage(
+        topics_by_name={each.name: each for each in topics},
+        topics_by_id={each.topic_id: each for each in topics},
+    )
+
+
+@dataclass
+class OnDisk:
+    """What a test sees: the coordinator, its clock, and what becomes of appends."""
+
+    groups: GroupCoordinator
+    clock: ManualClock
+    manager: LogManager
+    image: MetadataImage
+    append_error: ErrorCode | None = None
+    # Appends wait for these when a test puts some here: the disk's answers, one an append.
+    flushes: list[asyncio.Future[None]] | None = None
+
+    def log(self) -> UnifiedLog:
+        log = self.manager.get(OFFSETS)
+        assert log is not None
+        return log
+
+    def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
+        log = self.manager.get(topic_partition)
+        if log is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def append(
+        self, topic_partition: TopicPartition, batch: bytearray, guard: int | None = None
+    ) -> Any:
+        origin = None if guard is None else Origin(guard, coordinator=True)
+        return self._append(topic_partition, batch, origin)
+
+    def append_marker(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+    ) -> Any:
+        marker = Marker(committed, coordinator_epoch)
+        batch = build_marker(producer_id, epoch, marker, self.clock.time_ms())
+        origin = Origin(coordinator=True, marker=marker)
+        return self._append(topic_partition, batch, origin)
+
+    def _append(
+        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+    ) -> Any:
+        if self.append_error is not None:
+            raise KafkaError(self.append_error)
+        now_ms = self.clock.time_ms()
+        info = self.log_of(topic_partition).append_as_leader(
+            memoryview(batch), 0, now_ms=now_ms, origin=origin
+        )
+        if self.flushes is None:
+            return info
+        flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flushes.append(flush)
+        return flush
+
+    async def advance(self, delta_ms: int) -> None:
+        """Moves the clock and runs what falls due, then lets callbacks run."""
+        self.clock.advance(delta_ms)
+        self.groups.run_due()
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def coordinator(path: Path, *, start: bool = True, **config: object) -> AsyncIterator[OnDisk]:
+    """A coordinator whose offsets topic has one partition; it is stopped, and its logs closed."""
+    clock = ManualClock()
+    manager = LogManager([str(path)], LogConfig(), clock)
+    manager.load()
+    manager.create(OFFSETS, OFFSETS_ID)
+    ids = itertools.count()
+    with ThreadPoolExecutor(1) as executor:
+        state: OnDisk
+        groups = GroupCoordinator(
+            config=BrokerConfig.from_properties(config),
+            clock=clock,
+            image=lambda: state.image,
+            log_of=lambda each: state.log_of(each),
+            append=lambda *arguments: state.append(*arguments),
+            append_marker=lambda *arguments: state.append_marker(*arguments),
+            executor=executor,
+            new_id=lambda: str(next(ids)),
+            new_uuid=lambda: Uuid(next(ids).to_bytes(16)),
+        )
+        image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t"))
+        state = OnDisk(groups, clock, manager, image)
+        if start:
+            groups.start()
+            await groups.runtime.loads_done()
+        try:
+            yield state
+        finally:
+            groups.stop()
+            manager.close()

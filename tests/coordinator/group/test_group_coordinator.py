@@ -1,0 +1,336 @@
+"""The shell: timers on a clock that the test moves, waiting for the disk, restarts, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from odradek.coordinator.group.classic.classic_group import GroupState
+from odradek.coordinator.group.classic.effects import Client
+from odradek.errors import ErrorCode
+from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.join_group_request import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.sync_group_request import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, topic
+
+CLIENT = Client("c", "/127.0.0.1")
+E = ErrorCode
+
+
+def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    @wraps(test)
+    def run(tmp_path: Path) -> None:
+        asyncio.run(test(tmp_path))
+
+    return run
+
+
+async def settled(answer: Any) -> Any:
+    """The answer, now or later."""
+    return await answer if asyncio.isfuture(answer) else answer
+
+
+def join(state: OnDisk, member_id: str = "", version: int = 9, **options: Any) -> Any:
+    options = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, **options}
+    request = JoinGroupRequest(
+        group_id="g",
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        **options,
+    )
+    return state.groups.join(request, CLIENT, version)
+
+
+async def join_alone(state: OnDisk) -> Any:
+    """A first member's answer, after the (empty) initial delay."""
+    waiting = join(state, join(state).member_id)
+    await state.advance(0)
+    return await settled(waiting)
+
+
+def sync(state: OnDisk, joined: Any) -> Any:
+    plan = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")]
+    return state.groups.sync(
+        SyncGroupRequest(
+            group_id="g",
+            member_id=joined.member_id,
+            generation_id=joined.generation_id,
+            assignments=plan,
+        )
+    )
+
+
+async def stable(state: OnDisk) -> Any:
+    joined = await join_alone(state)
+    answer = await settled(sync(state, joined))
+    assert answer.error_code == 0
+    return joined
+
+
+def heartbeat(state: OnDisk, joined: Any) -> ErrorCode:
+    return state.groups.heartbeat(
+        HeartbeatRequest(
+            group_id="g", member_id=joined.member_id, generation_id=joined.generation_id
+        )
+    )
+
+
+def commit(state: OnDisk, offset: int = 5, joined: Any = None) -> Any:
+    partition = OffsetCommitRequestPartition(0, offset, -1, "")
+    request = OffsetCommitRequest(
+        group_id="g",
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    if joined is not None:
+        request.member_id = joined.member_id
+        request.generation_id_or_member_epoch = joined.generation_id
+    return state.groups.offsets.commit(request, 9)
+
+
+def code_of(response: Any) -> ErrorCode:
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+@on_loop
+async def test_session_ends_when_the_clock_says_so(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        for _ in range(3):
+            await state.advance(9_999)
+            assert heartbeat(state, joined) is E.NONE
+        await state.advance(10_000)
+        assert heartbeat(state, joined) is E.UNKNOWN_MEMBER_ID
+
+
+@on_loop
+async def test_commits_keep_the_session(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        for _ in range(3):
+            await state.advance(9_999)
+            assert code_of(commit(state, joined=joined)) is E.NONE
+        assert heartbeat(state, joined) is E.NONE
+
+
+@on_loop
+async def test_stable_group_and_its_offsets_survive_a_restart(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        assert code_of(commit(state, 42, joined)) is E.NONE
+    async with coordinator(tmp_path) as state:
+        assert heartbeat(state, joined) is E.NONE
+        shard = state.groups.shard_of("g")
+        assert shard.groups["g"].state is GroupState.STABLE
+        assert shard.offsets.of_group("g")["t"][0].offset == 42
+        await state.advance(10_000)
+        assert heartbeat(state, joined) is E.UNKNOWN_MEMBER_ID
+
+
+@on_loop
+async def test_members_are_told_all_is_well_while_the_shard_loads(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+    async with coordinator(tmp_path, start=False) as state:
+        state.groups.start()
+        assert heartbeat(state, joined) is E.NONE
+        assert join(state).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+        assert sync(state, joined).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+        assert code_of(commit(state)) is E.COORDINATOR_LOAD_IN_PROGRESS
+        await state.groups.runtime.loads_done()
+        assert heartbeat(state, joined) is E.NONE
+
+
+@on_loop
+async def test_commit_is_answered_when_the_disk_has_it(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        waiting = commit(state)
+        assert asyncio.isfuture(waiting)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        state.flushes[0].set_result(None)
+        assert code_of(await waiting) is E.NONE
+
+
+@on_loop
+async def test_commit_that_the_disk_refuses_is_an_error(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        assert code_of(commit(state)) is E.NOT_COORDINATOR
+        state.append_error = E.MESSAGE_TOO_LARGE
+        assert code_of(commit(state)) is E.UNKNOWN_SERVER_ERROR
+        state.append_error = None
+        state.flushes = []
+        waiting = commit(state)
+        state.flushes[0].cancel()
+        assert code_of(await waiting) is E.NOT_COORDINATOR
+
+
+@on_loop
+async def test_assignment_is_told_when_the_disk_has_it(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await join_alone(state)
+        state.flushes = []
+        waiting = sync(state, joined)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        state.flushes[0].set_result(None)
+        assert (await waiting).assignment == b"a"
+
+
+@on_loop
+async def test_failed_flush_answers_whoever_waits(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await join_alone(state)
+        state.flushes = []
+        waiting = sync(state, joined)
+        state.flushes[0].set_exception(OSError("disk on fire"))
+        assert (await waiting).error_code == E.NOT_COORDINATOR
+        assert heartbeat(state, joined) is E.NOT_COORDINATOR
+
+
+@on_loop
+async def test_leaving_waits_for_the_record_of_the_empty_group(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        state.flushes = []
+        waiting = state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
+        assert asyncio.isfuture(waiting)
+        state.flushes[0].set_result(None)
+        assert (await waiting).members[0].error_code == 0
+
+
+@on_loop
+async def test_stopping_answers_whoever_waits_and_then_refuses(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        await stable(state)
+        waiting = join(state, join(state).member_id)
+        assert asyncio.isfuture(waiting)
+        state.groups.stop()
+        assert (await waiting).error_code == E.NOT_COORDINATOR
+        assert join(state).error_code == E.COORDINATOR_NOT_AVAILABLE
+        assert code_of(commit(state)) is E.COORDINATOR_NOT_AVAILABLE
+        assert state.groups._timers == {}
+
+
+@on_loop
+async def test_client_that_went_away_while_it_waited_is_no_harm(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        waiting = join(state, join(state).member_id)
+        waiting.cancel()
+        again = join(state, joined.member_id)
+        assert (await settled(again)).generation_id == 2
+
+
+@on_loop
+async def test_group_that_nobody_joined_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        request = JoinGroupRequest(group_id="odd", session_timeout_ms=10_000)
+        assert state.groups.join(request, CLIENT, 9).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+        assert join(state).error_code == E.MEMBER_ID_REQUIRED
+        shard = state.groups.shard_of("g")
+        assert set(shard.groups) == {"g"}
+        await state.advance(10_000)
+        assert shard.groups == {}
+        assert state.groups._timers == {}
+
+
+@on_loop
+async def test_offsets_topic_made_anew_begins_empty(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        old = state.image
+        state.manager.delete(next(iter(state.manager.all_logs())).topic_partition)
+        state.image = image_of(topic("t"))
+        state.groups.on_metadata(old, state.image)
+        assert heartbeat(state, joined) is E.NOT_COORDINATOR
+        new_id = b"n" * 16
+        recreated = topic(CONSUMER_OFFSETS, new_id)
+        state.manager.create(*_first_partition(recreated))
+        state.image = image_of(topic("t"), recreated)
+        assert heartbeat(state, joined) is E.UNKNOWN_MEMBER_ID
+
+
+def _first_partition(image: Any) -> tuple[Any, Any]:
+    from tests.coordinator.group.on_disk import OFFSETS
+
+    return OFFSETS, image.topic_id
+
+
+@on_loop
+async def test_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        commit(state)
+        old = state.image
+        state.image = image_of(topic(CONSUMER_OFFSETS, b"o" * 16))
+        state.groups.on_metadata(old, state.image)
+        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+    async with coordinator(tmp_path) as state:
+        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+
+
+@on_loop
+async def test_members_that_are_over_the_limit_after_a_restart_rebalance(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        a = await stable(state)
+        joining = join(state, join(state).member_id)
+        again = join(state, a.member_id)
+        b = await joining
+        answers = [await settled(again), b]
+        for joined in sorted(answers, key=lambda each: each.member_id != each.leader, reverse=True):
+            waiting = sync(state, joined)
+        await settled(waiting)
+    config: dict[str, object] = {"group.max.size": 1}
+    async with coordinator(tmp_path, **config) as state:
+        assert state.groups.shard_of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
+
+
+MINUTE_MS = 60_000
+
+
+@on_loop
+async def test_offsets_and_their_group_expire_by_the_clock_and_for_good(tmp_path: Path) -> None:
+    options = {"offsets.retention.minutes": 2}
+    async with coordinator(tmp_path, **options) as state:
+        joined = await stable(state)
+        commit(state, joined=joined)
+        state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
+        await state.advance(2 * MINUTE_MS - 1)
+        await state.groups.offsets.expire()
+        assert state.groups.shard_of("g").offsets.of_group("g")
+        await state.advance(1)
+        await state.groups.offsets.expire()
+        assert "g" not in state.groups.shard_of("g").groups
+        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+    async with coordinator(tmp_path, **options) as state:
+        assert "g" not in state.groups.shard_of("g").groups
+
+
+@on_loop
+async def test_members_that_come_back_stop_the_retention(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
+        joined = await stable(state)
+        commit(state, joined=joined)
+        state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
+        await state.advance(MINUTE_MS)
+        await stable(state)
+        await state.groups.offsets.expire()
+        assert state.groups.shard_of("g").offsets.of_group("g")

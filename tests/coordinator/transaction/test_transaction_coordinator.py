@@ -1,0 +1,573 @@
+"""The shell: durable before it is answered, markers until all have them, restarts, time, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
+from odradek.coordinator.transaction.transaction_shard import TransactionShard
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.metadata.topics import TRANSACTION_STATE
+from tests.coordinator.transaction.transactions_on_disk import (
+    A0,
+    A1,
+    STATE,
+    OnDisk,
+    coordinator,
+    on_loop,
+    settled,
+    until,
+)
+
+E = ErrorCode
+
+
+async def begun(disk: OnDisk) -> None:
+    assert await disk.init() == (E.NONE, 1, 0)
+    assert await disk.add() is E.NONE
+
+
+@on_loop
+async def test_commit_is_answered_before_its_markers_are_written(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        assert (await disk.end()).code is E.NONE
+        await asyncio.sleep(0)
+        assert (disk.state(), disk.markers) == ("PrepareCommit", [])
+        assert (await disk.end()).code is E.CONCURRENT_TRANSACTIONS
+        await disk.completed()
+        assert disk.markers == [(1, 0, 0, True, [A0, A1], 1)]
+        assert disk.state() == "CompleteCommit"
+        assert (await disk.end()).code is E.NONE
+
+
+@on_loop
+async def test_abort_writes_abort_markers(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.end(committed=False)
+        await disk.completed()
+        assert disk.markers == [(1, 0, 0, False, [A0, A1], 1)]
+        assert disk.state() == "CompleteAbort"
+
+
+@on_loop
+async def test_markers_of_version_2_carry_the_bumped_epoch(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, level=2) as disk:
+        await begun(disk)
+        assert await disk.end(version=2) == (E.NONE, 1, 1)
+        await disk.completed()
+        assert disk.markers == [(1, 1, 0, True, [A0, A1], 2)]
+
+
+@on_loop
+async def test_markers_carry_the_epoch_in_which_the_coordinator_leads(tmp_path: Path) -> None:
+    """By it partitions refuse the markers of a coordinator that was (T5)."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        image = disk.image
+        state = image.topics_by_name[TRANSACTION_STATE]
+        led = replace(state, partitions=(replace(state.partitions[0], leader_epoch=4),))
+        disk.image = replace(image, topics_by_name={**image.topics_by_name, led.name: led})
+        await disk.end()
+        await disk.completed()
+        assert disk.markers == [(1, 0, 4, True, [A0, A1], 1)]
+
+
+@on_loop
+async def test_abort_of_nothing_needs_no_marker(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, level=2) as disk:
+        await disk.init()
+        assert await disk.end(committed=False, version=2) == (E.NONE, 1, 1)
+        await disk.completed()
+        assert (disk.state(), disk.markers) == ("CompleteAbort", [])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_prepared_transaction_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
+    async def story() -> None:
+        async with coordinator(tmp_path) as disk:
+            await begun(disk)
+            await disk.end(committed=committed)
+        async with coordinator(tmp_path) as disk:
+            assert (await disk.end(committed=committed)).code is E.CONCURRENT_TRANSACTIONS
+            await disk.completed()
+            assert disk.markers == [(1, 0, 0, committed, [A0, A1], 1)]
+            assert disk.state() == ("CompleteCommit" if committed else "CompleteAbort")
+            assert (await disk.end(committed=committed)).code is E.NONE
+
+    asyncio.run(story())
+
+
+@on_loop
+async def test_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
+    """redpanda#6018: a begin that was in memory alone was lost, and acknowledged records too."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+    async with coordinator(tmp_path) as disk:
+        assert await disk.add((1, 0), TopicPartition("a", 2)) is E.NONE
+        assert (await disk.end()).code is E.NONE
+
+
+@on_loop
+async def test_what_was_loaded_is_what_was_written(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.init("y", 5)
+        await disk.end()
+        await disk.completed()
+        before = {each.transactional_id: each for each in disk.transactions.all_transactions()}
+    async with coordinator(tmp_path) as disk:
+        after = {each.transactional_id: each for each in disk.transactions.all_transactions()}
+        assert after == before
+
+
+# -- waiting for the disk --------------------------------------------------------------------------
+
+
+@on_loop
+async def test_nothing_is_answered_before_it_is_committed(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.flushes = []
+        ending = asyncio.ensure_future(disk.end())
+        await asyncio.sleep(0)
+        assert not ending.done()
+        assert (await disk.end()).code is E.CONCURRENT_TRANSACTIONS
+        assert await disk.add() is E.CONCURRENT_TRANSACTIONS
+        disk.open.set()
+        await asyncio.sleep(0)
+        assert disk.markers == [], "no marker before Prepare is durable"
+        flushes, disk.flushes = disk.flushes, None
+        flushes[0].set_result(None)
+        assert (await ending).code is E.NONE
+        await disk.completed()
+        assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
+    """redpanda#6018: nothing is written in a transaction whose begin may yet be lost."""
+    async with coordinator(tmp_path) as disk:
+        await disk.init()
+        disk.flushes = []
+        adding = disk.transactions.verify("x", 1, 0, [A0], add=True)
+        assert asyncio.isfuture(adding)
+        assert verify(disk, [A0]) == {A0: E.CONCURRENT_TRANSACTIONS}
+        disk.flushes[0].set_result(None)
+        assert await adding == {A0: E.NONE}
+        assert verify(disk, [A0]) == {A0: E.NONE}
+
+
+@on_loop
+async def test_client_that_is_gone_does_not_stop_what_it_began(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.flushes = []
+        ending = asyncio.ensure_future(disk.end())
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.sleep(0)
+        flushes, disk.flushes = disk.flushes, None
+        flushes[0].set_result(None)
+        disk.open.set()
+        await until(lambda: disk.state() == "CompleteCommit")
+
+
+@on_loop
+async def test_stop_between_prepare_and_its_commit_leaves_the_rest_to_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.flushes = []
+        ending = asyncio.ensure_future(disk.end())
+        await asyncio.sleep(0)
+        disk.transactions.stop()
+        disk.flushes[0].set_result(None)
+        assert (await ending).code is E.NONE
+        await disk.completed()
+        assert disk.markers == []
+    async with coordinator(tmp_path) as disk:
+        await disk.completed()
+        assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.flushes = []
+        ending = asyncio.ensure_future(disk.end())
+        await asyncio.sleep(0)
+        disk.flushes[0].set_exception(KafkaError(E.KAFKA_STORAGE_ERROR))
+        assert (await ending).code is E.NOT_COORDINATOR
+        assert (await disk.init()).code is E.NOT_COORDINATOR
+        assert disk.markers == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_cannot_be_appended_has_not_happened(
+    tmp_path: Path, error: ErrorCode, told: ErrorCode
+) -> None:
+    async def story() -> None:
+        async with coordinator(tmp_path) as disk:
+            await begun(disk)
+            disk.append_error = error
+            assert (await disk.end()).code is told
+            assert (await disk.init()).code is told, "and a failed fence bumps nothing"
+            assert disk.state() == "Ongoing"
+            disk.append_error = None
+            assert (await disk.end()).code is E.NONE
+
+    asyncio.run(story())
+
+
+@on_loop
+async def test_completion_is_appended_when_the_log_takes_it_again(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.end()
+        disk.append_error = E.NOT_ENOUGH_REPLICAS
+        disk.open.set()
+        await until(lambda: bool(disk.markers))
+        await asyncio.sleep(0)
+        assert disk.state() == "PrepareCommit"
+        disk.append_error = None
+        await disk.completed()
+        assert disk.state() == "CompleteCommit"
+        assert len(disk.markers) == 1
+
+
+# -- markers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.NOT_ENOUGH_REPLICAS,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.REQUEST_TIMED_OUT,
+        E.KAFKA_STORAGE_ERROR,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+    ],
+)
+def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: ErrorCode) -> None:
+    async def story() -> None:
+        async with coordinator(tmp_path) as disk:
+            disk.refusals[A1] = [code, code]
+            await begun(disk)
+            await disk.end()
+            await disk.completed()
+            assert [each.partitions for each in disk.markers] == [[A0, A1], [A1], [A1]]
+            assert disk.state() == "CompleteCommit"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+def test_partition_that_has_seen_a_newer_epoch_does_not_hold_the_rest_up(
+    tmp_path: Path, code: ErrorCode
+) -> None:
+    async def story() -> None:
+        async with coordinator(tmp_path) as disk:
+            disk.refusals[A1] = [code]
+            await begun(disk)
+            await disk.end()
+            await disk.completed()
+            assert len(disk.markers) == 1
+            assert disk.state() == "CompleteCommit"
+
+    asyncio.run(story())
+
+
+@on_loop
+async def test_deleted_topic_does_not_wedge_the_transaction(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.topics()
+        await disk.end()
+        await disk.completed()
+        assert (disk.state(), disk.markers) == ("CompleteCommit", [])
+
+
+@on_loop
+async def test_topic_that_is_deleted_while_its_marker_is_refused_does_not_either(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.refusals[A0] = [E.UNKNOWN_TOPIC_OR_PARTITION] * 1_000_000
+        disk.open.set()
+        await disk.end()
+        await until(lambda: bool(disk.markers))
+        disk.topics("b")
+        await disk.completed()
+        assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_deleted_topic_of_a_restarted_coordinator_does_not_either(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.end()
+    async with coordinator(tmp_path) as disk:
+        disk.topics()
+        await disk.completed()
+        assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_recreated_state_topic_ends_what_was_under_way(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.end()
+        old, disk.image = disk.image, type(disk.image)()
+        disk.transactions.on_metadata(old, disk.image)
+        await asyncio.sleep(0)
+        await disk.completed()
+        assert disk.markers == []
+
+
+# -- time ------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_open_transaction_times_out_by_the_clock(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.clock.advance(60_000)
+        disk.transactions.abort_timed_out()
+        assert disk.state() == "Ongoing"
+        disk.clock.advance(1)
+        disk.transactions.abort_timed_out()
+        assert disk.state() == "PrepareAbort"
+        assert (await disk.end()).code is E.PRODUCER_FENCED
+        await disk.completed()
+        assert disk.markers == [(1, 1, 0, False, [A0, A1], 1)]
+        assert await disk.add() is E.PRODUCER_FENCED
+        assert await disk.init() == (E.NONE, 1, 2)
+
+
+@on_loop
+async def test_time_goes_on_while_the_coordinator_is_down(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        clock = disk.clock
+    clock.advance(60_001)
+    async with coordinator(tmp_path, clock=clock) as disk:
+        disk.transactions.abort_timed_out()
+        assert disk.state() == "PrepareAbort"
+
+
+@on_loop
+async def test_time_out_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.clock.advance(60_001)
+        disk.append_error = E.NOT_ENOUGH_REPLICAS
+        disk.transactions.abort_timed_out()
+        assert disk.state() == "Ongoing"
+        disk.append_error = None
+        disk.transactions.abort_timed_out()
+        assert disk.transactions.describe("x").producer_epoch == 1, "one bump, not two"
+
+
+@on_loop
+async def test_time_out_at_the_last_epoch_waits_for_a_block_of_ids(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, level=2) as disk:
+        await begun(disk)
+        shard = disk.transactions.runtime.shard(0)
+        use_last_epoch(shard)
+        await disk.init("y")
+        disk.clock.advance(60_001)
+        disk.transactions.abort_timed_out()
+        assert disk.state() == "Ongoing"
+        await disk.completed()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await disk.completed()
+        assert disk.state() == "CompleteAbort"
+        assert disk.transactions.describe("x").producer_id == 3
+
+
+def use_last_epoch(shard: TransactionShard) -> None:
+    from dataclasses import replace
+
+    shard.adopt(replace(shard.transactions["x"], producer_epoch=EPOCH_EXHAUSTED))
+
+
+@on_loop
+async def test_idle_ids_expire_by_the_clock_and_for_good(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, transactional_id_expiration_ms=1000) as disk:
+        await begun(disk)
+        await disk.init("idle")
+        disk.clock.advance(999)
+        disk.transactions.remove_expired()
+        assert len(disk.transactions.all_transactions()) == 2
+        disk.clock.advance(1)
+        disk.transactions.remove_expired()
+        assert [each.transactional_id for each in disk.transactions.all_transactions()] == ["x"]
+        assert await disk.add((2, 0), name="idle") is E.INVALID_PRODUCER_ID_MAPPING
+    async with coordinator(tmp_path) as disk:
+        assert [each.transactional_id for each in disk.transactions.all_transactions()] == ["x"]
+        assert await disk.init("idle") == (E.NONE, 1, 0)
+
+
+@on_loop
+async def test_thousand_ids_expire_in_batches(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, transactional_id_expiration_ms=1000) as disk:
+        for number in range(1001):
+            assert (await disk.init(f"id-{number}")).code is E.NONE
+        batches = disk.log_of(STATE).log_end_offset
+        disk.clock.advance(1000)
+        disk.transactions.remove_expired()
+        assert disk.transactions.all_transactions() == []
+        assert disk.log_of(STATE).log_end_offset == batches + 1001
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def verify(disk: OnDisk, partitions: list[TopicPartition], **options: Any) -> Any:
+    who = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "add": False, **options}
+    return disk.transactions.verify(partitions=partitions, **who)
+
+
+@on_loop
+async def test_verify_tells_of_each_partition(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        other = TopicPartition("b", 0)
+        await disk.init()
+        assert await disk.add((1, 0), A0) is E.NONE
+        assert verify(disk, [A0, other]) == {A0: E.NONE, other: E.TRANSACTION_ABORTABLE}
+        assert verify(disk, [A0], producer_epoch=1) == {A0: E.PRODUCER_FENCED}
+        assert verify(disk, [A0], producer_id=9) == {A0: E.INVALID_PRODUCER_ID_MAPPING}
+        for add in (True, False):
+            assert verify(disk, [A0], transactional_id="", add=add) == {A0: E.INVALID_REQUEST}
+
+
+@on_loop
+async def test_verify_with_add_begins_the_transaction(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, level=2) as disk:
+        await disk.init()
+        assert verify(disk, [A0], add=True) == {A0: E.NONE}
+        assert disk.transactions.describe("x").partitions == {A0}
+        assert disk.transactions.describe("x").client_transaction_version == 2
+        assert verify(disk, [A0], add=True, producer_epoch=1) == {A0: E.PRODUCER_FENCED}
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_timeout_of_a_producer_is_bounded(tmp_path: Path, timeout_ms: int) -> None:
+    async def story() -> None:
+        async with coordinator(tmp_path) as disk:
+            assert (await disk.init(timeout_ms=timeout_ms)).code is E.INVALID_TRANSACTION_TIMEOUT
+            assert disk.transactions.all_transactions() == []
+            assert (await disk.init(timeout_ms=900_000)).code is E.NONE
+
+    asyncio.run(story())
+
+
+@on_loop
+async def test_empty_transactional_id_is_invalid(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        assert (await disk.init("")).code is E.INVALID_REQUEST
+        assert await disk.add(name="") is E.INVALID_REQUEST
+        assert (await disk.end(name="")).code is E.INVALID_REQUEST
+        with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+            disk.transactions.describe("")
+
+
+@on_loop
+async def test_new_block_of_producer_ids_is_waited_for(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        ids = [(await disk.init(name)).producer_id for name in "abcde"]
+        assert ids == [1, 2, 3, 4, 5]
+
+
+@on_loop
+async def test_two_that_wait_for_a_block_do_not_share_a_transactional_id(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await disk.init("a")
+        await disk.init("b")
+        outcomes = await asyncio.gather(disk.init("c"), disk.init("c"))
+        assert sorted(each.producer_epoch for each in outcomes) == [0, 1]
+        assert len({each.producer_id for each in outcomes}) == 1
+
+
+@on_loop
+async def test_stopped_coordinator_is_not_available(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.transactions.stop()
+        assert (await disk.init()).code is E.COORDINATOR_NOT_AVAILABLE
+        assert await disk.add() is E.COORDINATOR_NOT_AVAILABLE
+        assert verify(disk, [A0]) == {A0: E.COORDINATOR_NOT_AVAILABLE}
+        for ask in (lambda: disk.transactions.describe("x"), disk.transactions.all_transactions):
+            with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
+                ask()
+
+
+@on_loop
+async def test_loading_coordinator_decides_nothing(tmp_path: Path) -> None:
+    """redpanda#5090: a leader that has not applied everything yet takes an open transaction for
+    none, and its producer's partitions for unknown."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+    async with coordinator(tmp_path, loaded=False) as disk:
+        loading = E.COORDINATOR_LOAD_IN_PROGRESS
+        assert (await disk.init()).code is loading
+        assert await disk.add() is loading
+        assert (await disk.end()).code is loading
+        assert verify(disk, [A0, A1]) == {A0: loading, A1: loading}
+        for ask in (lambda: disk.transactions.describe("x"), disk.transactions.all_transactions):
+            with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                ask()
+        await disk.transactions.runtime.loads_done()
+        assert verify(disk, [A0, A1]) == {A0: E.NONE, A1: E.NONE}
+        assert (await disk.end()).code is E.NONE
+
+
+@on_loop
+async def test_id_that_is_not_known(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+            disk.transactions.describe("nobody")
+
+
+@on_loop
+async def test_unreadable_state_is_passed_over(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        shard = disk.transactions.runtime.shard(0)
+        from odradek.coordinator.transaction.transaction_metadata import to_record
+
+        record = to_record(shard.transactions["x"], 1)
+        record.value.transaction_status = 99
+        disk.transactions.runtime.write(0, [record])
+        assert disk.state() == "Ongoing"
+
+
+@on_loop
+async def test_answers_of_settled_requests_are_plain(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        assert await settled(disk.transactions.verify("x", 1, 0, [], add=False)) == {}

@@ -1,0 +1,503 @@
+"""The machine by tables: InitProducerId, adding, verifying, ending, time (T2-T7, version 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from odradek.coordinator.transaction import transaction_decisions as state
+from odradek.coordinator.transaction.transaction_metadata import (
+    EPOCH_EXHAUSTED,
+    EPOCH_MAX,
+    IDLE,
+    STATES_BY_NAME,
+    VALID_PREVIOUS,
+    TransactionMetadata,
+    TransactionState,
+    from_record,
+    to_record,
+)
+from odradek.errors import ErrorCode
+from odradek.ids import TopicPartition
+from odradek.protocol import record_codec
+from odradek.protocol.messages.transaction_log_value import TransactionLogValue
+from tests.coordinator.transaction.transaction_machine import (
+    START_MS,
+    TIMEOUT_MS,
+    Machine,
+    begun,
+    partitions,
+)
+
+E = ErrorCode
+S = TransactionState
+
+
+def answer(decision: state.Decision) -> tuple[ErrorCode, int, int]:
+    return decision.code, decision.producer_id, decision.producer_epoch
+
+
+# -- InitProducerId (T2) ---------------------------------------------------------------------------
+
+
+def test_first_init_gives_a_fresh_id_and_epoch_zero() -> None:
+    machine = Machine()
+    assert answer(machine.init()) == (E.NONE, 1, 0)
+    assert machine.state is S.EMPTY
+
+
+def test_each_init_fences_the_producer_before() -> None:
+    machine = Machine()
+    machine.init()
+    assert answer(machine.init()) == (E.NONE, 1, 1)
+    assert machine.add((1, 0), "a0") is E.PRODUCER_FENCED
+    assert machine.add((1, 1), "a0") is E.NONE
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_init_after_a_transaction_bumps_the_epoch(committed: bool) -> None:
+    machine, identity = begun()
+    machine.end(identity, committed)
+    machine.finish()
+    assert answer(machine.init()) == (E.NONE, 1, 1)
+
+
+def test_new_timeout_is_kept() -> None:
+    machine = Machine()
+    machine.init()
+    machine.init(timeout_ms=5)
+    assert machine.current is not None
+    assert machine.current.timeout_ms == 5
+
+
+def test_init_in_a_transaction_fences_aborts_and_asks_to_come_back() -> None:
+    machine, identity = begun()
+    assert answer(machine.init()) == (E.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert (machine.state, machine.identity) == (S.PREPARE_ABORT, (1, 1))
+    assert machine.end(identity, True).code is E.PRODUCER_FENCED
+    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    machine.finish()
+    assert answer(machine.init()) == (E.NONE, 1, 2)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_init_waits_for_a_prepared_transaction(committed: bool) -> None:
+    machine, identity = begun()
+    machine.end(identity, committed)
+    prepared = machine.current
+    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init((9, 9)).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.current == prepared
+
+
+def test_exhausted_epoch_gives_a_new_id() -> None:
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    assert answer(machine.init()) == (E.NONE, 2, 0)
+    assert machine.add((1, EPOCH_EXHAUSTED), "a0") is E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_last_but_one_epoch_is_still_given() -> None:
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED - 1)
+    assert answer(machine.init()) == (E.NONE, 1, EPOCH_EXHAUSTED)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_fencing_has_an_epoch_left_when_clients_have_none(level: int) -> None:
+    machine, _ = begun(level=level)
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.identity == (1, EPOCH_MAX)
+    machine.finish()
+    code, producer_id, epoch = answer(machine.init())
+    assert code is E.NONE
+    assert producer_id != 1
+    assert epoch == (1 if level == 2 else 0)
+
+
+# -- InitProducerId with an id and an epoch (KIP-360) ----------------------------------------------
+
+
+def test_known_epoch_is_bumped_and_a_retry_answered_alike() -> None:
+    machine = Machine()
+    machine.init()
+    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert answer(machine.init((1, 1))) == (E.NONE, 1, 2)
+
+
+@pytest.mark.parametrize("expected", [(1, 0), (1, 2), (7, 1), (-7, 1)])
+def test_stranger_is_fenced(expected: tuple[int, int]) -> None:
+    machine = Machine()
+    machine.init()
+    machine.init()
+    before = machine.current
+    assert answer(machine.init(expected)) == (E.PRODUCER_FENCED, -1, -1)
+    assert machine.current == before
+
+
+def test_second_producer_ends_the_retries_of_the_first() -> None:
+    machine = Machine()
+    machine.init()
+    machine.init((1, 0))
+    machine.init()
+    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
+    assert machine.init((1, 1)).code is E.PRODUCER_FENCED
+
+
+def test_zombie_does_not_abort_the_transaction_of_its_successor() -> None:
+    machine = Machine()
+    machine.init()
+    machine.init()
+    machine.add((1, 1), "a0")
+    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
+    assert (machine.state, machine.identity) == (S.ONGOING, (1, 1))
+
+
+def test_producer_aborts_its_own_open_transaction() -> None:
+    machine, identity = begun()
+    assert machine.init(identity).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.state is S.PREPARE_ABORT
+    machine.finish()
+    assert machine.init(identity).code is E.PRODUCER_FENCED
+
+
+def test_exhausted_known_epoch_gives_a_new_id_and_its_retry_the_same() -> None:
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    for _ in range(3):
+        assert answer(machine.init((1, EPOCH_EXHAUSTED))) == (E.NONE, 2, 0)
+    assert answer(machine.init((2, 0))) == (E.NONE, 2, 1)
+
+
+def test_producer_whose_exhausted_id_another_has_changed_is_fenced() -> None:
+    """It must not be told who the other is, as if its own change of the id had been repeated."""
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    assert answer(machine.init()) == (E.NONE, 2, 0)
+    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
+
+
+def test_producer_that_changed_its_exhausted_id_is_fenced_by_the_next_one() -> None:
+    machine = Machine()
+    machine.init()
+    machine.set(producer_epoch=EPOCH_EXHAUSTED)
+    machine.init((1, EPOCH_EXHAUSTED))
+    assert answer(machine.init()) == (E.NONE, 2, 1)
+    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
+    assert machine.init((2, 0)).code is E.PRODUCER_FENCED
+
+
+def test_unknown_id_with_an_identity_starts_afresh() -> None:
+    """It had expired: nobody else can have it."""
+    assert answer(Machine().init((5, 3))) == (E.NONE, 1, 0)
+
+
+def test_retry_across_a_restart_is_fenced() -> None:
+    """The last epoch is not in the log, in Kafka either."""
+    machine = Machine()
+    machine.init()
+    machine.init((1, 0))
+    machine.restart()
+    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
+
+
+# -- adding partitions (T3) ------------------------------------------------------------------------
+
+
+def test_first_partition_begins_the_transaction_and_its_time() -> None:
+    machine = Machine()
+    machine.init()
+    machine.now_ms += 7
+    assert machine.add((1, 0), "a0") is E.NONE
+    machine.now_ms += 7
+    assert machine.add((1, 0), "b1") is E.NONE
+    assert machine.current is not None
+    assert machine.current.partitions == partitions("a0", "b1")
+    assert machine.current.start_ms == START_MS + 7
+    assert machine.current.last_update_ms == START_MS + 14
+
+
+def test_partitions_that_are_there_write_nothing() -> None:
+    machine, identity = begun()
+    before = machine.current
+    assert machine.add(identity, "a1") is E.NONE
+    assert machine.current is before
+
+
+@pytest.mark.parametrize(
+    ("identity", "code"),
+    [
+        ((1, 1), E.PRODUCER_FENCED),
+        ((1, -1), E.PRODUCER_FENCED),
+        ((2, 0), E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_only_the_producer_itself_adds_and_ends(identity: tuple[int, int], code: ErrorCode) -> None:
+    machine, _ = begun()
+    assert machine.add(identity, "b0") is code
+    assert machine.end(identity, True).code is code
+    assert machine.verify(identity, "a0") == [code]
+
+
+def test_unknown_transactional_id() -> None:
+    machine = Machine()
+    assert machine.add((1, 0), "a0") is E.INVALID_PRODUCER_ID_MAPPING
+    assert machine.verify((1, 0), "a0") == [E.INVALID_PRODUCER_ID_MAPPING]
+    for version in (0, 2):
+        assert machine.end((1, 0), True, version).code is E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_next_transaction_begins_when_the_last_is_complete(committed: bool) -> None:
+    machine, identity = begun()
+    machine.end(identity, committed)
+    assert machine.add(identity, "b0") is E.CONCURRENT_TRANSACTIONS
+    assert machine.verify(identity, "a0") == [E.CONCURRENT_TRANSACTIONS]
+    machine.now_ms += 5
+    machine.finish()
+    assert machine.add(identity, "b0") is E.NONE
+    assert machine.current is not None
+    assert machine.current.partitions == partitions("b0")
+    assert machine.current.start_ms == START_MS + 5
+
+
+def test_pending_is_checked_before_the_identity() -> None:
+    """KAFKA-18660: the client may be ahead of the coordinator."""
+    machine, _ = begun()
+    machine.set(pending=True)
+    assert machine.add((2, 0), "a0") is E.CONCURRENT_TRANSACTIONS
+
+
+def test_whatever_is_pending_makes_everybody_come_back() -> None:
+    machine, identity = begun()
+    machine.set(pending=True)
+    before = machine.current
+    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.add(identity, "c0") is E.CONCURRENT_TRANSACTIONS
+    assert machine.verify(identity, "a0") == [E.CONCURRENT_TRANSACTIONS]
+    for version in (0, 2):
+        assert machine.end(identity, True, version).code is E.CONCURRENT_TRANSACTIONS
+    machine.now_ms += TIMEOUT_MS + 1
+    assert not machine.time_out()
+    assert machine.current is before
+
+
+# -- verifying (T7) --------------------------------------------------------------------------------
+
+
+def test_only_partitions_of_the_transaction_are_verified() -> None:
+    machine, identity = begun()
+    assert machine.verify(identity, "a0", "a1", "b0") == [
+        E.NONE,
+        E.NONE,
+        E.TRANSACTION_ABORTABLE,
+    ]
+
+
+def test_late_write_after_the_end_is_not_verified() -> None:
+    """KAFKA-12671: it would open a transaction that nobody ends."""
+    machine, identity = begun()
+    machine.end(identity, False)
+    machine.finish()
+    assert machine.verify(identity, "a0") == [E.TRANSACTION_ABORTABLE]
+
+
+# -- ending (T4) -----------------------------------------------------------------------------------
+
+# state -> (commit, abort): the code, and the state after it if it changes.
+END_V1 = {
+    S.EMPTY: (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
+    S.ONGOING: (S.PREPARE_COMMIT, S.PREPARE_ABORT),
+    S.PREPARE_COMMIT: (E.CONCURRENT_TRANSACTIONS, E.INVALID_TXN_STATE),
+    S.PREPARE_ABORT: (E.INVALID_TXN_STATE, E.CONCURRENT_TRANSACTIONS),
+    S.COMPLETE_COMMIT: (E.NONE, E.INVALID_TXN_STATE),
+    S.COMPLETE_ABORT: (E.INVALID_TXN_STATE, E.NONE),
+}
+
+
+@pytest.mark.parametrize("before", END_V1, ids=lambda each: each.name)
+@pytest.mark.parametrize("committed", [True, False])
+def test_end_in_every_state(before: TransactionState, committed: bool) -> None:
+    machine, identity = begun()
+    machine.set(state=before)
+    expected = END_V1[before][0 if committed else 1]
+    decision = machine.end(identity, committed)
+    if isinstance(expected, TransactionState):
+        assert answer(decision) == (E.NONE, -1, -1)
+        assert decision.sends_markers
+        assert (machine.state, machine.identity) == (expected, identity)
+    else:
+        assert answer(decision) == (expected, -1, -1)
+        assert decision.next is None
+        assert machine.state is before
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_complete_empties_the_transaction_and_keeps_the_producer(committed: bool) -> None:
+    machine, identity = begun()
+    machine.end(identity, committed)
+    machine.finish()
+    assert machine.current is not None
+    assert machine.state is (S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT)
+    assert machine.current.partitions == frozenset()
+    assert machine.identity == identity
+
+
+# -- time (T6) -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_transaction_times_out_after_its_timeout_not_at_it(level: int) -> None:
+    machine, identity = begun(level=level)
+    machine.now_ms += TIMEOUT_MS
+    assert not machine.time_out()
+    machine.now_ms += 1
+    assert machine.time_out()
+    assert (machine.state, machine.identity) == (S.PREPARE_ABORT, (1, 1))
+    assert machine.end(identity, True).code is E.PRODUCER_FENCED
+    machine.finish()
+    assert machine.add(identity, "a0") is E.PRODUCER_FENCED
+
+
+def test_adding_partitions_does_not_prolong_a_transaction() -> None:
+    machine, identity = begun()
+    machine.now_ms += TIMEOUT_MS
+    machine.add(identity, "b0")
+    machine.now_ms += 1
+    assert machine.time_out()
+
+
+@pytest.mark.parametrize("which", [each for each in END_V1 if each is not S.ONGOING])
+def test_only_open_transactions_time_out(which: TransactionState) -> None:
+    machine, _ = begun()
+    machine.set(state=which)
+    machine.now_ms += 10 * TIMEOUT_MS
+    assert not machine.time_out()
+
+
+@pytest.mark.parametrize(
+    ("which", "expires"),
+    [
+        (S.EMPTY, True),
+        (S.ONGOING, False),
+        (S.PREPARE_COMMIT, False),
+        (S.PREPARE_ABORT, False),
+        (S.COMPLETE_COMMIT, True),
+        (S.COMPLETE_ABORT, True),
+    ],
+)
+def test_ids_without_a_transaction_expire(which: TransactionState, expires: bool) -> None:
+    machine, _ = begun()
+    machine.set(state=which)
+    assert machine.current is not None
+    assert not state.is_expired(machine.current, START_MS + 99, 100)
+    assert state.is_expired(machine.current, START_MS + 100, 100) is expires
+    assert not state.is_expired(replace(machine.current, pending=True), START_MS + 100, 100)
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+EVERYTHING = TransactionMetadata(
+    transactional_id="x",
+    producer_id=5,
+    producer_epoch=7,
+    timeout_ms=60_000,
+    state=S.PREPARE_COMMIT,
+    previous_producer_id=5,
+    next_producer_id=6,
+    partitions=frozenset({TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("b", 0)}),
+    start_ms=10,
+    last_update_ms=11,
+    client_transaction_version=2,
+)
+
+
+def through_bytes(metadata: TransactionMetadata, level: int) -> tuple[int, TransactionMetadata]:
+    record = to_record(metadata, level)
+    value = record_codec.encode_value(record.value, record.value_version)
+    key = record_codec.decode_key("transaction", record_codec.encode_key(record.key))
+    assert key == record.key
+    decoded = record_codec.decode_value(TransactionLogValue, value)
+    return int.from_bytes(value[:2], "big"), from_record(record.key, decoded)
+
+
+def test_version_1_keeps_everything() -> None:
+    for level in (1, 2):
+        assert through_bytes(EVERYTHING, level) == (1, EVERYTHING)
+
+
+def test_version_0_has_no_other_producer_ids() -> None:
+    plain = replace(
+        EVERYTHING, previous_producer_id=-1, next_producer_id=-1, client_transaction_version=0
+    )
+    assert through_bytes(EVERYTHING, 0) == (0, plain)
+
+
+def test_empty_has_null_partitions() -> None:
+    empty = replace(EVERYTHING, state=S.EMPTY, partitions=frozenset())
+    assert to_record(empty, 1).value.transaction_partitions is None
+    assert through_bytes(empty, 1) == (1, empty)
+
+
+def test_partitions_are_written_by_topic_in_order() -> None:
+    topics = to_record(EVERYTHING, 1).value.transaction_partitions
+    assert [(each.topic, each.partition_ids) for each in topics] == [("a", [2]), ("b", [0, 1])]
+
+
+def test_states_have_kafkas_names() -> None:
+    assert list(STATES_BY_NAME) == [
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    ]
+
+
+# Kafka's table (``TransactionState.validPreviousStates``, KIP-890 included): state -> those before.
+BETWEEN = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
+KAFKA_PREVIOUS = {
+    S.EMPTY: BETWEEN,
+    S.ONGOING: {S.ONGOING, *BETWEEN},
+    S.PREPARE_COMMIT: {S.ONGOING},
+    # From between two transactions: version 2 aborts what it does not know (KIP-890).
+    S.PREPARE_ABORT: {S.ONGOING, S.PREPARE_EPOCH_FENCE, *BETWEEN},
+    S.COMPLETE_COMMIT: {S.PREPARE_COMMIT},
+    S.COMPLETE_ABORT: {S.PREPARE_ABORT},
+    S.DEAD: BETWEEN,
+    S.PREPARE_EPOCH_FENCE: {S.ONGOING},
+}
+
+
+@pytest.mark.parametrize("following", S, ids=lambda each: each.name)
+def test_steps_are_kafkas(following: TransactionState) -> None:
+    """Dead and PrepareEpochFence are steps within one decision: the first is the tombstone, which
+    follows on what may expire, the second a part of the step from Ongoing to PrepareAbort."""
+    if following is S.DEAD:
+        assert following not in VALID_PREVIOUS
+        assert KAFKA_PREVIOUS[following] == IDLE
+    elif following is S.PREPARE_EPOCH_FENCE:
+        assert following not in VALID_PREVIOUS
+        assert KAFKA_PREVIOUS[following] <= VALID_PREVIOUS[S.PREPARE_ABORT]
+    else:
+        new = {None} if following is S.EMPTY else set()
+        expected = KAFKA_PREVIOUS[following] - {S.PREPARE_EPOCH_FENCE}
+        assert VALID_PREVIOUS[following] == expected | new
+
+
+def test_impossible_step_is_a_bug() -> None:
+    machine, _ = begun()
+    assert machine.current is not None
+    with pytest.raises(AssertionError, match="EMPTY"):
+        state.complete(replace(machine.current, state=S.EMPTY), START_MS)

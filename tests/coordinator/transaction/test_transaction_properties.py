@@ -1,0 +1,156 @@
+"""Whatever producers, time and restarts do to a transactional id: who is fenced stays fenced, no
+identity is given twice, and no transaction stays open for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.coordinator.transaction.transaction_metadata import (
+    EPOCH_EXHAUSTED,
+    IDLE,
+    TransactionState,
+    from_record,
+    to_record,
+)
+from odradek.errors import ErrorCode
+from tests.coordinator.transaction.transaction_machine import TIMEOUT_MS, Machine
+
+E = ErrorCode
+PRODUCERS = 3
+
+
+@dataclass
+class Producer:
+    """A client: what it was given last. One that was given nothing yet can only ask."""
+
+    identity: tuple[int, int] | None = None
+
+
+@dataclass
+class World:
+    """Producers of one transactional id, some of them zombies, in transactions of `version`."""
+
+    level: int
+    version: int
+    machine: Machine = field(init=False)
+    producers: list[Producer] = field(init=False)
+    given: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.machine = Machine(transaction_version=self.level)
+        self.producers = [Producer() for _ in range(PRODUCERS)]
+
+    def init(self, who: int) -> None:
+        decision = self.machine.init()
+        if decision.code is E.NONE:
+            identity = (decision.producer_id, decision.producer_epoch)
+            assert identity not in self.given, "an identity was given twice"
+            self.given.append(identity)
+            self.producers[who].identity = identity
+            return
+        assert decision.code is E.CONCURRENT_TRANSACTIONS
+
+    def bump(self, who: int) -> None:
+        """KIP-360: InitProducerId with what the producer has; its answer may be a retry's."""
+        identity = self.producers[who].identity
+        if identity is None:
+            return
+        decision = self.machine.init(identity)
+        if decision.code is E.NONE:
+            self.producers[who].identity = (decision.producer_id, decision.producer_epoch)
+
+    def add(self, who: int, name: str) -> None:
+        identity = self.producers[who].identity
+        if identity is None:
+            return
+        before = self.machine.current
+        code = self.machine.add(identity, name, version=self.version)
+        assert before is not None
+        if code is E.NONE:
+            assert identity == self.machine.identity, "a fenced producer has added a partition"
+            assert self.machine.verify(identity, name) == [E.NONE]
+        else:
+            assert self.machine.current is before
+
+    def end(self, who: int, committed: bool) -> None:
+        identity = self.producers[who].identity
+        if identity is None:
+            return
+        before = self.machine.current
+        assert before is not None
+        decision = self.machine.end(identity, committed, self.version)
+        if decision.next is not None:
+            assert identity == (before.producer_id, before.producer_epoch), "a zombie has ended it"
+        if decision.code is E.NONE and self.version == 2:
+            self.producers[who].identity = (decision.producer_id, decision.producer_epoch)
+            self.given.append((decision.producer_id, decision.producer_epoch))
+
+    def settle(self) -> None:
+        """Time and markers alone bring any transaction to its end."""
+        self.machine.finish()
+        self.machine.now_ms += TIMEOUT_MS + 1
+        self.machine.time_out()
+        self.machine.finish()
+        assert self.machine.current is None or self.machine.state in IDLE
+        answer = self.machine.init()
+        assert answer.code is E.NONE
+        assert answer.producer_epoch <= EPOCH_EXHAUSTED
+
+
+Step = st.one_of(
+    st.tuples(st.just("init"), st.integers(0, PRODUCERS - 1)),
+    st.tuples(st.just("bump"), st.integers(0, PRODUCERS - 1)),
+    st.tuples(st.just("add"), st.integers(0, PRODUCERS - 1), st.sampled_from(["a0", "a1", "b0"])),
+    st.tuples(st.just("end"), st.integers(0, PRODUCERS - 1), st.booleans()),
+    st.tuples(st.just("finish")),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("time"), st.integers(0, TIMEOUT_MS)),
+)
+
+
+def perform(world: World, step: tuple[object, ...]) -> None:
+    match step:
+        case ("finish",):
+            world.machine.finish()
+        case ("restart",):
+            world.machine.restart()
+        case ("time", int(delta_ms)):
+            world.machine.now_ms += delta_ms
+            world.machine.time_out()
+        case (str(name), *arguments):
+            getattr(world, name)(*arguments)
+
+
+def check(world: World) -> None:
+    current = world.machine.current
+    if current is None:
+        return
+    record = to_record(current, 1)
+    durable = replace(current, last_producer_epoch=-1)
+    assert from_record(record.key, record.value) == durable
+    if current.state is TransactionState.ONGOING:
+        assert current.start_ms >= 0
+        assert current.partitions
+
+
+@pytest.mark.parametrize(("level", "version"), [(1, 0), (2, 0), (2, 2)])
+@given(
+    steps=st.lists(Step, max_size=40),
+    epoch=st.sampled_from([0, EPOCH_EXHAUSTED - 3, EPOCH_EXHAUSTED - 1, EPOCH_EXHAUSTED]),
+)
+def test_any_story_keeps_the_rules_and_ends(
+    level: int, version: int, steps: list[tuple[object, ...]], epoch: int
+) -> None:
+    world = World(level, version)
+    world.init(0)
+    world.machine.set(producer_epoch=epoch)
+    world.producers[0].identity = (1, epoch)
+    world.given = [(1, epoch)]
+    for step in steps:
+        perform(world, step)
+        check(world)
+    world.settle()

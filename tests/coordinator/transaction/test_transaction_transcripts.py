@@ -1,0 +1,105 @@
+"""Golden transcripts: small stories of a transactional id, and what everybody was told, as prose.
+
+A line that begins with ``>`` is a command, what follows it is the expected outcome::
+
+    > level 2           transaction.version, and the version that the producers speak
+    > a init            a producer asks for its id; `a bump` does with what it has (KIP-360)
+    > a add t0 t1       AddPartitionsToTxn; `a verify t0` asks only
+    > a commit          > a abort
+    > markers           all markers of the prepared transaction are written
+    > wait 10000        time passes, in milliseconds, and what is due times out
+    > restart           the coordinator restarts from its log
+
+A new or changed story is written with ``UPDATE_TRANSCRIPTS=1``, then read before it is committed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from odradek.coordinator.transaction.transaction_decisions import Decision
+from odradek.errors import ErrorCode
+from tests.coordinator.transaction.transaction_machine import Machine
+
+STORIES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+
+
+class Story:
+    """Performs commands and tells what came of them."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.identities: dict[str, tuple[int, int]] = {}
+        self.client_version = 0
+
+    def run(self, command: str) -> list[str]:
+        words = command.split()
+        told = []
+        if words[0] == "wait":
+            self.machine.now_ms += int(words[1])
+            if self.machine.time_out():
+                told.append("timed out")
+        elif words[0] == "level":
+            self.machine.transaction_version = int(words[1])
+            self.client_version = 2 if words[1] == "2" else 0
+        elif words[0] == "epoch":
+            self.machine.set(producer_epoch=int(words[1]))
+        elif words[0] == "markers":
+            assert self.machine.finish()
+        elif words[0] == "restart":
+            self.machine.restart()
+        else:
+            told.append(f"{words[0]}: {self._client(words[0], words[1], words[2:])}")
+        return [*told, self._tell()]
+
+    def _client(self, name: str, verb: str, names: list[str]) -> str:
+        identity = self.identities.get(name, (-1, -1))
+        if verb in ("init", "bump"):
+            return self._told(name, self.machine.init(None if verb == "init" else identity))
+        if verb == "add":
+            return self.machine.add(identity, *names, version=self.client_version).name
+        if verb == "verify":
+            return " ".join(code.name for code in self.machine.verify(identity, *names))
+        assert verb in ("commit", "abort"), verb
+        decision = self.machine.end(identity, verb == "commit", self.client_version)
+        return self._told(name, decision)
+
+    def _told(self, name: str, decision: Decision) -> str:
+        if decision.code is not ErrorCode.NONE or decision.producer_id == -1:
+            return decision.code.name
+        self.identities[name] = (decision.producer_id, decision.producer_epoch)
+        return f"you are {decision.producer_id}/{decision.producer_epoch}"
+
+    def _tell(self) -> str:
+        current = self.machine.current
+        if current is None:
+            return "= nothing known"
+        parts = " ".join(f"{topic}{number}" for topic, number in sorted(current.partitions))
+        identity = f"{current.producer_id}/{current.producer_epoch}"
+        return f"= {current.state.kafka_name} {identity} {parts}".rstrip()
+
+
+def told(path: Path) -> str:
+    story = Story()
+    lines = []
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("#") or not line:
+            lines.append(line)
+        elif line.startswith(">"):
+            lines += [line, *story.run(line[1:].strip())]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_story_is_told_as_before(path: Path) -> None:
+    now = told(path)
+    if os.environ.get("UPDATE_TRANSCRIPTS"):
+        path.write_text(now, "utf-8")
+    assert now == path.read_text("utf-8")
+
+
+def test_there_are_stories() -> None:
+    assert STORIES

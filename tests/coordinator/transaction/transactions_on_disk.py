@@ -1,0 +1,210 @@
+"""A transaction coordinator over real logs in a directory, with a clock, a disk and marker writing
+that the test governs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from odradek.config.broker import BrokerConfig
+from odradek.config.log_config import LogConfig
+from odradek.coordinator.transaction.completion import Marker
+from odradek.coordinator.transaction.transaction_coordinator import Outcome, TransactionCoordinator
+from odradek.coordinator.transaction.transaction_decisions import Identity, Init, ProducerIdAndEpoch
+from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition, Uuid
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import TRANSACTION_STATE
+from tests.coordinator.group.on_disk import image_of, topic
+
+STATE = TopicPartition(TRANSACTION_STATE, 0)
+STATE_ID = Uuid(b"s" * 16)
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+class Ids:
+    """Producer ids from blocks of two, of which the first is there already."""
+
+    def __init__(self) -> None:
+        self._next = itertools.count(1)
+        self._left = 2
+        self.fetched = 0
+
+    def next_or_none(self) -> int | None:
+        if self._left == 0:
+            return None
+        self._left -= 1
+        return next(self._next)
+
+    async def next(self) -> int:
+        await asyncio.sleep(0)
+        self.fetched += 1
+        self._left = 2
+        fresh = self.next_or_none()
+        assert fresh is not None
+        return fresh
+
+
+@dataclass
+class OnDisk:
+    """What a test sees: the coordinator, its clock, the markers, and what becomes of appends."""
+
+    clock: ManualClock
+    manager: LogManager
+    image: MetadataImage
+    transactions: TransactionCoordinator = field(init=False)
+    append_error: ErrorCode | None = None
+    # Appends wait for these when a test puts some here: the disk's answers, one an append.
+    flushes: list[asyncio.Future[None]] | None = None
+    markers: list[Marker] = field(default_factory=list)
+    # What partitions answer to markers, once for each code; NONE after that.
+    refusals: dict[TopicPartition, list[ErrorCode]] = field(default_factory=dict)
+    # Markers are held back while this is clear.
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
+        log = self.manager.get(topic_partition)
+        if log is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def append(self, topic_partition: TopicPartition, batch: bytearray) -> Any:
+        if self.append_error is not None:
+            raise KafkaError(self.append_error)
+        now_ms = self.clock.time_ms()
+        info = self.log_of(topic_partition).append_as_leader(memoryview(batch), 0, now_ms=now_ms)
+        if self.flushes is None:
+            return info
+        flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flushes.append(flush)
+        return flush
+
+    async def write_markers(
+        self, markers: Sequence[Marker]
+    ) -> Mapping[int, Mapping[TopicPartition, ErrorCode]]:
+        await self.open.wait()
+        self.markers += markers
+        return {
+            marker.producer_id: {each: self._refusal(each) for each in marker.partitions}
+            for marker in markers
+        }
+
+    def _refusal(self, partition: TopicPartition) -> ErrorCode:
+        codes = self.refusals.get(partition)
+        return codes.pop(0) if codes else ErrorCode.NONE
+
+    def topics(self, *names: str, **changes: Any) -> None:
+        """The metadata changes: these topics are there, with two partitions each."""
+        old = self.image
+        state = topic(TRANSACTION_STATE, STATE_ID)
+        others = [topic(name, name.encode() * 16, 2) for name in names]
+        self.image = replace(image_of(state, *others), features=old.features, **changes)
+        self.transactions.on_metadata(old, self.image)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def init(
+        self, name: str = "x", timeout_ms: int = 60_000, expected: tuple[int, int] | None = None
+    ) -> Outcome:
+        known = None if expected is None else ProducerIdAndEpoch(*expected)
+        return await settled(self.transactions.init_producer_id(Init(name, timeout_ms, known)))
+
+    async def add(
+        self, who: tuple[int, int] = (1, 0), *partitions: TopicPartition, name: str = "x"
+    ) -> ErrorCode:
+        wanted = frozenset(partitions or (A0, A1))
+        answer = self.transactions.add_partitions(Identity(name, *who), wanted)
+        return (await settled(answer)).code
+
+    async def end(
+        self,
+        who: tuple[int, int] = (1, 0),
+        *,
+        committed: bool = True,
+        version: int = 0,
+        name: str = "x",
+    ) -> Outcome:
+        answer = self.transactions.end_transaction(Identity(name, *who), committed, version)
+        return await settled(answer)
+
+    async def completed(self) -> None:
+        """Lets the markers go, and waits until all is complete."""
+        self.open.set()
+        await self.transactions.completions.done()
+
+    def state(self, name: str = "x") -> str:
+        return self.transactions.describe(name).state.kafka_name
+
+
+async def settled(answer: Any) -> Any:
+    """The answer, now or later."""
+    waits = asyncio.isfuture(answer) or asyncio.iscoroutine(answer)
+    return await answer if waits else answer
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Lets the loop turn until something is true."""
+    for _ in range(1000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came true")
+
+
+def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    @wraps(test)
+    def run(tmp_path: Path) -> None:
+        asyncio.run(test(tmp_path))
+
+    return run
+
+
+@asynccontextmanager
+async def coordinator(
+    path: Path,
+    *,
+    level: int = 1,
+    clock: ManualClock | None = None,
+    loaded: bool = True,
+    **config: object,
+) -> AsyncIterator[OnDisk]:
+    """A coordinator whose topic has one partition; it is stopped, and its logs closed. Unless it is
+    to be `loaded`, its loading has only begun."""
+    clock = clock or ManualClock()
+    manager = LogManager([str(path)], LogConfig(), clock)
+    manager.load()
+    if manager.get(STATE) is None:
+        manager.create(STATE, STATE_ID)
+    names = {key.replace("_", "."): str(value) for key, value in config.items()}
+    with ThreadPoolExecutor(1) as executor:
+        disk = OnDisk(clock, manager, MetadataImage(features={"transaction.version": level}))
+        disk.transactions = TransactionCoordinator(
+            config=BrokerConfig.from_properties(names),
+            clock=clock,
+            image=lambda: disk.image,
+            log_of=disk.log_of,
+            append=disk.append,
+            executor=executor,
+            producer_ids=Ids(),
+            write_markers=disk.write_markers,
+        )
+        disk.topics("a")
+        disk.transactions.start()
+        if loaded:
+            await disk.transactions.runtime.loads_done()
+        try:
+            yield disk
+        finally:
+            disk.transactions.stop()
+            await asyncio.sleep(0)
+            manager.close()
