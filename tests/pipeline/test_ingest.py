@@ -94,6 +94,11 @@ def _check_commits(spark: SparkSession, tables: TableDir) -> None:
         assert one.first_offset == next_offset.get(one.partition, 0)
         assert one.rows == one.last_offset - one.first_offset + 1
         next_offset[one.partition] = one.last_offset + 1
+    next_planned: dict[int, int] = {}
+    for plan in (plan for commit in commits for plan in commit.planned or ()):
+        assert plan.start_offset == next_planned.get(plan.partition, 0)
+        next_planned[plan.partition] = plan.end_offset
+    assert next_planned == next_offset
     rejected = tables.quarantine(spark).commits()
     assert sum(one.rows for one in commits) == tables.table(spark).read().count()
     assert sum(one.rows for one in rejected) == tables.quarantine(spark).read().count()

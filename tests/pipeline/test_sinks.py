@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import BatchCommit, OffsetRange
+from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.tables import TableDir, TableFormat
@@ -26,7 +26,8 @@ def numbers(spark: SparkSession, first: int, count: int) -> DataFrame:
 
 
 def commit_of(batch_id: int, rows: int = 3, query_id: str = "q") -> BatchCommit:
-    return BatchCommit(query_id, batch_id, rows, (OffsetRange("t", 0, 0, rows - 1, rows),))
+    ranges = (ReadRange("t", 0, 0, rows - 1, rows),)
+    return BatchCommit(query_id, batch_id, rows, ranges, (PlannedRange("t", 0, 0, rows),))
 
 
 def in_table(sink: Sink) -> list[int]:
@@ -102,6 +103,41 @@ def test_parquet_batch_of_another_query_is_refused(spark: SparkSession, tmp_path
         sink.commit(numbers(spark, 0, 3), commit_of(0, query_id="other"))
 
 
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_batch_with_other_planned_offsets_than_its_commit_is_refused(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat
+) -> None:
+    sink = make_sink(spark, tmp_path, table_format)
+    sink.commit(numbers(spark, 0, 3), commit_of(0))
+    with pytest.raises(PipelineError, match="t-0 had offsets 0 to 2 and now has offsets 0 to 3"):
+        sink.commit(numbers(spark, 0, 4), commit_of(0, rows=4))
+    assert in_table(sink) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_batch_without_a_commit_below_later_ones_is_refused(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat
+) -> None:
+    """Delta would skip its rows, and a directory of batches would take them."""
+    sink = make_sink(spark, tmp_path, table_format)
+    sink.commit(numbers(spark, 0, 3), commit_of(1))
+    with pytest.raises(PipelineError, match="no commit of batch 0"):
+        sink.commit(numbers(spark, 0, 3), commit_of(0))
+    assert in_table(sink) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_batch_without_rows_is_committed_too(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat
+) -> None:
+    sink = make_sink(spark, tmp_path, table_format)
+    empty = BatchCommit("q", 0, 0, (), (PlannedRange("t", 0, 0, 3),))
+    sink.commit(numbers(spark, 0, 0), empty)
+    sink.commit(numbers(spark, 0, 0), empty)
+    assert in_table(sink) == []
+    assert sink.commits() == [empty]
+
+
 def test_commits_of_others_to_a_delta_table_are_passed_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -119,10 +155,6 @@ def test_application_ids_of_table_and_quarantine_differ(spark: SparkSession) -> 
         for query in ("q1", "q2")
     }
     assert len(ids) == 4
-
-
-def test_commit_survives_its_json() -> None:
-    assert BatchCommit.from_json(commit_of(3).to_json()) == commit_of(3)
 
 
 def test_parquet_sink_takes_a_path_with_a_slash_at_its_end(

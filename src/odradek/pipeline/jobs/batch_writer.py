@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyspark.sql import DataFrame
 
-from odradek.pipeline.sinks.commit import BatchCommit, OffsetRange, Sink, offset_ranges
+from odradek.pipeline.checkpoint import Checkpoint
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange, Sink, read_ranges
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
 
@@ -46,9 +48,9 @@ class BatchCounts:
 class BatchWriter:
     """The function that Spark calls for each batch (`foreachBatch`).
 
-    Spark calls it from a thread of its own; `take_counts` belongs to the thread that shows
-    progress. `at_step` is called with the batch id at each `Step` of a batch that has rows: tests
-    stop there.
+    Spark calls it from a thread of its own; `take_counts` and `failure` belong to the thread that
+    shows progress. `at_step` is called with the batch id at each `Step` of a batch that is
+    committed: tests stop there.
     """
 
     def __init__(
@@ -57,24 +59,34 @@ class BatchWriter:
         parser_name: str,
         table: Sink,
         quarantine: Sink,
-        read_query_id: Callable[[], str],
+        checkpoint: Checkpoint,
         at_step: AtStep = _go_on,
     ) -> None:
         self._parser = parser
         self._parser_name = parser_name
         self._table = table
         self._quarantine = quarantine
-        self._read_query_id = read_query_id
+        self._checkpoint = checkpoint
         self._at_step = at_step
         self._lock = threading.Lock()
         self._counts: dict[int, BatchCounts] = {}
+        self._failure: PipelineError | None = None
 
     def __call__(self, source: DataFrame, batch_id: int) -> None:
+        try:
+            self._write(source, batch_id)
+        except PipelineError as error:
+            self._failure = error
+            raise
+
+    def _write(self, source: DataFrame, batch_id: int) -> None:
+        planned = self._checkpoint.planned_ranges(batch_id)
         parsed = self._parser(records(source)).persist()
         try:
-            ranges, rejected_count = offset_ranges(parsed)
-            if ranges:
-                self._commit(parsed, batch_id, ranges, rejected_count)
+            ranges, rejected_count = read_ranges(parsed)
+            check_read_as_planned(batch_id, planned, ranges)
+            if planned:
+                self._commit(parsed, batch_id, planned, ranges, rejected_count)
         finally:
             parsed.unpersist()
 
@@ -82,23 +94,45 @@ class BatchWriter:
         self,
         parsed: DataFrame,
         batch_id: int,
-        ranges: tuple[OffsetRange, ...],
+        planned: tuple[PlannedRange, ...],
+        ranges: tuple[ReadRange, ...],
         rejected_count: int,
     ) -> None:
-        query_id = self._read_query_id()
+        query_id = self._checkpoint.query_id()
         accepted_count = sum(one.rows for one in ranges) - rejected_count
         self._at_step(Step.BEFORE_TABLE, batch_id)
-        commit = BatchCommit(query_id, batch_id, accepted_count, ranges)
+        commit = BatchCommit(query_id, batch_id, accepted_count, ranges, planned)
         self._table.commit(accepted(parsed), commit)
         self._at_step(Step.TABLE_COMMITTED, batch_id)
         if rejected_count:
-            commit = BatchCommit(query_id, batch_id, rejected_count, ranges)
+            commit = replace(commit, rows=rejected_count)
             self._quarantine.commit(rejected(parsed, self._parser_name), commit)
         self._at_step(Step.QUARANTINE_COMMITTED, batch_id)
-        with self._lock:
-            self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
+        if ranges:
+            with self._lock:
+                self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
 
     def take_counts(self, batch_id: int) -> BatchCounts | None:
         """The counts of a finished batch, handed out once; None for one without rows."""
         with self._lock:
             return self._counts.pop(batch_id, None)
+
+    @property
+    def failure(self) -> PipelineError | None:
+        """The error that ended the query, which Spark reports as the text of a traceback."""
+        return self._failure
+
+
+def check_read_as_planned(
+    batch_id: int, planned: tuple[PlannedRange, ...], ranges: tuple[ReadRange, ...]
+) -> None:
+    """Raise PipelineError if a batch has records that the checkpoint did not plan for it."""
+    plan = {(one.topic, one.partition): one for one in planned}
+    for one in ranges:
+        range_planned = plan.get((one.topic, one.partition))
+        if range_planned is None or not range_planned.contains(one):
+            raise PipelineError(
+                f"Batch {batch_id} has records of {one.topic}-{one.partition} with offsets"
+                f" {one.first_offset} to {one.last_offset}, which the checkpoint did not plan."
+                " Another job may use the checkpoint: stop it, and start this job again."
+            )

@@ -8,15 +8,16 @@ checkpoint stay together: `IngestJob` refuses to start when one of them was lost
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.checkpoint import Checkpoint
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
@@ -137,7 +138,7 @@ class IngestJob:
         self._spark = spark
         self._options = options
         self._on_progress = on_progress
-        self._files = Files(spark)
+        self._checkpoint = Checkpoint(Files(spark), options.tables.checkpoint)
         self._table = options.tables.table(spark)
         self._quarantine = options.tables.quarantine(spark)
         self._parser = make_parser(options.parser, options.schema)
@@ -146,7 +147,7 @@ class IngestJob:
             options.parser,
             self._table,
             self._quarantine,
-            self._query_id,
+            self._checkpoint,
             at_step,
         )
 
@@ -163,11 +164,14 @@ class IngestJob:
     def run(self, stop: threading.Event | None = None) -> IngestSummary:
         """Runs to the end of what is there (`once`), or until `stop` is set or the query fails.
 
-        Errors: PipelineError as `start`; StreamingQueryException when the query fails.
+        Raises:
+            PipelineError: As `start`, or the checkpoint plans a batch with other offsets than those
+                that the tables have of it.
+            StreamingQueryException: The query failed for another reason.
         """
         summary = IngestSummary()
         stop = stop or threading.Event()
-        if self._options.once and self._has_begun_batch():
+        if self._options.once and self._checkpoint.has_unfinished_batch():
             # Available-now refuses a batch that a crash left behind when the topic has got a new
             # partition since (KafkaMicroBatchStream compares its partitions with the topic's).
             self._prepare()
@@ -188,23 +192,19 @@ class IngestJob:
         return writer.queryName(f"ingest {','.join(options.topics)}")
 
     def _follow(self, query: StreamingQuery, summary: IngestSummary, stop: threading.Event) -> None:
-        """Reports on the query until it ends, or until `stop` is set and it was stopped."""
+        """Report on the query until it ends, or until `stop` is set and the query was stopped."""
         try:
             ended = False
             while not ended and not stop.is_set():
                 ended = bool(query.awaitTermination(POLL_INTERVAL_S))
                 self.report(query, summary)
+        except StreamingQueryException as error:
+            if self._writer.failure is None:
+                raise
+            raise self._writer.failure from error
         finally:
             query.stop()
         self.report(query, summary)
-
-    def _has_begun_batch(self) -> bool:
-        """Whether the checkpoint has a batch that was begun and not finished."""
-        begun, done = (
-            max((int(name) for name in self._files.list_names(path) if name.isdigit()), default=-1)
-            for path in map(self._options.tables.path, ("checkpoint/offsets", "checkpoint/commits"))
-        )
-        return begun > done
 
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
         """Tells `on_progress` of the batches that finished since the last call."""
@@ -222,12 +222,6 @@ class IngestJob:
             summary.add(progress)
             self._on_progress(progress)
 
-    def _query_id(self) -> str:
-        metadata = self._files.read_text(f"{self._options.tables.checkpoint}/metadata")
-        query_id = json.loads(metadata)["id"]
-        assert isinstance(query_id, str)
-        return query_id
-
     def _prepare_tables(self) -> None:
         empty = empty_frame(self._spark, parse_schema(KAFKA_SOURCE_SCHEMA))
         parsed = self._parser(records(empty))
@@ -241,11 +235,10 @@ class IngestJob:
     def _check_tables_fit_checkpoint(self) -> None:
         """A lost checkpoint would bring every record twice, a lost table would miss some."""
         tables = self._options.tables
-        has_checkpoint = self._files.exists(f"{tables.checkpoint}/metadata")
-        done = self._files.list_names(f"{tables.checkpoint}/commits")
+        done = self._checkpoint.has_finished_batch()
         last = self._table.last_commit()
         advice = "Bring it back, or ingest into another directory."
-        if not has_checkpoint and (last is not None or self._has_rows()):
+        if not self._checkpoint.exists() and (last is not None or self._has_rows()):
             raise PipelineError(
                 f"{tables.path('table')} has rows but {tables.checkpoint} is gone: without it every"
                 f" record would be ingested twice. {advice}"
@@ -256,7 +249,7 @@ class IngestJob:
                     f"{tables.checkpoint} says that rows were ingested but {tables.path(name)} is"
                     f" gone: they would be missing. {advice}"
                 )
-        if last is not None and last.query_id != self._query_id():
+        if last is not None and last.query_id != self._checkpoint.query_id():
             raise PipelineError(
                 f"{tables.checkpoint} is not the checkpoint of {tables.path('table')}. {advice}"
             )

@@ -1,13 +1,17 @@
-"""What a sink is asked to commit, and the offset ranges that every commit carries.
+"""The commit of a batch: its offsets, which every sink stores with the rows.
 
 As JSON, in a Delta commit's userMetadata or a Parquet batch's commit file:
 
-    {"query_id": "...", "batch_id": 7, "rows": 1000, "ranges": [
-        {"topic": "t", "partition": 0, "first_offset": 40, "last_offset": 1041, "rows": 1002}]}
+    {"query_id": "...", "batch_id": 7, "rows": 1000,
+     "ranges": [
+        {"topic": "t", "partition": 0, "first_offset": 40, "last_offset": 1041, "rows": 1002}],
+     "planned": [{"topic": "t", "partition": 0, "start_offset": 40, "end_offset": 1043}]}
 
-`ranges` says, per partition, which offsets of the topic the batch covers and how many records it
-read there (fewer than last - first + 1 where the log has gaps: transaction markers, compaction);
-`rows` says how many of all those records are in this table, the others being in its quarantine.
+`planned` has the offsets that the checkpoint planned for the batch, the end exclusive. `ranges` has
+the records that the batch read there, both offsets inclusive. `rows` of a range is lower than the
+number of its offsets where the log has gaps (transaction markers, compaction), and a partition
+without records has no range. `rows` of the commit counts the records in this table. The others are
+in its quarantine. Commits of older versions have no `planned`.
 """
 
 from __future__ import annotations
@@ -22,8 +26,25 @@ from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """The records of one partition in one batch; both offsets are inclusive."""
+class PlannedRange:
+    """The offsets that the checkpoint planned for one partition in one batch, end exclusive."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+
+    @property
+    def topic_partition(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    def contains(self, read: ReadRange) -> bool:
+        return self.start_offset <= read.first_offset and read.last_offset < self.end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The records of one partition that one batch read; both offsets are inclusive."""
 
     topic: str
     partition: int
@@ -31,15 +52,26 @@ class OffsetRange:
     last_offset: int
     rows: int
 
+    @property
+    def topic_partition(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    def contains(self, other: ReadRange) -> bool:
+        return self.first_offset <= other.first_offset and other.last_offset <= self.last_offset
+
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """One batch of one streaming query, as one table commits it."""
+    """One batch of one streaming query, as one table commits it.
+
+    `planned` is None in a commit of a version that did not store the planned ranges.
+    """
 
     query_id: str
     batch_id: int
     rows: int
-    ranges: tuple[OffsetRange, ...]
+    ranges: tuple[ReadRange, ...]
+    planned: tuple[PlannedRange, ...] | None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -48,34 +80,44 @@ class BatchCommit:
     def from_json(cls, text: str) -> BatchCommit:
         """Reads what `to_json` wrote. Errors: ValueError, KeyError or TypeError if it is not."""
         fields = json.loads(text)
-        fields["ranges"] = tuple(OffsetRange(**one) for one in fields["ranges"])
-        return cls(**fields)
+        planned = fields.get("planned")
+        return cls(
+            fields["query_id"],
+            fields["batch_id"],
+            fields["rows"],
+            tuple(ReadRange(**one) for one in fields["ranges"]),
+            None if planned is None else tuple(PlannedRange(**one) for one in planned),
+        )
 
 
 class Sink(Protocol):
-    """One table at one place. A commit of a (query_id, batch_id) that is there changes nothing."""
+    """One table at one path. It takes each (query_id, batch_id) once."""
 
     def prepare(self, schema: StructType) -> None:
-        """Creates the empty table where there is none."""
+        """Create the empty table if it does not exist."""
 
     def exists(self) -> bool:
-        """Whether `prepare` was ever called on this place."""
+        """Return whether `prepare` was ever called on this path."""
 
     def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
-        """Appends `rows` as `batch`, whole or not at all, once however often it is called."""
+        """Append `rows` as `batch`, whole or not at all. Skip a batch that the table already has.
+
+        Raises:
+            PipelineError: The table has a batch of that number with other planned offsets.
+        """
 
     def last_commit(self) -> BatchCommit | None:
-        """The newest commit, None when the table is not there or was never written to."""
+        """Return the newest commit, or None if the table does not exist or has none."""
 
     def commits(self) -> list[BatchCommit]:
-        """All commits, oldest first, as far as the table's history goes back."""
+        """Return all commits, oldest first, as far as the table's history goes back."""
 
     def read(self) -> DataFrame:
-        """The committed rows. Errors: AnalysisException when there is no table."""
+        """Return the committed rows. Raise AnalysisException if the table does not exist."""
 
 
-def offset_ranges(parsed: DataFrame) -> tuple[tuple[OffsetRange, ...], int]:
-    """The ranges of a parsed batch, in order, and how many of its rows did not parse."""
+def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:
+    """Return the ranges of a parsed batch, in order, and how many of its rows did not parse."""
     counted = parsed.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"),
         F.max("offset").alias("last"),
@@ -84,7 +126,7 @@ def offset_ranges(parsed: DataFrame) -> tuple[tuple[OffsetRange, ...], int]:
     )
     rows = counted.orderBy("topic", "partition").collect()
     ranges = tuple(
-        OffsetRange(row["topic"], row["partition"], row["first"], row["last"], row["rows"])
+        ReadRange(row["topic"], row["partition"], row["first"], row["last"], row["rows"])
         for row in rows
     )
     return ranges, sum(row["rejected"] for row in rows)

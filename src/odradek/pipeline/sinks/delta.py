@@ -1,7 +1,8 @@
-"""Delta Lake tables. Delta itself keeps the promise of once: a commit names its application and
-version (txnAppId, txnVersion), and a second commit of a version that the application has reached is
-left out. The table and the quarantine are committed one after the other, so each has an application
-id of its own; both are made of the streaming query's id, which lives in the checkpoint.
+"""Delta Lake tables. Delta itself takes each batch once: a commit names its application and version
+(txnAppId, txnVersion), and Delta skips a commit of a version that the application has reached. It
+skips without an error, so the sink first compares the batch with the commit in the table. The table
+and the quarantine are committed one after the other, so each has an application id of its own. Both
+ids contain the streaming query's id, which lives in the checkpoint.
 
 A crash before a commit leaves data files that no commit names: no reader sees them, VACUUM removes
 them. A crash between the two commits leaves a batch in the table alone; the restarted query runs
@@ -10,12 +11,16 @@ the batch again with the same offsets, the table leaves it out, and the quaranti
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.sinks.commit import BatchCommit
+from odradek.pipeline.sinks.repeated_batch import check_repeated
 
 
 class DeltaSink:
@@ -36,6 +41,9 @@ class DeltaSink:
         return bool(DeltaTable.isDeltaTable(self._spark, self._path))
 
     def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
+        if batch.batch_id <= self._newest_batch_id(batch.query_id):
+            check_repeated(self._path, self._find_commit(batch), batch)
+            return
         writer = rows.write.format("delta").mode("append")
         for name, value in self.transaction_options(batch).items():
             writer = writer.option(name, value)
@@ -43,28 +51,50 @@ class DeltaSink:
 
     def transaction_options(self, batch: BatchCommit) -> dict[str, str]:
         return {
-            "txnAppId": f"odradek/{self._role}/{batch.query_id}",
+            "txnAppId": self._application_id(batch.query_id),
             "txnVersion": str(batch.batch_id),
         }
 
+    def _application_id(self, query_id: str) -> str:
+        return f"odradek/{self._role}/{query_id}"
+
+    def _newest_batch_id(self, query_id: str) -> int:
+        """Return the newest batch of the query, or -1: Delta skips batches up to this one.
+
+        Delta keeps the number in the table's state. The history would not do, because Delta removes
+        entries after 30 days.
+        """
+        context: Any = self._spark.sparkContext
+        delta_log = context._jvm.org.apache.spark.sql.delta.DeltaLog
+        none = context._jvm.scala.Option.empty()
+        state = delta_log.forTable(self._spark._jsparkSession, self._path).update(False, none, none)
+        version = state.transactions().get(self._application_id(query_id))
+        return int(version.get()) if version.isDefined() else -1
+
     def last_commit(self) -> BatchCommit | None:
-        commits = self._newest_commits(1)
-        return commits[0] if commits else None
+        if not self.exists():
+            return None
+        newest = self._commit_history().orderBy(F.col("version").desc()).take(1)
+        return BatchCommit.from_json(newest[0]["userMetadata"]) if newest else None
 
     def commits(self) -> list[BatchCommit]:
-        return self._newest_commits(None)[::-1]
-
-    def _newest_commits(self, count: int | None) -> list[BatchCommit]:
-        from delta.tables import DeltaTable
-
         if not self.exists():
             return []
+        rows = self._commit_history().orderBy("version").collect()
+        return [BatchCommit.from_json(row["userMetadata"]) for row in rows]
+
+    def _find_commit(self, batch: BatchCommit) -> BatchCommit | None:
+        """Return the commit of the batch's number, or None if the history does not have it."""
+        head = f'{{"query_id":{json.dumps(batch.query_id)},"batch_id":{batch.batch_id},'
+        found = self._commit_history().where(F.col("userMetadata").startswith(head)).take(1)
+        return BatchCommit.from_json(found[0]["userMetadata"]) if found else None
+
+    def _commit_history(self) -> DataFrame:
+        """Return the history's rows that have metadata of ours; OPTIMIZE, for one, has none."""
+        from delta.tables import DeltaTable
+
         history = DeltaTable.forPath(self._spark, self._path).history()
-        # OPTIMIZE and its like commit too, without metadata of ours.
-        ours = history.where(F.col("userMetadata").startswith('{"query_id":'))
-        newest = ours.orderBy(F.col("version").desc()).select("userMetadata")
-        rows = newest.collect() if count is None else newest.take(count)
-        return [BatchCommit.from_json(row[0]) for row in rows]
+        return history.where(F.col("userMetadata").startswith('{"query_id":'))
 
     def read(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path)

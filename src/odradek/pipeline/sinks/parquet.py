@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
-from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.commit import BatchCommit
 from odradek.pipeline.sinks.files import Files
+from odradek.pipeline.sinks.repeated_batch import check_repeated
 
 
 class ParquetSink:
@@ -34,6 +34,7 @@ class ParquetSink:
         self._spark = spark
         self._path = path.rstrip("/")
         self._files = Files(spark)
+        self._newest: int | None = None
 
     def prepare(self, schema: StructType) -> None:
         if not self.exists():
@@ -43,30 +44,31 @@ class ParquetSink:
         return self._files.exists(self._schema_file())
 
     def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
-        commit_file = f"{self._path}/_commits/{batch.batch_id}.json"
-        if self._files.exists(commit_file):
-            self._check_same_query(BatchCommit.from_json(self._files.read_text(commit_file)), batch)
+        stored = self._find_commit(batch.batch_id)
+        if stored is not None or batch.batch_id < self._newest_batch_id():
+            check_repeated(self._path, stored, batch)
             return
         staging = f"{self._path}/_staging/batch_id={batch.batch_id}"
         target = self._batch_dir(batch.batch_id)
         rows.write.mode("overwrite").parquet(staging)
         self._files.delete(target)
         self._files.rename(staging, target)
-        self._files.write_text(commit_file, batch.to_json())
+        self._files.write_text(self._commit_file(batch.batch_id), batch.to_json())
+        self._newest = batch.batch_id
 
-    def _check_same_query(self, there: BatchCommit, batch: BatchCommit) -> None:
-        if there.query_id != batch.query_id:
-            raise PipelineError(
-                f"{self._path} has batch {batch.batch_id} of another query: give each query a"
-                " table directory of its own."
-            )
+    def _newest_batch_id(self) -> int:
+        """Return the newest batch in the table, or -1. Only the first call lists the directory."""
+        if self._newest is None:
+            self._newest = max(self._committed_ids(), default=-1)
+        return self._newest
 
     def last_commit(self) -> BatchCommit | None:
         ids = self._committed_ids()
-        return self._read_commit(ids[-1]) if ids else None
+        return self._find_commit(ids[-1]) if ids else None
 
     def commits(self) -> list[BatchCommit]:
-        return [self._read_commit(batch_id) for batch_id in self._committed_ids()]
+        found = (self._find_commit(batch_id) for batch_id in self._committed_ids())
+        return [commit for commit in found if commit is not None]
 
     def read(self) -> DataFrame:
         schema = StructType.fromJson(json.loads(self._files.read_text(self._schema_file())))
@@ -79,12 +81,17 @@ class ParquetSink:
         names = self._files.list_names(f"{self._path}/_commits")
         return sorted(int(name[:-5]) for name in names if name.endswith(".json"))
 
-    def _read_commit(self, batch_id: int) -> BatchCommit:
-        text = self._files.read_text(f"{self._path}/_commits/{batch_id}.json")
-        return BatchCommit.from_json(text)
+    def _find_commit(self, batch_id: int) -> BatchCommit | None:
+        path = self._commit_file(batch_id)
+        if not self._files.exists(path):
+            return None
+        return BatchCommit.from_json(self._files.read_text(path))
 
     def _batch_dir(self, batch_id: int) -> str:
         return f"{self._path}/batch_id={batch_id}"
+
+    def _commit_file(self, batch_id: int) -> str:
+        return f"{self._path}/_commits/{batch_id}.json"
 
     def _schema_file(self) -> str:
         return f"{self._path}/_schema.json"

@@ -1,0 +1,108 @@
+"""Spark's checkpoint of an ingest: the query's id, and the offsets planned for each batch.
+
+    checkpoint/metadata       {"id": QUERY}
+    checkpoint/offsets/N      "v1", a line of Spark's metadata, and a line with the end offsets of
+                              batch N, {TOPIC: {PARTITION: OFFSET}}; written before batch N runs
+    checkpoint/commits/N      written after batch N has run
+    checkpoint/sources/0/0    a zero byte, "v1", and a line with the start offsets of batch 0
+
+Batch N starts at the end offsets of batch N-1. A partition without an end offset in batch N-1 is
+new and starts at offset 0: Spark reads it from its earliest offset and reports data loss when that
+is not 0. Spark keeps the newest 100 batches and writes each file under a temporary name first, so a
+file is whole or missing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.progress import Offsets
+from odradek.pipeline.sinks.commit import PlannedRange
+
+FORMAT_VERSION = "v1"
+INITIAL_OFFSETS = "sources/0/0"
+
+
+class TextFiles(Protocol):
+    """The reading half of `sinks.files.Files`."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_names(self, path: str) -> list[str]: ...
+
+    def read_text(self, path: str) -> str: ...
+
+
+class Checkpoint:
+    """The checkpoint directory of one ingest. Only Spark writes there."""
+
+    def __init__(self, files: TextFiles, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def exists(self) -> bool:
+        return self._files.exists(f"{self._path}/metadata")
+
+    def query_id(self) -> str:
+        query_id = json.loads(self._files.read_text(f"{self._path}/metadata"))["id"]
+        assert isinstance(query_id, str)
+        return query_id
+
+    def has_finished_batch(self) -> bool:
+        return self._newest_batch("commits") >= 0
+
+    def has_unfinished_batch(self) -> bool:
+        """Return whether the newest planned batch has not finished, as after a crash."""
+        return self._newest_batch("offsets") > self._newest_batch("commits")
+
+    def planned_ranges(self, batch_id: int) -> tuple[PlannedRange, ...]:
+        """Return the offsets that Spark planned for a batch, by topic and partition.
+
+        Spark writes them before the batch runs. A partition that does not advance has no range.
+
+        Raises:
+            PipelineError: A file of the plan is missing or has an unknown format.
+        """
+        end = self._read_offsets(f"offsets/{batch_id}", line=2)
+        if batch_id == 0:
+            start = self._read_offsets(INITIAL_OFFSETS, line=1)
+        else:
+            start = self._read_offsets(f"offsets/{batch_id - 1}", line=2)
+        return ranges_between(start, end)
+
+    def _newest_batch(self, name: str) -> int:
+        names = self._files.list_names(f"{self._path}/{name}")
+        return max((int(one) for one in names if one.isdigit()), default=-1)
+
+    def _read_offsets(self, name: str, line: int) -> Offsets:
+        path = f"{self._path}/{name}"
+        if not self._files.exists(path):
+            raise PipelineError(
+                f"The checkpoint file {path} is missing, so the offsets of the batch are unknown."
+                " Bring the newest copy of the checkpoint back, or ingest into another directory."
+            )
+        lines = self._files.read_text(path).removeprefix("\0").splitlines()
+        if len(lines) != line + 1 or lines[0] != FORMAT_VERSION:
+            raise PipelineError(
+                f"The checkpoint file {path} has a format that this version does not know."
+                " Use the version of Spark that wrote it, or ingest into another directory."
+            )
+        offsets: Offsets = json.loads(lines[line])
+        return offsets
+
+
+def ranges_between(start: Offsets, end: Offsets) -> tuple[PlannedRange, ...]:
+    """Return the ranges from `start` to `end` that hold offsets, by topic and partition.
+
+    A partition whose end lies before its start (a topic that was created again) has no range: Spark
+    reads nothing there.
+    """
+    found = []
+    for topic, partitions in end.items():
+        for partition, end_offset in partitions.items():
+            start_offset = start.get(topic, {}).get(partition, 0)
+            if start_offset < end_offset:
+                found.append(PlannedRange(topic, int(partition), start_offset, end_offset))
+    return tuple(sorted(found, key=lambda one: (one.topic, one.partition)))

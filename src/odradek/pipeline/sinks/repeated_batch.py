@@ -1,0 +1,112 @@
+"""Decides whether a batch that a table already has may be skipped.
+
+Spark repeats a batch after a crash, with the same offsets, and the sink then skips it. After the
+checkpoint was restored from an older copy, or its offsets were removed, Spark plans a known batch
+number with other offsets. The sink must not skip that batch, because the rows beyond the old
+offsets would never be written.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
+
+logger = logging.getLogger(__name__)
+
+CAUSE = "The checkpoint was restored from an older copy, or its offsets were removed."
+ADVICE = "Bring the newest copy of the checkpoint back, or ingest into another directory."
+
+
+def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -> None:
+    """Return if the batch may be skipped, because `stored` is the commit of the same batch.
+
+    Args:
+        table: The path of the table.
+        stored: The commit that the table has of the batch's number. None if the table has later
+            batches and no commit of that number.
+        batch: The batch that Spark planned now.
+
+    Raises:
+        PipelineError: Rows of the batch may be missing from the table.
+    """
+    number = batch.batch_id
+    if stored is None:
+        raise PipelineError(
+            f"{table} has later batches of this query and no commit of batch {number}, so the batch"
+            f" can neither be skipped nor written. {CAUSE} {ADVICE}"
+        )
+    if stored.query_id != batch.query_id:
+        raise PipelineError(
+            f"{table} has batch {number} of another query: give each query a table directory of its"
+            " own."
+        )
+    found = differences(stored, batch)
+    if found:
+        more = f" ({len(found)} partitions differ)" if len(found) > 1 else ""
+        raise PipelineError(
+            f"Batch {number} of {table} was committed with other offsets than the checkpoint plans"
+            f" for it now: {found[0]}{more}. {CAUSE} {ADVICE}"
+        )
+    if stored.planned is None:
+        logger.warning(
+            "Batch %d of %s was committed by an older version, which did not store the planned"
+            " offsets. The batch fits that commit and is skipped.",
+            number,
+            table,
+        )
+
+
+def differences(stored: BatchCommit, batch: BatchCommit) -> list[str]:
+    """Return a line for each partition that shows that two commits are not of the same batch.
+
+    The planned ranges must be equal. Where an older version stored only the ranges of the records,
+    the planned ranges must contain those, and the batch may hold no record outside of them.
+    """
+    assert batch.planned is not None, "only a commit of an older version has no planned ranges"
+    planned = {one.topic_partition: one for one in batch.planned}
+    if stored.planned is not None:
+        return _differences_of_plans({one.topic_partition: one for one in stored.planned}, planned)
+    return _differences_from_records(
+        {one.topic_partition: one for one in stored.ranges},
+        planned,
+        {one.topic_partition: one for one in batch.ranges},
+    )
+
+
+Plan = dict[tuple[str, int], PlannedRange]
+Records = dict[tuple[str, int], ReadRange]
+
+
+def _differences_of_plans(old: Plan, new: Plan) -> list[str]:
+    return [
+        f"{topic}-{partition} had {_plan_text(old.get((topic, partition)))} and now has"
+        f" {_plan_text(new.get((topic, partition)))}"
+        for topic, partition in sorted(old.keys() | new.keys())
+        if old.get((topic, partition)) != new.get((topic, partition))
+    ]
+
+
+def _differences_from_records(old: Records, planned: Plan, new: Records) -> list[str]:
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        before, plan, now = old.get(key), planned.get(key), new.get(key)
+        if before is None or plan is None or not plan.contains(before):
+            fits = False
+        else:
+            fits = now is None or before.contains(now)
+        if not fits:
+            found.append(
+                f"{key[0]}-{key[1]} had {_records_text(before)} and now has {_plan_text(plan)} with"
+                f" {_records_text(now)}"
+            )
+    return found
+
+
+def _plan_text(one: PlannedRange | None) -> str:
+    return f"offsets {one.start_offset} to {one.end_offset - 1}" if one else "no offsets"
+
+
+def _records_text(one: ReadRange | None) -> str:
+    return f"records {one.first_offset} to {one.last_offset}" if one else "no records"

@@ -1,0 +1,167 @@
+"""Which batches may be skipped because the table has them, without Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.sinks.repeated_batch import check_repeated, differences
+
+TABLE = "/lake/table"
+PLANNED = (PlannedRange("t", 0, 10, 20), PlannedRange("t", 1, 0, 5))
+READ = (ReadRange("t", 0, 11, 17, 4),)
+BATCH = BatchCommit("q", 7, 4, READ, PLANNED)
+
+
+def of_an_older_version(commit: BatchCommit) -> BatchCommit:
+    """The commit as a version before the planned ranges wrote and this one reads it."""
+    fields = json.loads(commit.to_json())
+    del fields["planned"]
+    return BatchCommit.from_json(json.dumps(fields))
+
+
+def test_batch_with_the_same_plan_is_skipped_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    check_repeated(TABLE, BATCH, BATCH)
+    assert caplog.records == []
+
+
+def test_records_that_compaction_removed_in_between_make_no_difference() -> None:
+    assert differences(BATCH, replace(BATCH, rows=0, ranges=())) == []
+    assert differences(of_an_older_version(BATCH), replace(BATCH, rows=0, ranges=())) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "says"),
+    [
+        ((PlannedRange("t", 0, 10, 30), PLANNED[1]), "t-0 had offsets 10 to 19 and now has .* 29"),
+        ((PlannedRange("t", 0, 0, 20), PLANNED[1]), "t-0 had offsets 10 to 19 and now has .* 0 to"),
+        (PLANNED[:1], "t-1 had offsets 0 to 4 and now has no offsets"),
+        ((*PLANNED, PlannedRange("u", 0, 0, 1)), "u-0 had no offsets and now has offsets 0 to 0"),
+        ((), r"t-0 had offsets 10 to 19 and now has no offsets \(2 partitions differ\)"),
+    ],
+)
+def test_batch_with_another_plan_is_refused_in_one_line(
+    planned: tuple[PlannedRange, ...], says: str
+) -> None:
+    with pytest.raises(PipelineError, match=says) as refused:
+        check_repeated(TABLE, BATCH, replace(BATCH, planned=planned))
+    message = str(refused.value)
+    assert "\n" not in message
+    assert f"Batch 7 of {TABLE}" in message
+    assert message.endswith("or ingest into another directory.")
+
+
+def test_batch_without_a_commit_below_later_ones_is_refused() -> None:
+    with pytest.raises(PipelineError, match="no commit of batch 7"):
+        check_repeated(TABLE, None, BATCH)
+
+
+def test_batch_of_another_query_is_refused() -> None:
+    with pytest.raises(PipelineError, match="of another query"):
+        check_repeated(TABLE, replace(BATCH, query_id="p"), BATCH)
+
+
+def test_commit_of_an_older_version_within_the_plan_is_skipped_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        check_repeated(TABLE, of_an_older_version(BATCH), BATCH)
+    [warning] = caplog.messages
+    assert f"Batch 7 of {TABLE} was committed by an older version" in warning
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        (PlannedRange("t", 0, 12, 20),),
+        (PlannedRange("t", 0, 10, 17),),
+        (PlannedRange("t", 1, 10, 20),),
+        (),
+    ],
+)
+def test_commit_of_an_older_version_outside_of_the_plan_is_refused(
+    planned: tuple[PlannedRange, ...],
+) -> None:
+    with pytest.raises(PipelineError, match="t-0 had records 11 to 17 and now has"):
+        check_repeated(TABLE, of_an_older_version(BATCH), replace(BATCH, planned=planned))
+
+
+@pytest.mark.parametrize(
+    "read", [(ReadRange("t", 0, 11, 18, 5),), (*READ, ReadRange("t", 1, 0, 0, 1))]
+)
+def test_records_that_a_commit_of_an_older_version_does_not_have_are_not_skipped(
+    read: tuple[ReadRange, ...],
+) -> None:
+    """The plan of an emptied checkpoint contains the old records, and others too."""
+    with pytest.raises(PipelineError, match="and now has offsets"):
+        check_repeated(TABLE, of_an_older_version(BATCH), replace(BATCH, ranges=read))
+
+
+PLANS = st.dictionaries(
+    st.tuples(st.sampled_from(["t", "u"]), st.integers(0, 2)),
+    st.tuples(st.integers(0, 4), st.integers(1, 4)),
+).map(
+    lambda plan: tuple(
+        PlannedRange(topic, partition, start, start + size)
+        for (topic, partition), (start, size) in sorted(plan.items())
+    )
+)
+
+
+@given(PLANS, PLANS)
+def test_plans_differ_exactly_where_their_offsets_do(
+    old: tuple[PlannedRange, ...], new: tuple[PlannedRange, ...]
+) -> None:
+    stored, batch = (BatchCommit("q", 0, 0, (), planned) for planned in (old, new))
+    touched = {one.topic_partition for one in set(old) ^ set(new)}
+    assert len(differences(stored, batch)) == len(touched)
+
+
+@given(PLANS, st.data())
+def test_skipped_batch_of_an_older_version_holds_no_record_that_the_commit_lacks(
+    planned: tuple[PlannedRange, ...], data: st.DataObject
+) -> None:
+    def records() -> dict[tuple[str, int], set[int]]:
+        return {
+            one.topic_partition: data.draw(
+                st.sets(st.integers(one.start_offset, one.end_offset - 1))
+            )
+            for one in planned
+        }
+
+    def ranges(read: dict[tuple[str, int], set[int]]) -> tuple[ReadRange, ...]:
+        return tuple(
+            ReadRange(*key, min(offsets), max(offsets), len(offsets))
+            for key, offsets in read.items()
+            if offsets
+        )
+
+    before, now = records(), records()
+    stored = BatchCommit("q", 0, 0, ranges(before), None)
+    batch = BatchCommit("q", 0, 0, ranges(now), planned)
+    within = all(
+        bool(before[key]) and min(before[key]) <= offset <= max(before[key])
+        for key, offsets in now.items()
+        for offset in offsets
+    )
+    assert (differences(stored, batch) == []) == within
+
+
+def test_commit_survives_its_json_with_and_without_planned_ranges() -> None:
+    assert BatchCommit.from_json(BATCH.to_json()) == BATCH
+    assert of_an_older_version(BATCH) == replace(BATCH, planned=None)
+    assert json.loads(BATCH.to_json())["planned"][0] == {
+        "topic": "t",
+        "partition": 0,
+        "start_offset": 10,
+        "end_offset": 20,
+    }
