@@ -12,7 +12,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
 from odradek.controller.controller import Controller, random_uuid
 from odradek.environment.environment import Environment
+from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import CLUSTER_METADATA, LogManager
@@ -102,10 +102,8 @@ class BrokerServer:
         self._network_clock = network_clock or self._clock
         self._store = store
         self._use_sendfile = use_sendfile
-        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="odradek-io")
-        self._unpacker = ThreadPoolExecutor(
-            OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX, thread_name_prefix="odradek-unpack"
-        )
+        self._executor = ThreadPool(THREADS_MAX, "odradek-io")
+        self._unpacker = ThreadPool(OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX, "odradek-unpack")
         self._undo: list[Callable[[], Awaitable[None]]] = []
         self._stop_began_ms = 0.0
         self._server: Server | None = None

@@ -17,10 +17,10 @@ import errno
 import logging
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.log.cleaner import segment_swap as swap
 from odradek.log.cleaner.selection import Budget, LogToClean, examine, filthiest, job_for
@@ -76,7 +76,7 @@ class LogCleaner:
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._lock = asyncio.Lock()
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: ThreadPool | None = None
 
     # --- life ---
 
@@ -113,7 +113,7 @@ class LogCleaner:
             self._put_off.clear()
             threads = self._config.get_int("log.cleaner.threads")
             if not self._stopping and self._filthiest() is not None and threads:
-                self._threads = ThreadPoolExecutor(threads, "odradek-cleaner")
+                self._threads = ThreadPool(threads, "odradek-cleaner")
                 try:
                     counts = await asyncio.gather(*(self._work(threads) for _ in range(threads)))
                     count = sum(counts)

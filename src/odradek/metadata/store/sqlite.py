@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 from odradek.environment.files import RealFiles, create_file
+from odradek.environment.thread_pool import ThreadPool
 from odradek.metadata.store.interface import (
     ANY_VERSION,
     BadVersionError,
@@ -63,13 +63,13 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._watches = Watches()
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: ThreadPool | None = None
         self._tree: _Tree | None = None
 
     async def open(self) -> None:
         """Opens or creates the file; StoreFailure when it is something else."""
         assert self._thread is None, "opened twice"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="odradek-metadata")
+        self._thread = ThreadPool(1, "odradek-metadata")
         try:
             self._tree = await self._on_thread(lambda: _Tree(self._path))
         except BaseException:
