@@ -28,6 +28,11 @@ ELEMENTS_A_TURN = 200
 ELEMENTS_AT_ONCE = 1_000
 """Elements of a request that is worked on without any turns, in plain calls."""
 
+Pause = asyncio.Future[Any] | None
+"""What a generator yields at the end of a slice: None, or a future that it needs before the next
+one. It asks the future itself for its value or error.
+"""
+
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -113,28 +118,31 @@ def at_once(work: Generator[None, None, R]) -> R:
             return ended.value  # type: ignore[no-any-return]
 
 
-def begun_work(work: Generator[None, None, R]) -> R | Coroutine[Any, Any, R]:
+def begun_work(work: Generator[Pause, None, R]) -> R | Coroutine[Any, Any, R]:
     """What the generator returns, if that takes no more than a turn, else a coroutine of the rest,
     which begins in a turn of its own.
     """
     try:
-        next(work)
+        pause = next(work)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
-    return in_turns(work)
+    return in_turns(work, pause)
 
 
-async def in_turns(work: Generator[None, None, R]) -> R:
-    """What the generator returns; wherever it yields, others have their turn. Cancelled meanwhile,
-    it is closed.
+async def in_turns(work: Generator[Pause, None, R], pause: Pause = None) -> R:
+    """What the generator returns; wherever it yields, others have their turn, and a future that it
+    yields is waited for. Cancelled meanwhile, it is closed.
     """
     try:
         while True:
+            if pause is not None:
+                await asyncio.wait((pause,))
             try:
-                next(work)
+                pause = next(work)
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]
-            await give_way()
+            if pause is None:
+                await give_way()
     finally:
         work.close()
 

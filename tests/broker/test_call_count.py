@@ -49,8 +49,9 @@ FIRST_PRODUCE_CALLS_MAX = 78
 # Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
 # the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 2 of
 # them begin the generator that gives way in a long fetch, so that there is one way to read and to
-# answer. One makes the handler's `Result`.
-FETCH_CALLS_MAX = 114
+# answer. One makes the handler's `Result`. 3 make sure that the loop never waits for the disk: it
+# reads with RWF_NOWAIT.
+FETCH_CALLS_MAX = 117
 
 
 def framed(request: Any, version: int) -> bytes:

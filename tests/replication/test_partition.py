@@ -37,7 +37,7 @@ class ListLog:
         self.log_end_offset += 1
         return LogAppendInfo(offset, offset, -1, self.log_start_offset, False, self.must_flush)
 
-    def read(self, *arguments: Any) -> LogReadInfo:
+    def read_resident(self, *arguments: Any, with_aborted: bool) -> LogReadInfo:
         self.reads.append(arguments)
         return LogReadInfo(None)
 

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 
 from odradek.environment.files import UPDATE, Files, OpenFile
+from odradek.log.residency import NotResident
 
 
 class PooledFile:
@@ -30,6 +31,14 @@ class PooledFile:
         """The open file, opened with `flags` if it is not; OSError when that fails."""
         self.used = True
         return self.handle or self._kept or self._pool.open(self)
+
+    def open_resident(self) -> OpenFile:
+        """The open file. NotResident when it is not open: opening may wait for the disk."""
+        self.used = True
+        handle = self.handle or self._kept
+        if handle is None:
+            raise NotResident
+        return handle
 
     def keep(self) -> None:
         """Keeps the file open for as long as anybody has this object: another file is about to

@@ -338,11 +338,11 @@ def recover_segment(
     Returns how many bytes were cut, and the offset behind the last good batch. The index of aborted
     transactions is empty: it needs the producers, who are taken in later.
     """
-    segment.reset_indexes()
+    built = segment.index_builder()
     segment.reset_txn_index()
     good, next_offset = 0, segment.base_offset
     for position, header in good_batches(segment, log_dir.files):
-        segment.index_batch(header, position)
+        built.add(header, position)
         if header.partition_leader_epoch > epochs.latest:
             epochs.assign(header.partition_leader_epoch, header.base_offset)
         good, next_offset = position + header.size_bytes, header.last_offset + 1
@@ -350,6 +350,7 @@ def recover_segment(
     # Without a torn tail, too: a broker that was killed had space allocated behind the end.
     log_dir.files.ftruncate(segment.file.open().fd, good)
     segment.size = good
+    segment.take_indexes(built)
     segment.close_indexes(sync=False)
     segment.make_inactive()
     return cut, next_offset

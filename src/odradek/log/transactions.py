@@ -6,7 +6,6 @@ refuses the marker, and never leaves one without its entry.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS
@@ -43,32 +42,33 @@ def append_failed(log: UnifiedLog) -> None:
             raise
 
 
-def aborted_in(log: UnifiedLog, first_offset: int, read: LogReadInfo) -> list[tuple[int, int]]:
+def aborted_in(
+    log: UnifiedLog, first_offset: int, read: LogReadInfo, *, wait: bool = True
+) -> list[tuple[int, int]]:
     """Those that overlap what a read gave, or little more: the region's end is looked up in the
-    sparse index.
+    sparse index. Without `wait` NotResident is raised where the disk would have to be read.
     """
     segment, region = read.segment, read.region
     if region is None or segment is None or not _may_have_aborted(log, first_offset):
         return []
-    upper_offset = segment.offset_bound(region.position + region.length)
-    return aborted_transactions(log, first_offset, upper_offset or log.log_end_offset)
+    upper_offset = segment.offset_bound(region.position + region.length, wait=wait)
+    return aborted_transactions(log, first_offset, upper_offset or log.log_end_offset, wait=wait)
 
 
 def _may_have_aborted(log: UnifiedLog, first_offset: int) -> bool:
-    at = max(bisect_right(log.bases, first_offset) - 1, 0)
-    return any(segment.txn_index is not None for segment in log.segments[at:])
+    return any(segment.txn_index is not None for segment in log.segments_from(first_offset))
 
 
 def aborted_transactions(
-    log: UnifiedLog, first_offset: int, upper_offset: int
+    log: UnifiedLog, first_offset: int, upper_offset: int, *, wait: bool = True
 ) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions that overlap [first, upper)."""
     found: list[tuple[int, int]] = []
-    at = max(bisect_right(log.bases, first_offset) - 1, 0)
-    for segment in log.segments[at:]:
-        if segment.txn_index is None:
+    for segment in log.segments_from(first_offset):
+        txn_index = segment.txn_index
+        if txn_index is None:
             continue
-        aborted, complete = segment.txn_index.overlapping(first_offset, upper_offset)
+        aborted, complete = txn_index.overlapping(first_offset, upper_offset, wait=wait)
         found += [(each.producer_id, each.first_offset) for each in aborted]
         if complete:
             break

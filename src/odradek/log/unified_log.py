@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from odradek.config.log_config import LogConfig
-from odradek.environment.files import make_directory
+from odradek.environment.files import OpenFile, make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import flushing, retention, timestamps, transactions, truncation
@@ -34,6 +34,9 @@ from odradek.records.batch import (
 )
 from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, Writable, validate_batch
+
+COLD_READ_BYTES = 1_048_576
+"""How much of a region a read that waits for the disk brings into the page cache."""
 
 POSITION_HINTS_MAX = 64
 """How many (offset, position) pairs of consumers at the end are remembered."""
@@ -63,12 +66,16 @@ class LogReadInfo:
     """What a read found: None when there is nothing to send.
 
     `first_batch_cut`: the region ends before its first batch does (only without min_one_message).
-    `segment` is that of the region.
+    `segment` is that of the region. `aborted`: (producer id, first offset) of the aborted
+    transactions that overlap the region, None unless they were asked for. `truncations`: how often
+    the log had been truncated when the read began, for `UnifiedLog.confirm`.
     """
 
     region: FileRegion | None
     first_batch_cut: bool = False
     segment: LogSegment | None = None
+    aborted: list[tuple[int, int]] | None = None
+    truncations: int = 0
 
 
 NOTHING_READ = LogReadInfo(None)
@@ -115,6 +122,7 @@ class UnifiedLog:
         self._hints: dict[int, int] = {}
         self.flush_lock = threading.Lock()
         self.directory_synced = False
+        self.truncations = 0
         self.active = segments[-1]
         self.update_config(config)
         self.activate(self.active)
@@ -401,14 +409,72 @@ class UnifiedLog:
     # -- reading -----------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        min_one_message: bool,
+        *,
+        with_aborted: bool = False,
     ) -> LogReadInfo:
         """Whole batches from the one that contains `offset` up to `max_offset` (exclusive).
 
         The region is cut at `max_bytes`, possibly in mid-batch as Kafka does, but with
         `min_one_message` its first batch is whole whatever its size. OFFSET_OUT_OF_RANGE outside of
         log start and end. The region is the caller's to close.
+
+        Waits for the disk, from any thread. Its first `COLD_READ_BYTES` are in the page cache then.
         """
+        truncations = self.truncations
+        while True:
+            self._check_readable(offset)
+            segments = self.segments_from(offset)
+            try:
+                found = _read(segments, offset, max_bytes, max_offset, min_one_message)
+                if found.region is not None:
+                    found.region.touch(0, min(found.region.length, COLD_READ_BYTES))
+                if with_aborted:
+                    found.aborted = transactions.aborted_in(self, offset, found)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and any(s.deleted for s in segments):
+                    continue  # the owner deleted or replaced segments in the meantime
+                raise self._read_failed(error, offset) from error
+            found.truncations = truncations
+            return found
+
+    def read_resident(
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        min_one_message: bool,
+        *,
+        with_aborted: bool = False,
+    ) -> LogReadInfo:
+        """As `read`, on the owner's thread, without waiting for the disk.
+
+        Raises NotResident when it would have to. The caller then has a thread call `read`, and
+        passes the outcome to `confirm`.
+        """
+        self._check_readable(offset)
+        if offset >= max_offset:
+            return NOTHING_READ
+        try:
+            found = self._read_resident(offset, max_bytes, max_offset, min_one_message)
+            if with_aborted:
+                found.aborted = transactions.aborted_in(self, offset, found, wait=False)
+        except OSError as error:
+            raise self._read_failed(error, offset) from error
+        return found
+
+    def confirm(self, offset: int, found: LogReadInfo) -> bool:
+        """Whether what `read` found on a thread may be sent now: not when the log was truncated in
+        the meantime. Raises KafkaError as `read`. On the owner's thread.
+        """
+        self._check_readable(offset)
+        return found.truncations == self.truncations
+
+    def _check_readable(self, offset: int) -> None:
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -417,17 +483,15 @@ class UnifiedLog:
                 f"Offset {offset} of {self.topic_partition} is outside of "
                 f"[{self.log_start_offset}, {self.log_end_offset}]",
             )
-        if offset >= max_offset:
-            return NOTHING_READ
-        try:
-            return self._read(offset, max_bytes, max_offset, min_one_message)
-        except OSError as error:
-            if error.errno in NO_DESCRIPTOR_ERRNOS:
-                raise self.log_dir.error(f"read failed: {error}") from error
-            what = f"reading {self.topic_partition} at {offset}"
-            raise self.log_dir.fail(error, what) from error
 
-    def _read(
+    def _read_failed(self, error: OSError, offset: int) -> KafkaError:
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            return self.log_dir.error(f"read failed: {error}")
+        if self.closed:
+            return self.log_dir.error("the log was closed")
+        return self.log_dir.fail(error, f"reading {self.topic_partition} at {offset}")
+
+    def _read_resident(
         self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
     ) -> LogReadInfo:
         segment, first_size = self.active, 0
@@ -435,37 +499,28 @@ class UnifiedLog:
         if position < 0:
             found = self._find(offset)
             if found is None:
-                return NOTHING_READ
+                return LogReadInfo(None)
             segment, position, first_size = found
         to_end = max_offset >= self.log_end_offset and segment is self.active
         end = segment.size if to_end else self._end_position(segment, max_offset)
-        length = end - position
-        if length > max_bytes:
-            # The size of a batch behind a hint is looked up only when the limit may cut it.
-            size = first_size or (segment.locate(offset) or (0, 0))[1]
-            length = size if min_one_message and size > max_bytes else max_bytes
-            if length > end - position:
-                length = end - position
-            cut = length < size
-        else:
-            cut = length < first_size
-            if to_end:
-                self._remember(self.log_end_offset, end)
-        if length <= 0:
-            return NOTHING_READ
-        return LogReadInfo(
-            FileRegion(segment.file.open(), position, length, first_size > 0), cut, segment
-        )
+        if end - position > max_bytes:
+            if not first_size:
+                # The size of a batch behind a hint is looked up only when the limit may cut it.
+                first_size = (segment.locate(offset, wait=False) or (0, 0))[1]
+        elif to_end:
+            self._remember(self.log_end_offset, end)
+        file = segment.file.open_resident()
+        return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
 
     def _find(self, offset: int) -> tuple[LogSegment, int, int] | None:
         """(segment, position, size) of the first batch that ends at `offset` or later."""
         at = max(bisect_right(self.bases, offset) - 1, 0)
         segment = self.segments[at]
-        found = segment.locate(offset)
+        found = segment.locate(offset, wait=False)
         if found is not None:
             return segment, *found
         for segment in self.segments[at + 1 :]:
-            found = segment.locate(offset)
+            found = segment.locate(offset, wait=False)
             if found is not None:
                 return segment, *found
         return None
@@ -475,8 +530,14 @@ class UnifiedLog:
         at = bisect_right(self.bases, segment.base_offset)
         if at < len(self.bases) and max_offset >= self.bases[at]:
             return segment.size
-        found = segment.locate(max_offset)
+        found = segment.locate(max_offset, wait=False)
         return segment.size if found is None else found[0]
+
+    def segments_from(self, offset: int) -> list[LogSegment]:
+        """The segments from the one that holds `offset` on, at this moment; from any thread."""
+        segments = list(self.segments)
+        at = bisect_right(segments, offset, key=_base_offset)
+        return segments[max(at - 1, 0) :]
 
     def _remember(self, offset: int, position: int) -> None:
         """Where a consumer that has read to the end will go on: it needs no search then."""
@@ -560,6 +621,7 @@ class UnifiedLog:
             return
         try:
             self._hints.clear()
+            self.truncations += 1
             truncation.truncate_to(self, offset)
             self._written_epoch = self.epochs.latest
         except OSError as error:
@@ -598,3 +660,46 @@ class UnifiedLog:
             write_producer_files(
                 self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )
+
+
+def _base_offset(segment: LogSegment) -> int:
+    return segment.base_offset
+
+
+def _read(
+    segments: list[LogSegment], offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+) -> LogReadInfo:
+    """See `UnifiedLog.read`. The owner may append, roll and delete in the meantime."""
+    for at, segment in enumerate(segments):
+        end = segment.size  # before the look-ups: a batch appended later is not below the end
+        found = segment.locate(offset) if offset < max_offset else None
+        if found is None:
+            continue
+        position, first_size = found
+        if at + 1 == len(segments) or max_offset < segments[at + 1].base_offset:
+            bound = segment.locate(max_offset)
+            if bound is not None:
+                end = min(end, bound[0])
+        file = segment.file.open()
+        return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
+    return LogReadInfo(None)
+
+
+def _cut(
+    segment: LogSegment,
+    file: OpenFile,
+    position: int,
+    end: int,
+    first_size: int,
+    max_bytes: int,
+    min_one_message: bool,
+) -> LogReadInfo:
+    """The region from `position` to `end`, of `max_bytes` at most; see `UnifiedLog.read`."""
+    length = end - position
+    if length > max_bytes:
+        wanted = first_size if min_one_message and first_size > max_bytes else max_bytes
+        length = min(length, wanted)
+    if length <= 0:
+        return LogReadInfo(None)
+    region = FileRegion(file, position, length, first_size > 0)
+    return LogReadInfo(region, length < first_size, segment)

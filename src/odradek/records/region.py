@@ -124,7 +124,7 @@ class FileRegion:
         if offset <= self.warm:
             self.warm = max(self.warm, offset + count)
 
-    def resident(self) -> int:
+    def resident(self) -> int:  # noqa: C901 - calls are what this path costs
         """How many bytes from the start of the region can be read without waiting for the disk.
 
         Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Where the system
@@ -133,7 +133,9 @@ class FileRegion:
         length = self.length
         if self.warm >= length:
             return length
-        file = self._held()
+        file = self._file
+        if file is None:
+            raise ValueError("the region is closed")
         files = file.files
         nowait = files.nowait
         if nowait is None:

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.residency import NotResident
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.state.verification import Origin, VerificationGuard
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
@@ -289,9 +292,13 @@ class Partition:
         leader_epoch: int = UNDEFINED_EPOCH,
         last_fetched_epoch: int = UNDEFINED_EPOCH,
         max_offset: int = _END_OF_TIME,
+        with_aborted: bool = False,
+        found: Callable[[], LogReadInfo] | None = None,
     ) -> PartitionRead:
         """Committed batches from `offset` on, below `max_offset`; see `UnifiedLog.read`. Raises
-        KafkaError.
+        KafkaError, and NotResident where the disk would have to be read: then the same call is
+        repeated with `found`, which returns (or raises) the outcome of `UnifiedLog.read` on a
+        thread.
 
         With `last_fetched_epoch` the reader says which epoch its last record is of; where our log
         does not agree, the answer is the end of the largest epoch that both may share (KIP-320).
@@ -305,7 +312,14 @@ class Partition:
         log = self.log
         if max_offset > log.high_watermark:
             max_offset = log.high_watermark
-        info = log.read(offset, max_bytes, max_offset, min_one_message)
+        if found is None:
+            info = log.read_resident(
+                offset, max_bytes, max_offset, min_one_message, with_aborted=with_aborted
+            )
+        else:
+            info = found()
+            if not log.confirm(offset, info):
+                raise NotResident
         if info.first_batch_cut and info.region is not None:
             # Less than a batch is of no use to anybody; Kafka sends nothing then.
             info.region.close()

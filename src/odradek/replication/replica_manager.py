@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odradek.log.directories.log_dir import LogDir
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.state.producer_state_manager import LateTransaction
-    from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+    from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage
 
 LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
@@ -310,6 +310,12 @@ class ReplicaManager:
         for partition in tuple(self.partitions.values()):
             if partition.log.log_dir is log_dir:
                 partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    # --- reading ---
+
+    def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
+        """Runs a read that has to wait for the disk, `UnifiedLog.read`, off the loop."""
+        return self._loop.run_in_executor(self._executor, read)
 
     # --- deleting records ---
 

@@ -82,7 +82,7 @@ def regions(monkeypatch: pytest.MonkeyPatch) -> list[FileRegion]:
             found.append(info.region)
         return info
 
-    monkeypatch.setattr(UnifiedLog, "read", remembered)
+    monkeypatch.setattr(UnifiedLog, "read_resident", remembered)
     return found
 
 

@@ -20,13 +20,15 @@ from a partition that knows no followers: an error, and no state changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.requests.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.requests.throttling import fetch_limit, throttled_fetch
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.residency import NotResident
 from odradek.protocol.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -37,11 +39,12 @@ from odradek.protocol.messages.fetch_response import (
     PartitionData,
 )
 from odradek.replication.partition import UNDEFINED_EPOCH, Partition
-from odradek.slicing import ELEMENTS_A_TURN, begun_work, in_turns
+from odradek.slicing import ELEMENTS_A_TURN, Pause, begun_work, in_turns
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.broker.requests.fetch_sessions import FetchSession, PartitionKey
+    from odradek.log.unified_log import LogReadInfo
     from odradek.protocol.messages.fetch_request import FetchRequest
     from odradek.replication.purgatory import DelayedFetch
 
@@ -111,6 +114,7 @@ class _Reading:
         "_answer_now",
         "_before_zstd",
         "_by_id",
+        "_cold_read",
         "_committed",
         "_context",
         "_delayed",
@@ -132,6 +136,8 @@ class _Reading:
     _answer_now: bool
     _size_bytes: int
     _partitions: list[Partition]
+    # Of one partition that has to be read from the disk.
+    _cold_read: Callable[[], LogReadInfo]
 
     def __init__(self, services: Services, context: RequestContext, request: FetchRequest) -> None:
         self._services = services
@@ -155,7 +161,7 @@ class _Reading:
 
     def start(
         self, request: FetchRequest
-    ) -> Generator[None, None, FetchResponse | asyncio.Future[FetchResponse]]:
+    ) -> Generator[Pause, None, FetchResponse | asyncio.Future[FetchResponse]]:
         """The answer, or a future of it when the fetch has to wait."""
         by_id = self._by_id
         fetch = self._fetch = self._services.fetch_sessions.context(
@@ -221,7 +227,7 @@ class _Reading:
             reading = future.get_loop().create_task(rest)
             future.add_done_callback(lambda _: reading.cancel())
 
-    def _finish(self, future: asyncio.Future[FetchResponse]) -> Generator[None, None, None]:
+    def _finish(self, future: asyncio.Future[FetchResponse]) -> Generator[Pause, None, None]:
         try:
             response = yield from self._respond((yield from self._read_all()))
         except Exception as error:  # noqa: BLE001 - the dispatcher logs it and closes the connection
@@ -239,32 +245,53 @@ class _Reading:
         if self._delayed is not None:
             self._delayed.cancel()
 
-    def _read_all(self) -> Generator[None, None, list[PartitionData]]:
+    def _read_all(self) -> Generator[Pause, None, list[PartitionData]]:
         """Reads every partition within max.bytes; answers in the order of the partitions."""
         self._size_bytes = 0
         self._answer_now = False
         self._partitions = []
         partitions = self._fetch.partitions
         if len(partitions) == 1:
-            return [self._read(partitions[0])]
+            answer = self._read(partitions[0])
+            if answer is None:
+                answer = yield from self._read_cold(partitions[0])
+            return [answer]
         answers: list[PartitionData] = []
         left = ELEMENTS_A_TURN
         try:
             for wanted in partitions:
                 if not left:
                     left = ELEMENTS_A_TURN
-                    yield
+                    yield None
                 left -= 1
-                answers.append(self._read(wanted))
+                answer = self._read(wanted)
+                if answer is None:
+                    answer = yield from self._read_cold(wanted)
+                answers.append(answer)
         except BaseException:
             _close_regions(answers)
             raise
         return answers
 
+    def _read_cold(self, wanted: FetchPartition) -> Generator[Pause, None, PartitionData]:
+        """Has a thread read what is not in memory, then answers from what it found, as things are
+        by then.
+        """
+        answer = None
+        while answer is None:
+            read = self._services.replica_manager.read_in_thread(self._cold_read)
+            yield read
+            answer = self._read(wanted, read.result)
+        return answer
+
     def _read(  # noqa: C901 - calls are what this path costs
-        self, wanted: FetchPartition
-    ) -> PartitionData:
-        """Reads one partition within what is left of max.bytes; an error is in the answer."""
+        self, wanted: FetchPartition, found: Callable[[], LogReadInfo] | None = None
+    ) -> PartitionData | None:
+        """Reads one partition within what is left of max.bytes; an error is in the answer.
+
+        None when the disk would have to be read: `_cold_read` does that on a thread, and is `found`
+        then.
+        """
         manager = self._services.replica_manager
         name: Any = wanted.topic
         if self._by_id:
@@ -284,6 +311,9 @@ class _Reading:
             stable_offset = log.stable_offset(high_watermark)
         size_bytes = self._size_bytes
         remaining = self._max_bytes - size_bytes
+        max_bytes = wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0)
+        committed = self._committed
+        max_offset = stable_offset if committed else high_watermark
         try:
             if self._replica_id != CONSUMER:
                 self._check_replica(partition, wanted)
@@ -291,14 +321,21 @@ class _Reading:
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             region, epoch, end_offset, info = partition.read(
                 wanted.fetch_offset,
-                wanted.max_bytes if wanted.max_bytes < remaining else max(remaining, 0),
+                max_bytes,
                 not size_bytes,
                 wanted.leader_epoch,
                 wanted.last_fetched_epoch,
-                stable_offset if self._committed else high_watermark,
+                max_offset,
+                committed,
+                found,
             )
         except KafkaError as error:
             return self._failed(partition, wanted, error)
+        except NotResident:
+            self._partitions.pop()
+            limits = (wanted.fetch_offset, max_bytes, max_offset, not size_bytes)
+            self._cold_read = partial(log.read, *limits, with_aborted=committed)
+            return None
         answer = PartitionData(
             wanted.partition,
             0,
@@ -310,8 +347,8 @@ class _Reading:
         )
         if region is not None:
             self._size_bytes = size_bytes + region.length
-        if self._committed and info is not None:
-            aborted = log.aborted_in(wanted.fetch_offset, info)
+        if committed and info is not None:
+            aborted = info.aborted or ()
             answer.aborted_transactions = [AbortedTransaction(*each) for each in aborted]
         if epoch != UNDEFINED_EPOCH:
             answer.diverging_epoch = EpochEndOffset(epoch, end_offset)

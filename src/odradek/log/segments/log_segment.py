@@ -25,6 +25,7 @@ from odradek.environment.files import (
     write_all,
 )
 from odradek.log.file_pool import FilePool, PooledFile
+from odradek.log.residency import NotResident, read_resident
 from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -104,6 +105,42 @@ class IndexCache:
             self._bytes -= self._loaded.pop(segment, 0)
 
 
+class IndexBuilder:
+    """Indexes that are built from the batches of a segment's ``.log``, as appends build them."""
+
+    __slots__ = (
+        "_base_offset",
+        "_interval_bytes",
+        "bytes_since_entry",
+        "index",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "time_index",
+    )
+
+    def __init__(self, segment: LogSegment) -> None:
+        self._base_offset = segment.base_offset
+        self._interval_bytes = segment.index_interval_bytes
+        self.index = OffsetIndex(segment.path(INDEX_SUFFIX))
+        self.time_index = TimeIndex(segment.path(TIME_INDEX_SUFFIX))
+        self.bytes_since_entry = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = segment.base_offset
+
+    def add(self, header: BatchHeader, position: int) -> None:
+        """Does what `LogSegment.append` does, for a batch that is in the file."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = header.last_offset
+        if self.bytes_since_entry > self._interval_bytes:
+            self.index.append(header.last_offset - self._base_offset, position)
+            self.time_index.maybe_append(
+                self.max_timestamp, self.max_timestamp_offset - self._base_offset
+            )
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += header.size_bytes
+
+
 class LogSegment:
     """Appended to by the log that owns it; read from any thread.
 
@@ -118,6 +155,7 @@ class LogSegment:
         "_allocate_at",
         "_allocated",
         "_cache",
+        "_load_lock",
         "_pending",
         "_pool",
         "_pwrite",
@@ -173,6 +211,7 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self.index_room = 0
         self._pending: list[int] = []
+        self._load_lock = threading.Lock()
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
@@ -302,14 +341,15 @@ class LogSegment:
         self.indexes()
         self._cache.forget(self)
         self.load_timestamps()
-        if self.size:
-            self.first_timestamp = self._read_header(0).max_timestamp
+        self.load_first_timestamp()
+        if self.txn_index is not None:
+            self.txn_index.load()
 
     def make_inactive(self) -> None:
         """To be called when the indexes are closed: they may be dropped from memory now."""
         self.active = False
         self._give_back()
-        self._cache.touch(self, self._index_bytes())
+        self._cache.touch(self, _index_bytes(*self.indexes()))
 
     def close_indexes(self, *, sync: bool) -> None:
         """Writes both indexes whole; the time index ends with the largest timestamp."""
@@ -360,39 +400,43 @@ class LogSegment:
 
     # -- indexes -----------------------------------------------------------------------------------
 
-    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes, loaded (or rebuilt from the ``.log``) when they were not in memory."""
+    def indexes(self, *, wait: bool = True) -> tuple[OffsetIndex, TimeIndex]:
+        """Both indexes, loaded (or rebuilt from the ``.log``) when they were not in memory: then
+        NotResident is raised without `wait`.
+        """
         index, time_index = self.index, self.time_index
         if index is None or time_index is None:
+            if not wait:
+                raise NotResident
             return self._load_indexes()
         if self._pending:
             self._drain()
         return index, time_index
 
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        with self._load_lock:  # threads that look up the same segment wait for one load
+            index, time_index = self.index, self.time_index
+            if index is None or time_index is None:
+                index, time_index = self._read_indexes()
+                self.index, self.time_index = index, time_index
+        if not self.active:
+            self._cache.touch(self, _index_bytes(index, time_index))
+        return index, time_index
+
+    def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         index = OffsetIndex(self.path(INDEX_SUFFIX))
         time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        if not self.size:
+            return index, time_index
         try:
-            if self.size:
-                index.load(self._pool.files, self.size)
-                time_index.load(self._pool.files)
+            index.load(self._pool.files, self.size)
+            time_index.load(self._pool.files)
         except (FileNotFoundError, CorruptIndex) as error:
             soon = isinstance(error, FileNotFoundError) and self.size <= SOON_READ_BYTES
             level = logging.DEBUG if soon else logging.WARNING
             _logger.log(level, "rebuilding the indexes of %s: %s", self.file.path, error)
-            index, time_index = self._rebuild_indexes()
-        self.index, self.time_index = index, time_index
-        if not self.active:
-            self._cache.touch(self, self._index_bytes())
+            return self._rebuild_indexes()
         return index, time_index
-
-    def _index_bytes(self) -> int:
-        """The memory that the loaded indexes take."""
-        index, time_index = self.index, self.time_index
-        if index is None or time_index is None:
-            return 0
-        entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
-        return INDEX_OVERHEAD_BYTES + entries
 
     def drop_indexes(self) -> None:
         """Frees the memory of an inactive segment's indexes."""
@@ -400,42 +444,50 @@ class LogSegment:
         if self.txn_index is not None:
             self.txn_index.drop()
 
-    def reset_indexes(self) -> None:
-        """Empties both indexes: recovery adds the entries again with `index_batch`."""
-        self.index = OffsetIndex(self.path(INDEX_SUFFIX))
-        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+    def index_builder(self) -> IndexBuilder:
+        """Empty indexes, to be filled from the ``.log`` and then taken over with `take_indexes`."""
+        return IndexBuilder(self)
+
+    def take_indexes(self, built: IndexBuilder) -> None:
+        """Replaces the indexes, and what is known of the timestamps, by what was built."""
         self._pending.clear()
-        self.bytes_since_index_entry = 0
-        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self.index, self.time_index = built.index, built.time_index
+        self.bytes_since_index_entry = built.bytes_since_entry
+        self._take_timestamps(built)
+
+    def _take_timestamps(self, built: IndexBuilder) -> None:
+        self.max_timestamp = built.max_timestamp
+        self.max_timestamp_offset = built.max_timestamp_offset
         self._timestamps_known = True
 
-    def index_batch(self, header: BatchHeader, position: int) -> None:
-        """What `append` does to the indexes, for a batch that is in the file already."""
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = header.last_offset
-        if self.bytes_since_index_entry > self.index_interval_bytes:
-            assert self.index is not None and self.time_index is not None
-            self.index.append(header.last_offset - self.base_offset, position)
-            self.time_index.maybe_append(
-                self.max_timestamp, self.max_timestamp_offset - self.base_offset
-            )
-            self.bytes_since_index_entry = 0
-        self.bytes_since_index_entry += header.size_bytes
-
     def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        self.reset_indexes()
+        """Reads the ``.log`` in pieces of some KiB, and lets other threads run at each of them."""
+        built = self.index_builder()
         for position, header in self.headers(0):
-            self.index_batch(header, position)
-        assert self.index is not None and self.time_index is not None
-        return self.index, self.time_index
+            built.add(header, position)
+        if self.active:
+            self.bytes_since_index_entry = built.bytes_since_entry
+        if not self._timestamps_known:
+            self._take_timestamps(built)
+        return built.index, built.time_index
 
-    def load_timestamps(self) -> None:
+    def load_first_timestamp(self, *, wait: bool = True) -> None:
+        """Makes `first_timestamp` known: the largest timestamp of the first batch. Without `wait`
+        NotResident is raised where the disk would have to be read.
+        """
+        if self.size and self.first_timestamp < 0:
+            if not wait:
+                raise NotResident
+            self.first_timestamp = parse_header(self.read_batch(0, HEADER_BYTES)).max_timestamp
+
+    def load_timestamps(self, *, wait: bool = True) -> None:
         """Makes `max_timestamp` known: the last entry of the time index, which closing a segment,
-        rolling it and recovery all end with the largest timestamp.
+        rolling it and recovery all end with the largest timestamp. `wait` as above.
         """
         if self._timestamps_known:
             return
+        if not wait:
+            raise NotResident
         if self.index is None and self._read_last_time_entry():
             return
         _, time_index = self.indexes()
@@ -465,28 +517,32 @@ class LogSegment:
     # -- reading -----------------------------------------------------------------------------------
 
     def locate(  # noqa: C901 - calls are what this path costs
-        self, offset: int
+        self, offset: int, *, wait: bool = True
     ) -> tuple[int, int] | None:
-        """(position, size) of the first batch whose last offset is `offset` or greater; or None."""
+        """(position, size) of the first batch whose last offset is `offset` or greater; or None.
+
+        Without `wait` NotResident is raised where the disk would have to be read.
+        """
         index = self.index
         if index is None or self._pending:
-            index, _ = self.indexes()
+            index, _ = self.indexes(wait=wait)
         offsets, positions = index.offsets, index.positions
         relative_offset = offset - self.base_offset
         at = bisect_right(offsets, relative_offset)
         position = positions[at - 1] if at else 0
-        handle, pread, end = self.file.open(), self._pool.files.pread, self.size
+        end, file = self.size, self.file
+        handle = file.open() if wait else file.open_resident()  # held until the last read
         if at < len(positions) and not (at and offsets[at - 1] == relative_offset):
             following = positions[at]
             if position + LARGE_GAP_BYTES < following < end:
                 # Each large batch has an entry: most likely the next one is of the batch itself.
-                chunk = pread(handle.fd, _OFFSETS_BYTES, following)
+                chunk = self._read(handle.fd, _OFFSETS_BYTES, following, wait)
                 if len(chunk) == _OFFSETS_BYTES:
                     base_offset, length, last_offset_delta = _unpack_offsets(chunk)
                     if base_offset <= offset <= base_offset + last_offset_delta and length > 0:
                         return following, length + LOG_OVERHEAD
         while position < end:
-            chunk = pread(handle.fd, PROBE_BYTES, position)
+            chunk = self._read(handle.fd, PROBE_BYTES, position, wait)
             at, last = 0, len(chunk) - _OFFSETS_BYTES
             if last < 0:
                 return None  # the file became shorter than it was
@@ -500,11 +556,18 @@ class LogSegment:
             position += at
         return None
 
-    def offset_bound(self, position: int) -> int | None:
+    def _read(self, fd: int, length: int, position: int, wait: bool) -> bytes | bytearray:
+        """Bytes of the ``.log``, at least those that finding an offset needs."""
+        files = self._pool.files
+        if wait:
+            return files.pread(fd, length, position)
+        return read_resident(files, fd, length, position, _OFFSETS_BYTES)
+
+    def offset_bound(self, position: int, *, wait: bool = True) -> int | None:
         """An offset that no batch before `position` reaches, close behind them if the index has it;
-        None when nothing is known.
+        None when nothing is known. `wait` as in `locate`.
         """
-        index, _ = self.indexes()
+        index, _ = self.indexes(wait=wait)
         at = bisect_left(index.positions, position)
         return self.base_offset + index.offsets[at] if at < len(index) else None
 
@@ -528,9 +591,6 @@ class LogSegment:
         """One whole batch; fewer bytes when the file became shorter."""
         handle = self.file.open()
         return self._pool.files.pread(handle.fd, size, position)
-
-    def _read_header(self, position: int) -> BatchHeader:
-        return parse_header(self.read_batch(position, HEADER_BYTES))
 
     def next_offset(self) -> int:
         """The offset behind the last batch: the base offset when there is none."""
@@ -592,3 +652,9 @@ class LogSegment:
         self.let_go()
         for suffix in SEGMENT_SUFFIXES:
             unlink_if_there(self._pool.files, self.path(suffix))
+
+
+def _index_bytes(index: OffsetIndex, time_index: TimeIndex) -> int:
+    """The memory that loaded indexes take."""
+    entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
+    return INDEX_OVERHEAD_BYTES + entries

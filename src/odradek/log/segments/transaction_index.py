@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from odradek.environment.files import READ_WRITE, UPDATE, Files, OpenFile, read_file, write_all
+from odradek.log.residency import NotResident
 from odradek.log.segments.offset_index import CorruptIndex
 
 TXN_INDEX_SUFFIX = ".txnindex"
@@ -61,13 +62,20 @@ class TransactionIndex:
         data += packed
         self.size += ENTRY_BYTES
 
+    def load(self) -> None:
+        """Reads the entries into memory unless they are there."""
+        self._loaded()
+
     def overlapping(
-        self, first_offset: int, upper_offset: int
+        self, first_offset: int, upper_offset: int, *, wait: bool = True
     ) -> tuple[list[AbortedTransaction], bool]:
         """The transactions with an offset in [first, upper), and whether later segments can have
-        no more of them: an entry's last stable offset says that all before it is decided.
+        no more of them: an entry's last stable offset says that all before it is decided. Without
+        `wait` NotResident is raised when the entries are not in memory.
         """
         found = []
+        if not wait and self._data is None:
+            raise NotResident
         for entry in self.entries(first_offset):
             if entry.first_offset < upper_offset:
                 found.append(entry)

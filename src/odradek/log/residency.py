@@ -1,0 +1,44 @@
+"""Reads that never wait for the disk, for the event loop.
+
+A read on the event loop takes what the page cache holds (``preadv`` with RWF_NOWAIT) and indexes
+that are in memory. Where something is missing it raises `NotResident`, and the caller repeats the
+whole read on a thread, where it may wait.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from odradek.environment.files import Files
+
+_NOT_RESIDENT_ERRNOS = frozenset(
+    {errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EINTR}
+)
+"""EAGAIN: the page is not in the cache. The others: the file system does not know RWF_NOWAIT."""
+
+
+class NotResident(Exception):
+    """A read would have to wait for the disk."""
+
+
+def read_resident(files: Files, fd: int, length: int, position: int, needed: int) -> bytearray:
+    """Return up to `length` bytes that the page cache has, at least `needed`.
+
+    Raises NotResident when it has fewer, or when the file ends before: only a read that may wait
+    can tell. Raises OSError as `pread`.
+    """
+    nowait = files.nowait
+    if nowait is None:
+        raise NotResident
+    buffer = bytearray(length)
+    try:
+        count = files.preadv(fd, (buffer,), position, nowait)
+    except OSError as error:
+        if error.errno in _NOT_RESIDENT_ERRNOS:
+            raise NotResident from None
+        raise
+    if count < length:
+        if count < needed:
+            raise NotResident
+        del buffer[count:]
+    return buffer

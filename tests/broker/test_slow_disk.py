@@ -1,0 +1,247 @@
+"""Requests that wait for the disk keep no other connection waiting.
+
+The disk stands still (`SlowFiles.hold`) until another connection's requests have been answered. A
+wait on the event loop itself is recorded, and fails the test.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.broker import BrokerServer
+from odradek.environment.environment import Environment
+from odradek.errors import ErrorCode
+from odradek.log.unified_log import UnifiedLog
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.records.record import iter_batches, iter_records
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, list_offsets, produce
+from tests.helpers.slow_files import DEADLINE_S, SlowFiles
+from tests.helpers.wire import WireClient
+
+SEGMENTS = 3
+BATCHES = 10
+"""Batches of each segment, of one record each."""
+VALUE_BYTES = 3000
+LAST_OFFSET = SEGMENTS * BATCHES - 1
+
+
+def value(offset: int) -> bytes:
+    return b"%d " % offset + bytes(VALUE_BYTES)
+
+
+def log_of(server: BrokerServer, topic: str = "t") -> UnifiedLog:
+    return server.services.replica_manager.partition(topic, 0).log
+
+
+def fill(broker: Broker, topic: str, make_batch: Callable[[int], bytearray]) -> None:
+    """Writes SEGMENTS segments of BATCHES batches each."""
+
+    async def roll(server: BrokerServer) -> None:
+        log_of(server, topic).roll(server.services.clock.time_ms())
+
+    broker.create_topic(topic)
+    with WireClient(broker.bootstrap_servers) as client:
+        for segment in range(SEGMENTS):
+            if segment:
+                broker.call(roll)
+            for number in range(BATCHES):
+                records = make_batch(segment * BATCHES + number)
+                answer = client.call(produce(topic, records), 9).responses[0]
+                assert answer.partition_responses[0].error_code == 0
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """The topics t and u, with SEGMENTS segments of BATCHES batches, as a stopped broker left
+    them.
+    """
+    with Broker(data_dir=tmp_path) as broker:
+        for topic in ("t", "u"):
+            fill(broker, topic, lambda offset: batch(value(offset)))
+    return tmp_path
+
+
+@pytest.fixture(params=[True, False], ids=["nowait", "fallback"])
+def files(request: pytest.FixtureRequest) -> Iterator[SlowFiles]:
+    """With and without RWF_NOWAIT."""
+    files = SlowFiles(nowait=request.param)
+    yield files
+    files.release()
+    assert files.blocked == []
+
+
+@pytest.fixture
+def broker(data_dir: Path, files: SlowFiles) -> Iterator[Broker]:
+    """A broker that has just started; nothing is in the page cache."""
+    with Broker(data_dir=data_dir, environment=Environment(files=files)) as broker:
+        files.evict()
+        yield broker
+        files.release()
+
+
+def is_answered(client: WireClient) -> bool:
+    return bool(select.select([client.socket], [], [], 0)[0])
+
+
+def others_are_answered(broker: Broker) -> None:
+    """Requests of another connection, which need nothing that is not in memory."""
+    with WireClient(broker.bootstrap_servers) as other:
+        assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
+        answer = other.call(produce("u", batch(b"new")), 9).responses[0].partition_responses[0]
+        assert answer.error_code == 0
+
+
+def answered_in_the_meantime(
+    broker: Broker, files: SlowFiles, *requests: tuple[Any, int]
+) -> list[Any]:
+    """Send requests that need the disk. Others are answered while it stands still."""
+    with WireClient(broker.bootstrap_servers) as client:
+        files.hold()
+        for request, version in requests:
+            client.send(request, version)
+        assert files.reached.wait(DEADLINE_S), "nothing needed the disk"
+        assert files.blocked == []
+        others_are_answered(broker)
+        assert not is_answered(client)
+        files.release()
+        return [client.receive() for _ in requests]
+
+
+def values_in(response: Any, partition: int = 0) -> list[bytes | None]:
+    found = response.responses[partition].partitions[0]
+    assert found.error_code == 0
+    return [record.value for each in iter_batches(found.records) for record in iter_records(each)]
+
+
+def test_a_fetch_of_an_old_offset(broker: Broker, files: SlowFiles) -> None:
+    """The first one after a start: indexes, batch headers and records are on the disk only."""
+    request = fetch(offset=3, partition_max_bytes=2 * VALUE_BYTES + 500)
+    (response,) = answered_in_the_meantime(broker, files, (request, 11))
+    assert values_in(response)[0] == value(3)
+
+
+def test_a_fetch_of_cold_pages_below_loaded_indexes(broker: Broker, files: SlowFiles) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        assert values_in(client.call(fetch(offset=3), 11))[0] == value(3)
+    files.evict()
+    (response,) = answered_in_the_meantime(broker, files, (fetch(offset=7), 11))
+    assert values_in(response) == [value(offset) for offset in range(7, BATCHES)]
+
+
+def test_a_fetch_of_the_active_segment(broker: Broker, files: SlowFiles) -> None:
+    first = LAST_OFFSET - BATCHES + 1
+    (response,) = answered_in_the_meantime(broker, files, (fetch(offset=first), 11))
+    assert values_in(response) == [value(offset) for offset in range(first, LAST_OFFSET + 1)]
+
+
+def test_a_fetch_of_several_partitions(broker: Broker, files: SlowFiles) -> None:
+    request = fetch("t", 3)
+    request.topics += fetch("u", 4).topics
+    (response,) = answered_in_the_meantime(broker, files, (request, 11))
+    assert values_in(response, 0)[0] == value(3)
+    assert values_in(response, 1)[0] == value(4)
+
+
+def test_requests_behind_a_cold_fetch_on_its_connection_keep_their_order(
+    broker: Broker, files: SlowFiles
+) -> None:
+    requests = [(fetch(offset=3), 11), (ApiVersionsRequest("test", "1"), 4), (fetch(offset=4), 11)]
+    first, second, third = answered_in_the_meantime(broker, files, *requests)
+    assert values_in(first)[0] == value(3)
+    assert second.error_code == 0
+    assert values_in(third)[0] == value(4)
+
+
+def test_a_fetch_that_waits_reads_again_without_blocking(broker: Broker, files: SlowFiles) -> None:
+    """The second read, when enough has arrived, meets a page cache that was emptied again."""
+    with WireClient(broker.bootstrap_servers) as client:
+        start = LAST_OFFSET - 2
+        client.send(fetch(offset=start, min_bytes=5 * VALUE_BYTES, max_wait_ms=600_000), 11)
+
+        async def waits(server: BrokerServer) -> bool:
+            return bool(server.services.replica_manager.fetches.waiting)
+
+        while not broker.call(waits):
+            pass
+        files.evict()
+        files.hold()
+        with WireClient(broker.bootstrap_servers) as producer:
+            for offset in range(LAST_OFFSET + 1, LAST_OFFSET + 4):
+                producer.call(produce("t", batch(value(offset))), 9)
+        assert files.reached.wait(DEADLINE_S)
+        others_are_answered(broker)
+        assert not is_answered(client)
+        files.release()
+        found = values_in(client.receive())
+        assert len(found) >= 5
+        assert found == [value(offset) for offset in range(start, start + len(found))]
+
+
+@pytest.mark.parametrize("name", ["index", "timeindex"])
+def test_a_fetch_that_needs_a_missing_index(data_dir: Path, files: SlowFiles, name: str) -> None:
+    index = data_dir / "t-0" / f"{BATCHES:020d}.{name}"
+    assert index.stat().st_size
+    index.unlink()
+    with Broker(data_dir=data_dir, environment=Environment(files=files)) as broker:
+        files.evict()
+        (response,) = answered_in_the_meantime(broker, files, (fetch(offset=BATCHES + 8), 11))
+        assert values_in(response) == [value(BATCHES + 8), value(BATCHES + 9)]
+
+
+@pytest.mark.parametrize(("timestamp", "expected"), [(1, 0), (-3, None)])
+def test_a_lookup_of_a_timestamp(
+    broker: Broker, files: SlowFiles, timestamp: int, expected: int | None
+) -> None:
+    (response,) = answered_in_the_meantime(broker, files, (list_offsets(timestamp), 7))
+    found = response.topics[0].partitions[0]
+    assert found.error_code == 0
+    assert expected is None or found.offset == expected
+
+
+def test_records_are_deleted_without_the_disk(broker: Broker, files: SlowFiles) -> None:
+    files.hold()
+    with WireClient(broker.bootstrap_servers) as client:
+        partitions = [DeleteRecordsPartition(0, BATCHES + 2)]
+        answer = client.call(DeleteRecordsRequest([DeleteRecordsTopic("t", partitions)]), 2)
+        assert answer.topics[0].partitions[0].low_watermark == BATCHES + 2
+        refused = client.call(fetch(offset=3), 11).responses[0].partitions[0]
+        assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_records_deleted_under_a_cold_fetch_are_not_sent(broker: Broker, files: SlowFiles) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        files.hold()
+        client.send(fetch(offset=3), 11)
+        assert files.reached.wait(DEADLINE_S)
+        with WireClient(broker.bootstrap_servers) as other:
+            partitions = [DeleteRecordsPartition(0, 5)]
+            other.call(DeleteRecordsRequest([DeleteRecordsTopic("t", partitions)]), 2)
+        files.release()
+        refused = client.receive().responses[0].partitions[0]
+        assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_topic_deleted_under_a_cold_fetch(broker: Broker, files: SlowFiles) -> None:
+    async def delete(server: BrokerServer) -> None:
+        controller = server.services.controller
+        await controller.delete_topics([controller.image.topics_by_name["t"].topic_id])
+
+    with WireClient(broker.bootstrap_servers) as client:
+        files.hold()
+        client.send(fetch(offset=3), 11)
+        assert files.reached.wait(DEADLINE_S)
+        broker.call(delete)
+        files.release()
+        refused = client.receive().responses[0].partitions[0]
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
