@@ -182,10 +182,12 @@ def create_file(files: Files, path: str) -> None:
     files.close(files.open(path, READ_WRITE))
 
 
-def write_new_file(files: Files, path: str, data: bytes) -> None:
+def write_new_file(files: Files, path: str, data: bytes, *, sync: bool = False) -> None:
     """Writes a file that is not there yet: a crash may leave it empty or torn."""
     handle = OpenFile(files, files.open(path, READ_WRITE | os.O_TRUNC))
     write_all(files, handle.fd, data, 0)
+    if sync:
+        files.fsync(handle.fd)
 
 
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:

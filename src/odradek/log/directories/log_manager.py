@@ -19,10 +19,9 @@ import os
 import random
 import re
 import resource
-import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from odradek.config.log_config import LogConfig
@@ -47,6 +46,7 @@ from odradek.log.directories.log_dir import (
     STRAY_DIRECTORY_SUFFIX,
     LogDir,
 )
+from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
 from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
@@ -65,6 +65,14 @@ CLUSTER_METADATA = "__cluster_metadata-0"
 _locked_here: set[str] = set()
 """Directories locked by this process: a POSIX lock does not exclude its own holder."""
 _logger = logging.getLogger(__name__)
+
+
+_CHECKPOINTS = (
+    checkpoints.RECOVERY_POINT_FILE,
+    checkpoints.LOG_START_FILE,
+    checkpoints.HIGH_WATERMARK_FILE,
+    checkpoints.CLEANER_OFFSET_FILE,
+)
 
 
 class LogDirectoryError(OSError):
@@ -126,10 +134,14 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
         self._locks: list[tuple[str, OpenFile]] = []
-        self._checkpoint_lock = threading.Lock()
+        self._checkpoints = {
+            log_dir: {
+                name: OffsetCheckpointFile(self.files, log_dir.path, name) for name in _CHECKPOINTS
+            }
+            for log_dir in self.log_dirs
+        }
         self.cleaning: set[TopicPartition] = set()
         """Logs that are being compacted: retention passes them over until that is done."""
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -229,12 +241,11 @@ class LogManager:
         self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None
     ) -> None:
         clean, synced = self._take_clean_shutdown(log_dir)
-        recovery_points = self._read_offsets(log_dir, checkpoints.RECOVERY_POINT_FILE)
-        log_starts = self._read_offsets(log_dir, checkpoints.LOG_START_FILE)
-        high_watermarks = self._read_offsets(log_dir, checkpoints.HIGH_WATERMARK_FILE)
-        cleaned = self._read_offsets(log_dir, checkpoints.CLEANER_OFFSET_FILE)
-        now_ms = self.clock.time_ms()
         names = sorted(self.files.listdir(log_dir.path))
+        recovery_points, log_starts, high_watermarks, cleaned = (
+            self._read_offsets(log_dir, name, names) for name in _CHECKPOINTS
+        )
+        now_ms = self.clock.time_ms()
         if not clean and any(map(parse_directory_name, names)):
             _logger.info("%s was not closed: checking what was not flushed", log_dir.path)
         for name in names:
@@ -273,15 +284,13 @@ class LogManager:
             self.files.fsync_dir(log_dir.path)
         return synced or unsynced, synced
 
-    def _read_offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
-        path = f"{log_dir.path}/{name}"
+    def _read_offsets(self, log_dir: LogDir, name: str, names: list[str]) -> Offsets:
+        file = self._checkpoints[log_dir][name]
         try:
-            offsets = checkpoints.read_offsets(self.files, path)
+            file.load(names)
         except checkpoints.CorruptCheckpoint as error:
             _logger.warning("going on without a checkpoint: %s", error)
-            offsets = {}
-        self._written[path] = offsets
-        return offsets
+        return file.offsets
 
     def _draw_jitter(self, config: LogConfig) -> int:
         """A random part of `segment.jitter.ms`, so that partitions do not all roll at once."""
@@ -391,14 +400,8 @@ class LogManager:
 
     def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
         """A partition made again under this name must not begin with the old one's offsets."""
-        with self._checkpoint_lock:
-            for name in _CHECKPOINTS:
-                path = f"{log_dir.path}/{name}"
-                written = self._written.get(path, {})
-                if not gone.isdisjoint(written):
-                    left = {tp: offset for tp, offset in written.items() if tp not in gone}
-                    checkpoints.write_offsets(self.files, path, left, sync=False)
-                    self._written[path] = left
+        for file in self._checkpoints[log_dir].values():
+            file.remove(gone)
 
     # -- upkeep ------------------------------------------------------------------------------------
 
@@ -464,29 +467,28 @@ class LogManager:
                 _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
-        with self._checkpoint_lock:
-            self._write_checkpoints(log_dir)
-
-    def _write_checkpoints(self, log_dir: LogDir) -> None:
         log_dir.checkpoint_due = False
-        logs = [log for log in self.all_logs() if log.log_dir is log_dir]
-        values: dict[str, dict[TopicPartition, int]] = {
-            checkpoints.RECOVERY_POINT_FILE: {
-                log.topic_partition: log.recovery_point for log in logs
+        for name, collect in self._collectors(log_dir).items():
+            self._checkpoints[log_dir][name].write(collect)
+
+    def _collectors(self, log_dir: LogDir) -> dict[str, Callable[[], Offsets]]:
+        """The functions that collect what belongs into the checkpoints of the logs."""
+
+        def logs() -> list[UnifiedLog]:
+            return [log for log in self.all_logs() if log.log_dir is log_dir]
+
+        return {
+            checkpoints.RECOVERY_POINT_FILE: lambda: {
+                log.topic_partition: log.recovery_point for log in logs()
             },
             # Also where a segment begins there: its name may not survive a power cut.
-            checkpoints.LOG_START_FILE: {
-                log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset
+            checkpoints.LOG_START_FILE: lambda: {
+                log.topic_partition: log.log_start_offset for log in logs() if log.log_start_offset
             },
-            checkpoints.HIGH_WATERMARK_FILE: {
-                log.topic_partition: log.high_watermark for log in logs
+            checkpoints.HIGH_WATERMARK_FILE: lambda: {
+                log.topic_partition: log.high_watermark for log in logs()
             },
         }
-        for name, offsets in values.items():
-            path = f"{log_dir.path}/{name}"
-            if self._written.get(path) != offsets:
-                checkpoints.write_offsets(self.files, path, offsets)
-                self._written[path] = offsets
 
     # -- compaction --------------------------------------------------------------------------------
 
@@ -499,17 +501,13 @@ class LogManager:
         return self._written_offset(log, checkpoints.CLEANER_OFFSET_FILE)
 
     def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
-        return self._written.get(f"{log.log_dir.path}/{name}", {}).get(log.topic_partition)
+        return self._checkpoints[log.log_dir][name].offsets.get(log.topic_partition)
 
     def write_cleaned_offset(self, log: UnifiedLog, offset: int) -> None:
         """Remembers how far a log is compacted; OSError may arise. Blocks: not for the owner."""
-        path = f"{log.log_dir.path}/{checkpoints.CLEANER_OFFSET_FILE}"
-        with self._checkpoint_lock:
-            if log.closed:
-                return
-            offsets = {**self._written.get(path, {}), log.topic_partition: offset}
-            checkpoints.write_offsets(self.files, path, offsets)
-            self._written[path] = offsets
+        if not log.closed:
+            file = self._checkpoints[log.log_dir][checkpoints.CLEANER_OFFSET_FILE]
+            file.update(log.topic_partition, offset)
 
     # -- closing -----------------------------------------------------------------------------------
 
@@ -556,14 +554,6 @@ class LogManager:
 
 def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
     return Counter(log.log_dir for log in logs)
-
-
-_CHECKPOINTS = (
-    checkpoints.RECOVERY_POINT_FILE,
-    checkpoints.LOG_START_FILE,
-    checkpoints.HIGH_WATERMARK_FILE,
-    checkpoints.CLEANER_OFFSET_FILE,
-)
 
 
 def _flush_if_due(log: UnifiedLog, now_ms: int) -> bool:

@@ -1,0 +1,128 @@
+"""One offset checkpoint of a log directory, written by several threads (format: `checkpoints`).
+
+A write replaces the file: the new content is written and synced under a name of its own, and then
+renamed. The lock is not held while a thread waits for the disk. The writes are numbered instead,
+and one that comes to its renaming after a newer one is dropped. So a slow fsync keeps neither the
+event loop nor the end of the broker waiting.
+
+State after a crash: the old content or the new, and files with the names of unfinished writes
+(``recovery-point-offset-checkpoint.7.tmp``), which `load` removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from odradek.environment.files import READ, Files, OpenFile, unlink_if_there
+from odradek.ids import TopicPartition
+from odradek.log.state import checkpoints
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class OffsetCheckpointFile:
+    """Owns the file and knows what is in it. All methods but `load` may run on any thread.
+
+    Attributes:
+        offsets: What was last written and, unless `sync` was false, synced.
+    """
+
+    def __init__(self, files: Files, directory: str, name: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._name = name
+        self.path = f"{directory}/{name}"
+        self.offsets: Offsets = {}
+        self._lock = threading.Lock()
+        self._latest: Offsets = {}
+        self._last_write = 0
+        self._renamed_write = 0
+        self._finished_write = 0
+        self._closed = False
+
+    def load(self, names: Iterable[str]) -> None:
+        """Read the file, and remove what unfinished writes left among `names` of the directory.
+
+        Raises:
+            CorruptCheckpoint: The file is not whole. The offsets are empty then.
+        """
+        unfinished = re.compile(re.escape(self._name) + r"\.\d+\.tmp\Z")
+        for name in filter(unfinished.match, names):
+            unlink_if_there(self._files, f"{self._directory}/{name}")
+        self.offsets = self._latest = checkpoints.read_offsets(self._files, self.path)
+
+    def write(self, collect: Callable[[], Offsets]) -> None:
+        """Write what `collect()` returns, and sync it. Does nothing if that is in the file already.
+
+        Raises:
+            OSError: The old content stays.
+        """
+        self._replace(lambda _: collect(), sync=True)
+
+    def update(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Write one entry, and sync it; OSError as in `write`."""
+        self._replace(lambda latest: {**latest, topic_partition: offset}, sync=True)
+
+    def remove(self, gone: set[TopicPartition]) -> None:
+        """Remove entries without waiting for the disk; OSError as in `write`."""
+
+        def without(latest: Offsets) -> Offsets:
+            return {each: offset for each, offset in latest.items() if each not in gone}
+
+        self._replace(without, sync=False)
+
+    def close(self, collect: Callable[[], Offsets]) -> None:
+        """Write for the last time, without waiting for the disk; OSError as in `write`.
+
+        Writes that another thread has begun are dropped.
+        """
+        self._replace(lambda _: collect(), sync=False, last=True)
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk; its directory is for the caller to sync."""
+        handle = OpenFile(self._files, self._files.open(self.path, READ))
+        self._files.fsync(handle.fd)
+
+    def _replace(
+        self, change: Callable[[Offsets], Offsets], *, sync: bool, last: bool = False
+    ) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = last
+            offsets = change(self._latest)
+            is_newest = self._finished_write == self._last_write
+            if is_newest and offsets == self.offsets and not last:
+                return
+            self._latest = offsets
+            self._last_write += 1
+            number = self._last_write
+        temporary = f"{self.path}.{number}.tmp"
+        try:
+            checkpoints.write_new_offsets(self._files, temporary, offsets, sync=sync)
+            renamed = self._rename(temporary, number, last)
+        except OSError:
+            with contextlib.suppress(OSError):
+                unlink_if_there(self._files, temporary)
+            raise
+        if not renamed:
+            unlink_if_there(self._files, temporary)
+        if sync:
+            if not renamed:  # the content is part of a newer one, which may not be synced yet
+                self.sync()
+            self._files.fsync_dir(self._directory)
+        with self._lock:
+            if renamed and number > self._finished_write:
+                self.offsets = offsets
+                self._finished_write = number
+
+    def _rename(self, temporary: str, number: int, last: bool) -> bool:
+        with self._lock:
+            if number < self._renamed_write or (self._closed and not last):
+                return False
+            self._files.replace(temporary, self.path)
+            self._renamed_write = number
+            return True

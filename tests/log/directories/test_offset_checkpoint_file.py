@@ -1,0 +1,140 @@
+"""One offset checkpoint, written by several threads on a disk that may be slow."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from odradek.environment.files import RealFiles
+from odradek.ids import TopicPartition
+from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile
+from odradek.log.state.checkpoints import CorruptCheckpoint, read_offsets
+
+TIMEOUT_S = 60
+NAME = "recovery-point-offset-checkpoint"
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class HeldFiles(RealFiles):
+    """The next fsync waits, and may fail."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        self.error: OSError | None = None
+
+    def fsync(self, fd: int) -> None:  # type: ignore[override]
+        self.asked.set()
+        assert self.may_sync.wait(TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+        os.fsync(fd)
+
+
+def opened(directory: Path, files: RealFiles | None = None) -> OffsetCheckpointFile:
+    file = OffsetCheckpointFile(files or RealFiles(), str(directory), NAME)
+    file.load(os.listdir(directory))  # noqa: PTH208
+    return file
+
+
+def content(directory: Path) -> dict[TopicPartition, int]:
+    return read_offsets(RealFiles(), str(directory / NAME))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def in_thread(file: OffsetCheckpointFile, files: HeldFiles, offsets: dict) -> threading.Thread:  # type: ignore[type-arg]
+    """A write that waits for the disk."""
+    files.may_sync.clear()
+    files.asked.clear()
+    thread = threading.Thread(target=file.write, args=(lambda: offsets,))
+    thread.start()
+    assert files.asked.wait(TIMEOUT_S)
+    return thread
+
+
+def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+    file = opened(tmp_path)
+    file.write(lambda: {T0: 1, T1: 2})
+    file.update(T0, 7)
+    file.remove({T1})
+    assert content(tmp_path) == file.offsets == {T0: 7}
+    assert opened(tmp_path).offsets == {T0: 7}
+    assert names(tmp_path) == [NAME]
+
+
+def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Path) -> None:
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    file.write(lambda: {T0: 1, T1: 1})
+    thread = in_thread(file, files, {T0: 2, T1: 2})
+    file.remove({T1})
+    assert content(tmp_path) == {T0: 2}, "the removal contains what was being written"
+    files.may_sync.set()
+    thread.join(TIMEOUT_S)
+    assert content(tmp_path) == file.offsets == {T0: 2}, "the older write came later"
+    assert names(tmp_path) == [NAME]
+
+
+def test_a_closed_file_stays_as_it_is(tmp_path: Path) -> None:
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    thread = in_thread(file, files, {T0: 1})
+    file.close(lambda: {T0: 2})
+    assert content(tmp_path) == {T0: 2}
+    file.write(lambda: {T0: 3})
+    file.update(T0, 4)
+    file.remove({T0})
+    files.may_sync.set()
+    thread.join(TIMEOUT_S)
+    assert content(tmp_path) == {T0: 2}
+    assert names(tmp_path) == [NAME]
+
+
+def test_offsets_count_as_written_when_the_disk_has_them(tmp_path: Path) -> None:
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    file.write(lambda: {T0: 1})
+    thread = in_thread(file, files, {T0: 2})
+    assert file.offsets == {T0: 1}
+    files.may_sync.set()
+    thread.join(TIMEOUT_S)
+    assert file.offsets == {T0: 2}
+
+
+def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -> None:
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    file.write(lambda: {T0: 1})
+    files.error = OSError(errno.ENOSPC, "no space left")
+    with pytest.raises(OSError, match="no space"):
+        file.write(lambda: {T0: 2})
+    assert (content(tmp_path), names(tmp_path)) == ({T0: 1}, [NAME])
+    files.error = None
+    file.write(lambda: {T0: 2})
+    assert content(tmp_path) == {T0: 2}
+
+
+def test_loading_removes_what_a_crash_left_and_nothing_else(tmp_path: Path) -> None:
+    opened(tmp_path).write(lambda: {T0: 1})
+    for name in (f"{NAME}.7.tmp", f"{NAME}.x.tmp", f"other-{NAME}.7.tmp"):
+        (tmp_path / name).touch()
+    assert opened(tmp_path).offsets == {T0: 1}
+    assert names(tmp_path) == sorted([NAME, f"{NAME}.x.tmp", f"other-{NAME}.7.tmp"])
+
+
+def test_a_torn_file_has_no_entries(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("0\n2\nt 0 1\n")
+    file = OffsetCheckpointFile(RealFiles(), str(tmp_path), NAME)
+    with pytest.raises(CorruptCheckpoint):
+        file.load([NAME])
+    assert file.offsets == {}
+    file.update(T0, 5)
+    assert content(tmp_path) == {T0: 5}
