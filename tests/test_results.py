@@ -245,3 +245,12 @@ def test_cancel_reaches_all_gathered_results() -> None:
     results[1].complete(0)
     gather(results).cancel()
     assert released == [0, 2]
+
+
+def test_a_chain_that_only_finishes_the_value_is_executed_with_its_first_operation() -> None:
+    first: PendingResult[int] = PendingResult(executed=False)
+    chained = first.chain(lambda value: Result(str(value)), executed=True)
+    first.mark_executed()
+    assert (chained.executed, chained.done) == (True, False)
+    first.complete(1)
+    assert chained.get() == "1"

@@ -77,8 +77,13 @@ class Result(Generic[T_co]):
         except Exception as error:  # noqa: BLE001 - the reader of the result meets it
             return Result.failed(error)
 
-    def chain(self, function: Callable[[T_co], Result[U]]) -> Result[U]:
-        """Return the result that `function(value)` returns. Until then it is not executed."""
+    def chain(self, function: Callable[[T_co], Result[U]], *, executed: bool = False) -> Result[U]:
+        """Return the result that `function(value)` returns.
+
+        Args:
+            executed: `function` only finishes the value, so the result is executed when this one
+                is. Otherwise it is executed when the result of `function` is.
+        """
         try:
             return function(self.value)
         except Exception as error:  # noqa: BLE001 - as in `then`
@@ -204,7 +209,7 @@ class PendingResult(Result[T]):
         self.on_done(finish)
         return result
 
-    def chain(self, function: Callable[[T], Result[U]]) -> Result[U]:
+    def chain(self, function: Callable[[T], Result[U]], *, executed: bool = False) -> Result[U]:
         if self.completed:
             return super().chain(function)
         result: PendingResult[U] = PendingResult(executed=False)
@@ -220,6 +225,8 @@ class PendingResult(Result[T]):
                 result.follow(next_result or Result.failed(done.error or Abandoned()))
 
         result._on_cancel = abandon
+        if executed:
+            self.on_executed(result.mark_executed)
         self.on_done(go_on)
         return result
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.result_tasks import wait
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -110,12 +111,13 @@ class Coordinators:
         )
 
     def _make_transactions(self) -> TransactionCoordinator:
-        from odradek.broker.transactions.markers import Results, write_markers
+        from odradek.broker.transactions.markers import Results, TransactionMarker, write_markers
         from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
         async def write(markers: Sequence[Sequence[Any]]) -> Results:
             assert self._services is not None, "a coordinator that has not started"
-            return await write_markers(self._services, markers)
+            typed = [TransactionMarker(*marker) for marker in markers]
+            return await wait(write_markers(self._services, typed))
 
         return TransactionCoordinator(
             config=self._config,

@@ -84,7 +84,8 @@ def test_a_partition_of_other_nodes_is_not_taken_over(
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(8, 9), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
         services = replace(server.services, image=lambda: moved)
-        return handle(services, None, asked("t", 0, [1], may_resize))  # type: ignore[arg-type]
+        request = asked("t", 0, [1], may_resize)
+        return handle(services, None, request).get()  # type: ignore[arg-type]
 
     assert answered(broker.call(ask))[0] == code
 

@@ -4,7 +4,6 @@ order.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from odradek.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirTopic,
 )
 from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_AT_ONCE
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
@@ -138,7 +138,7 @@ def test_the_replica_of_another_node_is_not_available(broker: Broker, client: Wi
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(8, 9), isr=(9,))
         moved = image.with_topics({"lost": replace(topic, name="lost", partitions=(lost,))}, {})
         services = replace(server.services, image=lambda: moved)
-        return handle(services, None, request)  # type: ignore[arg-type]
+        return handle(services, None, request).get()  # type: ignore[arg-type]
 
     assert answered(broker.call(ask)) == [
         ("lost", 0, ErrorCode.REPLICA_NOT_AVAILABLE),
@@ -268,8 +268,8 @@ def test_many_partitions_of_one_topic_are_worked_on_in_turns(broker: Broker) -> 
 
     async def ask(server: Any) -> Any:
         rest = handle(server.services, None, request)  # type: ignore[arg-type]
-        assert asyncio.iscoroutine(rest)
-        return await rest
+        assert not rest.executed
+        return await wait(rest)
 
     codes = {code for _, _, code in answered(broker.call(ask))}
     assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}

@@ -87,7 +87,8 @@ def test_a_partition_of_another_node_cannot_be_led(
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(9,), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
         services = replace(server.services, image=lambda: moved)
-        return handle(services, None, ElectLeadersRequest(kind, None))  # type: ignore[arg-type]
+        request = ElectLeadersRequest(kind, None)
+        return handle(services, None, request).get()  # type: ignore[arg-type]
 
     (topic,) = broker.call(ask).replica_election_results
     assert [each.error_code for each in topic.partition_result] == [code]

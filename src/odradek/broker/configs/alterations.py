@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from odradek.broker.configs.loggers import alter_loggers
 from odradek.broker.requests.context import Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.config_changes import (
     ConfigChange,
@@ -21,7 +22,7 @@ from odradek.metadata.config_changes import (
     check_own_broker_name,
 )
 from odradek.metadata.topics import check_change_count
-from odradek.slicing import Turns
+from odradek.result_tasks import wait
 
 Answer = tuple[int, str | None]
 _NO_ERROR: Answer = (ErrorCode.NONE, None)
@@ -53,10 +54,9 @@ async def alter(
     counts = Counter((it.resource_type, it.name) for it in alterations)
     answers = [_NO_ERROR] * len(alterations)
     changes: dict[int, ConfigChange] = {}
-    turns = Turns()
-    for index, alteration in enumerate(alterations):
-        await turns.take()
-        turns.charge(len(alteration.ops))
+
+    def check(indexed: tuple[int, Alteration]) -> int:
+        index, alteration = indexed
         try:
             if counts[alteration.resource_type, alteration.name] > 1:
                 raise _invalid("Each resource must appear at most once.")
@@ -64,9 +64,12 @@ async def alter(
             change = _change(services, alteration, validate_only)
         except KafkaError as error:
             answers[index] = (error.code, error.message)
-            continue
-        if change is not None:
-            changes[index] = change
+        else:
+            if change is not None:
+                changes[index] = change
+        return len(alteration.ops)
+
+    await wait(each(check, enumerate(alterations), int))
     results = await services.controller.alter_configs(
         list(changes.values()), validate_only=validate_only
     )

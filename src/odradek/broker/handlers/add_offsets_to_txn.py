@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.broker.handlers._transactions import code_for
+from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import Identity
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -25,7 +27,7 @@ FENCED_FROM = 2
 
 def handle(
     services: Services, context: RequestContext, request: AddOffsetsToTxnRequest
-) -> Reply[AddOffsetsToTxnResponse]:
+) -> Result[AddOffsetsToTxnResponse]:
     """Adds the partition that holds the group's offsets."""
 
     def respond(outcome: Outcome) -> AddOffsetsToTxnResponse:
@@ -34,4 +36,6 @@ def handle(
 
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
-    return reply(services.transactions.add_partitions(identity, frozenset({partition})), respond)
+    return as_result(services.transactions.add_partitions(identity, frozenset({partition}))).then(
+        respond
+    )

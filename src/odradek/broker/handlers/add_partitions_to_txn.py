@@ -9,16 +9,17 @@ fenced producer is told INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.broker.handlers._transactions import code_for
+from odradek.broker.requests.elements import each, each_partition
+from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from odradek.protocol.messages.add_partitions_to_txn_response import (
@@ -27,7 +28,7 @@ from odradek.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -40,13 +41,11 @@ BATCHED_FROM = 4
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: AddPartitionsToTxnRequest
-) -> Reply[AddPartitionsToTxnResponse]:
-    """Every transaction of the request on its own; the answer waits for all of them."""
+) -> Result[AddPartitionsToTxnResponse]:
+    """Add the partitions to each transaction. The response waits for all of them."""
     version = context.api_version
-    turns = Turns()
     if version < BATCHED_FROM:
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -54,101 +53,94 @@ async def handle(
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
-        result = await _result(services, version, only, turns)
-        return _alone(result) if isinstance(result, AddPartitionsToTxnResult) else _wait(result)
-    results = [await _result(services, version, each, turns) for each in request.transactions]
-    if any(not isinstance(each, AddPartitionsToTxnResult) for each in results):
-        return _gather(results)
-    return _batched(results)
+        return _added(services, version, only).then(
+            lambda result: AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=result.topic_results
+            )
+        )
+    added = each(lambda each: _added(services, version, each), request.transactions)
+    return added.chain(gather).then(
+        lambda results: AddPartitionsToTxnResponse(results_by_transaction=results)
+    )
 
 
-async def _result(
-    services: Services, version: int, transaction: AddPartitionsToTxnTransaction, turns: Turns
-) -> Reply[AddPartitionsToTxnResult]:
-    """Gives way while it looks for the partitions, and after that only the coordinator decides."""
-    partitions = []
-    for topic in transaction.topics:
-        partitions += await turns.map(partial(TopicPartition, topic.name), topic.partitions)
+def _added(
+    services: Services, version: int, transaction: AddPartitionsToTxnTransaction
+) -> Result[AddPartitionsToTxnResult]:
     image = services.image()
-    found = await turns.map(lambda each: image.partition(*each) is not None, partitions)
-    if not all(found):
-        codes = {
-            each: ErrorCode.OPERATION_NOT_ATTEMPTED
-            if exists
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for each, exists in zip(partitions, found, strict=True)
-        }
-        turns.charge(len(codes))
-        return await _told_in_turns(transaction, codes, turns)
+    partitions: list[TopicPartition] = []
+    missing: set[TopicPartition] = set()
+
+    def collect(topic: AddPartitionsToTxnTopic, index: int) -> None:
+        partition = TopicPartition(topic.name, index)
+        partitions.append(partition)
+        if image.partition(*partition) is None:
+            missing.add(partition)
+
+    collected = each_partition(
+        transaction.topics, lambda topic: topic.partitions, collect, lambda topic, _: None
+    )
+
+    def decide(_: object) -> Result[AddPartitionsToTxnResult]:
+        if missing:
+            return _refused(transaction, missing)
+        return _decided(services, version, transaction, partitions)
+
+    return collected.chain(decide)
+
+
+def _decided(
+    services: Services,
+    version: int,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+) -> Result[AddPartitionsToTxnResult]:
+    """Ask the transaction coordinator."""
     identity = Identity(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     )
     if transaction.verify_only:
-        verified = services.transactions.verify(*identity, partitions, add=False)
-        assert isinstance(verified, dict), "verifying waits for nothing"
-        return _told(transaction, verified)
+        verified: Result[Codes] = as_result(
+            services.transactions.verify(*identity, partitions, add=False)
+        )
+        return verified.chain(lambda codes: _response(transaction, codes.__getitem__))
 
-    def respond(outcome: Outcome) -> AddPartitionsToTxnResult:
+    def respond(outcome: Outcome) -> Result[AddPartitionsToTxnResult]:
         code = code_for(outcome.code, version, FENCED_FROM)
-        return _told(transaction, dict.fromkeys(partitions, code))
+        return _response(transaction, lambda _: code)
 
     client_version = EPOCH_BUMP_FROM if version >= BATCHED_FROM else 0
-    answer = services.transactions.add_partitions(identity, frozenset(partitions), client_version)
-    return reply(answer, respond)
-
-
-async def _told_in_turns(
-    transaction: AddPartitionsToTxnTransaction, codes: Codes, turns: Turns
-) -> AddPartitionsToTxnResult:
-    def result(topic: str, partition: int) -> AddPartitionsToTxnPartitionResult:
-        code = codes[TopicPartition(topic, partition)]
-        return AddPartitionsToTxnPartitionResult(partition, code)
-
-    return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                topic.name, await turns.map(partial(result, topic.name), topic.partitions)
-            )
-            for topic in transaction.topics
-        ],
+    outcome: Result[Outcome] = as_result(
+        services.transactions.add_partitions(identity, frozenset(partitions), client_version)
     )
+    return outcome.chain(respond, executed=True)
 
 
-def _told(transaction: AddPartitionsToTxnTransaction, codes: Codes) -> AddPartitionsToTxnResult:
-    return AddPartitionsToTxnResult(
-        transactional_id=transaction.transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition, codes[TopicPartition(topic.name, partition)]
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in transaction.topics
-        ],
+def _refused(
+    transaction: AddPartitionsToTxnTransaction, missing: set[TopicPartition]
+) -> Result[AddPartitionsToTxnResult]:
+    """Nothing is added when a partition does not exist."""
+
+    def code_of(partition: TopicPartition) -> ErrorCode:
+        exists = partition not in missing
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return _response(transaction, code_of)
+
+
+def _response(
+    transaction: AddPartitionsToTxnTransaction, code_of: Callable[[TopicPartition], ErrorCode]
+) -> Result[AddPartitionsToTxnResult]:
+    topics = each_partition(
+        transaction.topics,
+        lambda topic: topic.partitions,
+        lambda topic, index: AddPartitionsToTxnPartitionResult(
+            index, code_of(TopicPartition(topic.name, index))
+        ),
+        lambda topic, results: AddPartitionsToTxnTopicResult(topic.name, results),
     )
-
-
-def _alone(result: AddPartitionsToTxnResult) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
-
-
-def _batched(results: list[Any]) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
-
-
-async def _wait(result: Any) -> AddPartitionsToTxnResponse:
-    return _alone(await result)
-
-
-async def _gather(results: list[Any]) -> AddPartitionsToTxnResponse:
-    return _batched(
-        [
-            await each if asyncio.isfuture(each) or asyncio.iscoroutine(each) else each
-            for each in results
-        ]
+    return topics.then(
+        lambda topics: AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id, topic_results=topics
+        )
     )

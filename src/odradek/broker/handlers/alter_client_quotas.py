@@ -11,6 +11,7 @@ enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546
 from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.quotas import Entity, QuotaAlteration, entity_of
 from odradek.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
@@ -20,33 +21,34 @@ from odradek.protocol.messages.alter_client_quotas_response import (
     EntityData,
     EntryData,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: AlterClientQuotasRequest
-) -> AlterClientQuotasResponse:
-    turns = Turns()
-
+) -> Result[AlterClientQuotasResponse]:
     def altered(entry: AlteredEntry) -> QuotaAlteration:
-        turns.charge(len(entry.entity) + len(entry.ops))
         return QuotaAlteration(
             entity_of((part.entity_type, part.entity_name) for part in entry.entity),
             [(op.key, None if op.remove else op.value) for op in entry.ops],
         )
 
-    alterations = await turns.map(altered, request.entries)
+    alterations = await wait(
+        each(altered, request.entries, lambda one: len(one.entity) + len(one.ops))
+    )
     results = await services.controller.alter_client_quotas(
         alterations, validate_only=request.validate_only
     )
 
     def answer(result: tuple[Entity, KafkaError | None]) -> EntryData:
         entity, error = result
-        turns.charge(len(entity))
         return EntryData(
             ErrorCode.NONE if error is None else error.code,
             None if error is None else error.message,
             [EntityData(kind, name) for kind, name in entity],
         )
 
-    return AlterClientQuotasResponse(entries=await turns.map(answer, results.items()))
+    entries = each(answer, results.items(), lambda entry: len(entry.entity))
+    return entries.then(lambda entries: AlterClientQuotasResponse(entries=entries))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from odradek.broker.configs.alterations import Alteration, alter
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.metadata.config_changes import OpType
 from odradek.protocol.messages.alter_configs_request import (
     AlterConfigsRequest,
@@ -22,16 +23,15 @@ from odradek.protocol.messages.alter_configs_response import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: AlterConfigsRequest
-) -> AlterConfigsResponse:
-    turns = Turns()
-
+) -> Result[AlterConfigsResponse]:
     def altered(resource: AlterConfigsResource) -> Alteration:
-        turns.charge(len(resource.configs))
         return Alteration(
             resource.resource_type,
             resource.resource_name,
@@ -39,13 +39,12 @@ async def handle(
             replace=True,
         )
 
-    alterations = await turns.map(altered, request.resources)
-    errors = await alter(services, alterations, request.validate_only)
-    return AlterConfigsResponse(
-        responses=await turns.map(
-            lambda it: AlterConfigsResourceResponse(
-                *it[1], it[0].resource_type, it[0].resource_name
-            ),
-            list(zip(request.resources, errors, strict=True)),
-        )
+    alterations = await wait(
+        each(altered, request.resources, lambda alteration: len(alteration.ops))
     )
+    errors = await alter(services, alterations, request.validate_only)
+    responses = each(
+        lambda it: AlterConfigsResourceResponse(*it[1], it[0].resource_type, it[0].resource_name),
+        list(zip(request.resources, errors, strict=True)),
+    )
+    return responses.then(lambda responses: AlterConfigsResponse(responses=responses))

@@ -11,9 +11,8 @@ KIP-860 (`allow_replication_factor_change`).
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each_partition
 from odradek.controller.placement import checked_replicas
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.image import MetadataImage, PartitionImage
@@ -26,26 +25,26 @@ from odradek.protocol.messages.alter_partition_reassignments_response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Result[AlterPartitionReassignmentsResponse]:
     image = services.image()
-    turns = Turns()
     may_resize = request.allow_replication_factor_change
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=may_resize,
-        error_message=None if request.topics else "",  # as Kafka does
-        responses=[
-            ReassignableTopicResponse(
-                topic.name,
-                await turns.map(partial(_answer, image, topic.name, may_resize), topic.partitions),
-            )
-            for topic in request.topics
-        ],
+    responses = each_partition(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, target: _answer(image, topic.name, may_resize, target),
+        lambda topic, answers: ReassignableTopicResponse(topic.name, answers),
+    )
+    return responses.then(
+        lambda responses: AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_resize,
+            error_message=None if request.topics else "",  # as Kafka does
+            responses=responses,
+        )
     )
 
 

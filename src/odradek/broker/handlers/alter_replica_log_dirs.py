@@ -15,52 +15,66 @@ Kafka. A directory named for a partition before there is one is not remembered. 
 from __future__ import annotations
 
 import logging
-from functools import partial
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.directories.log_manager import FILE_NAME_BYTES_MAX
 from odradek.log.unified_log import UnifiedLog
-from odradek.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from odradek.protocol.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from odradek.protocol.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
 """What Kafka adds to the name of a directory that it moves: a UUID's digits between these."""
 logger = logging.getLogger(__name__)
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
-    turns = Turns()
-    wanted: dict[str, dict[int, str]] = {}
-    for log_dir in request.dirs:
-        await turns.take()
-        for topic in log_dir.topics:
-            await turns.take()
-            for number in topic.partitions:
-                await turns.take()
-                wanted.setdefault(topic.name, {})[number] = log_dir.path
+) -> Result[AlterReplicaLogDirsResponse]:
+    requested: dict[str, dict[int, str]] = {}
+
+    def collect(entry: tuple[str, AlterReplicaLogDirTopic], number: int) -> None:
+        path, topic = entry
+        requested.setdefault(topic.name, {})[number] = path
+
+    collected = each_partition(
+        ((log_dir.path, topic) for log_dir in request.dirs for topic in log_dir.topics),
+        lambda entry: entry[1].partitions,
+        collect,
+        lambda entry, _: None,
+    )
+    return collected.chain(lambda _: _altered(services, requested))
+
+
+def _altered(
+    services: Services, requested: dict[str, dict[int, str]]
+) -> Result[AlterReplicaLogDirsResponse]:
     alteration = _Alteration(services)
-    results = [
-        AlterReplicaLogDirTopicResult(
-            name, await turns.map(partial(alteration.answer, name), paths.items())
-        )
-        for name, paths in wanted.items()
-    ]
-    if alteration.moves_refused:
-        logger.warning(
-            "%d replicas stay in their log directories: they cannot be moved to other ones",
-            alteration.moves_refused,
-        )
-    return AlterReplicaLogDirsResponse(results=results)
+
+    def response(results: list[AlterReplicaLogDirTopicResult]) -> AlterReplicaLogDirsResponse:
+        if alteration.moves_refused:
+            logger.warning(
+                "%d replicas stay in their log directories: they cannot be moved to other ones",
+                alteration.moves_refused,
+            )
+        return AlterReplicaLogDirsResponse(results=results)
+
+    return each_partition(
+        requested.items(),
+        lambda topic: topic[1].items(),
+        lambda topic, partition: alteration.answer(topic[0], partition),
+        lambda topic, results: AlterReplicaLogDirTopicResult(topic[0], results),
+    ).then(response)
 
 
 class _Alteration:

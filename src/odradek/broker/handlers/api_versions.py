@@ -21,6 +21,7 @@ from odradek.protocol.messages.api_versions_response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -35,12 +36,12 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest
-) -> ApiVersionsResponse:
+) -> Result[ApiVersionsResponse]:
     """The table, or INVALID_REQUEST for a client that does not say properly who it is."""
     if context.api_version >= CLIENT_SOFTWARE_VERSION:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+            return Result(ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
         context.connection.client_software = f"{name} {version}"
     response = ApiVersionsResponse(
         api_keys=[
@@ -54,7 +55,7 @@ def handle(
     )
     if context.api_version >= FEATURES_VERSION:
         _tell_features(response, services.image(), context.api_version)
-    return response
+    return Result(response)
 
 
 def _tell_features(response: ApiVersionsResponse, image: MetadataImage, version: int) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.requests.elements import each
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_member import NOTHING, Assignment, ConsumerMember
 from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> answer.ConsumerGroupDescribeResponse:
-    """Groups in the order of the request, each as it is in its turn."""
-    turns = Turns()
+) -> Result[answer.ConsumerGroupDescribeResponse]:
+    """Describe the groups in the order of the request."""
 
     def describe(group_id: str) -> answer.DescribedGroup:
         group = _describe(services, group_id)
         if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
-        turns.charge(sum(_size(member) for member in group.members))
         return group
 
-    return answer.ConsumerGroupDescribeResponse(groups=await turns.map(describe, request.group_ids))
+    groups = each(
+        describe, request.group_ids, lambda group: sum(_size(each) for each in group.members)
+    )
+    return groups.then(lambda groups: answer.ConsumerGroupDescribeResponse(groups=groups))
 
 
 def _size(member: answer.Member) -> int:

@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.join_group import client_of
+from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
 )
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.consumer.consumer_requests import Answer
     from odradek.protocol.messages.consumer_group_heartbeat_request import (
         ConsumerGroupHeartbeatRequest,
     )
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> Answer[ConsumerGroupHeartbeatResponse]:
-    """The response, a future of it while the disk is waited for, or a coroutine while topic names
-    are matched."""
+) -> Result[ConsumerGroupHeartbeatResponse]:
+    """Answer when the changes of the heartbeat are committed."""
     consumers = services.groups.consumers
-    return consumers.heartbeat(request, client_of(context), context.api_version)
+    return as_result(consumers.heartbeat(request, client_of(context), context.api_version))

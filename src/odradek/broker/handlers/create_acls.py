@@ -5,17 +5,19 @@ authorizer.
 from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.create_acls_request import CreateAclsRequest
 from odradek.protocol.messages.create_acls_response import AclCreationResult, CreateAclsResponse
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: CreateAclsRequest
-) -> CreateAclsResponse:
-    return CreateAclsResponse(results=await Turns().map(_refused, request.creations))
+) -> Result[CreateAclsResponse]:
+    return each(_refused, request.creations).then(
+        lambda results: CreateAclsResponse(results=results)
+    )
 
 
 def _refused(_: object) -> AclCreationResult:

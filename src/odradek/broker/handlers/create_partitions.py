@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.topics import NewPartitions
 from odradek.protocol.messages.create_partitions_request import (
@@ -21,30 +22,31 @@ from odradek.protocol.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: CreatePartitionsRequest
-) -> CreatePartitionsResponse:
+) -> Result[CreatePartitionsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     accepted = [topic for topic in request.topics if counts[topic.name] == 1]
     errors = await services.controller.create_partitions(
-        await Turns().map(_new_partitions, accepted), validate_only=request.validate_only
+        await wait(each(_new_partitions, accepted)), validate_only=request.validate_only
     )
     answers = {
         name: CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name in counts
     }
-    turns = Turns()
-    for topic, error in zip(accepted, errors, strict=True):
-        await turns.take()
-        answers[topic.name] = CreatePartitionsTopicResult(
-            topic.name,
-            ErrorCode.NONE if error is None else error.code,
-            _message(error),
-        )
-    return CreatePartitionsResponse(results=list(answers.values()))
+
+    def note(created: tuple[CreatePartitionsTopic, KafkaError | None]) -> None:
+        topic, error = created
+        code = ErrorCode.NONE if error is None else error.code
+        answers[topic.name] = CreatePartitionsTopicResult(topic.name, code, _message(error))
+
+    noted = each(note, zip(accepted, errors, strict=True))
+    return noted.then(lambda _: CreatePartitionsResponse(results=list(answers.values())))
 
 
 def _message(error: KafkaError | None) -> str | None:

@@ -14,6 +14,7 @@ from collections import Counter
 
 from odradek.broker.configs.entries import topic_entries
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.topics import CLUSTER_METADATA, CreatedTopic, NewTopic
 from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -22,30 +23,34 @@ from odradek.protocol.messages.create_topics_response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest
-) -> CreateTopicsResponse:
+) -> Result[CreateTopicsResponse]:
     counts = Counter(topic.name for topic in request.topics)
     accepted = [t for t in request.topics if counts[t.name] == 1 and t.name != CLUSTER_METADATA]
     results = await services.controller.create_topics(
-        await Turns().map(_new_topic, accepted), validate_only=request.validate_only
+        await wait(each(_new_topic, accepted)), validate_only=request.validate_only
     )
-    turns = Turns()
-    answers = {}
-    for topic, result in zip(accepted, results, strict=True):
-        await turns.take()
-        answers[topic.name] = answer = _answer(services, topic.name, result)
-        turns.charge(len(answer.configs or ()))
+    created = await wait(
+        each(
+            lambda pair: _answer(services, pair[0].name, pair[1]),
+            zip(accepted, results, strict=True),
+            lambda answer: len(answer.configs or ()),
+        )
+    )
+    answers = {answer.name: answer for answer in created}
     for name, count in counts.items():
         if count > 1:
             answers[name] = _refused(name, "Duplicate topic name.")
         elif name == CLUSTER_METADATA:
             text = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
             answers[name] = _refused(name, text)
-    return CreateTopicsResponse(topics=[answers[name] for name in counts])
+    return Result(CreateTopicsResponse(topics=[answers[name] for name in counts]))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

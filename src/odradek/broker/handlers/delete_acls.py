@@ -5,20 +5,22 @@ an authorizer.
 from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.delete_acls_request import DeleteAclsRequest
 from odradek.protocol.messages.delete_acls_response import (
     DeleteAclsFilterResult,
     DeleteAclsResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DeleteAclsRequest
-) -> DeleteAclsResponse:
-    return DeleteAclsResponse(filter_results=await Turns().map(_refused, request.filters))
+) -> Result[DeleteAclsResponse]:
+    return each(_refused, request.filters).then(
+        lambda results: DeleteAclsResponse(filter_results=results)
+    )
 
 
 def _refused(_: object) -> DeleteAclsFilterResult:

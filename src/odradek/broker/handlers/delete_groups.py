@@ -7,36 +7,28 @@ tombstones are in the log; each group is answered for itself, in the order of th
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each
+from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.delete_groups_response import (
     DeletableGroupResult,
     DeleteGroupsResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.delete_groups_request import DeleteGroupsRequest
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]:
-    """The answer, or a future of it while the disk is waited for."""
-    delete = services.groups.offsets.delete_group
-    answers = await Turns().map(delete, dict.fromkeys(request.groups_names))
-    waiting = [answer for answer in answers if asyncio.isfuture(answer)]
-    if waiting:
-        return asyncio.ensure_future(_gathered(answers))
-    return DeleteGroupsResponse(results=[each for each in answers if not asyncio.isfuture(each)])
+) -> Result[DeleteGroupsResponse]:
+    """Delete the groups. The response is pending until all tombstones are stored."""
 
+    def delete(group_id: str) -> Result[DeletableGroupResult]:
+        return as_result(services.groups.offsets.delete_group(group_id))
 
-async def _gathered(
-    answers: list[DeletableGroupResult | asyncio.Future[DeletableGroupResult]],
-) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[await answer if asyncio.isfuture(answer) else answer for answer in answers]
-    )
+    deleted = each(delete, dict.fromkeys(request.groups_names))
+    return deleted.chain(gather).then(lambda results: DeleteGroupsResponse(results=results))

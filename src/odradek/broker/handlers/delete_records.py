@@ -11,44 +11,48 @@ No deviations from Kafka. KIP-107.
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each, each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import INTERNAL_TOPICS
-from odradek.protocol.messages.delete_records_request import DeleteRecordsRequest
+from odradek.protocol.messages.delete_records_request import (
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from odradek.protocol.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 NO_LOW_WATERMARK = -1
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
-    turns = Turns()
-    wanted: dict[str, dict[int, int]] = {}
-    for topic in request.topics:
-        await turns.take()
-        offsets = wanted.setdefault(topic.name, {})
+) -> Result[DeleteRecordsResponse]:
+    requested: dict[str, dict[int, int]] = {}
+
+    def collect(topic: DeleteRecordsTopic) -> None:
+        offsets = requested.setdefault(topic.name, {})
         offsets.update((each.partition_index, each.offset) for each in topic.partitions)
-    topics = [
-        DeleteRecordsTopicResult(
-            name,
-            await turns.map(
-                partial(_delete, services, name),
-                offsets.items(),
-            ),
-        )
-        for name, offsets in wanted.items()
-    ]
-    return DeleteRecordsResponse(topics=topics)
+
+    collected = each(collect, request.topics)
+    return collected.chain(lambda _: _deleted(services, requested))
+
+
+def _deleted(
+    services: Services, requested: dict[str, dict[int, int]]
+) -> Result[DeleteRecordsResponse]:
+    topics = each_partition(
+        requested.items(),
+        lambda topic: topic[1].items(),
+        lambda topic, partition: _delete(services, topic[0], partition),
+        lambda topic, results: DeleteRecordsTopicResult(topic[0], results),
+    )
+    return topics.then(lambda topics: DeleteRecordsResponse(topics=topics))
 
 
 def _delete(

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicName, Uuid
 from odradek.metadata.image import MetadataImage
@@ -22,51 +23,53 @@ from odradek.protocol.messages.delete_topics_response import (
     DeletableTopicResult,
     DeleteTopicsResponse,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: DeleteTopicsRequest
-) -> DeleteTopicsResponse:
+) -> Result[DeleteTopicsResponse]:
     asked = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     if not services.config.get_bool("delete.topic.enable"):
-        return DeleteTopicsResponse(responses=await _disabled(context.api_version, asked))
-    answers = await _answers(services.image(), asked)
+        return _disabled(context.api_version, asked)
+    answers = await wait(_answers(services.image(), asked))
     accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     errors = await services.controller.delete_topics([each.topic_id for each in accepted])
     for answer, error in zip(accepted, errors, strict=True):
         if error is not None:
             _refuse(answer, error.code, error.message)
-    return DeleteTopicsResponse(responses=answers)
+    return Result(DeleteTopicsResponse(responses=answers))
 
 
-async def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> list[DeletableTopicResult]:
+def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> Result[DeleteTopicsResponse]:
     code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
     message = "Topic deletion is disabled."
 
     def disabled(topic: DeleteTopicState) -> DeletableTopicResult:
         return DeletableTopicResult(topic.name, topic.topic_id, code, message)
 
-    return await Turns().map(disabled, asked)
+    return each(disabled, asked).then(lambda topics: DeleteTopicsResponse(responses=topics))
 
 
-async def _answers(
+def _answers(
     image: MetadataImage, asked: Sequence[DeleteTopicState]
-) -> list[DeletableTopicResult]:
+) -> Result[list[DeletableTopicResult]]:
     """An answer for each topic, without an error and with its id where it can be deleted."""
     keys = Counter((topic.name, topic.topic_id) for topic in asked)
-    answers = []
-    turns = Turns()
-    for (name, topic_id), count in keys.items():
-        await turns.take()
+
+    def answer_to(key: tuple[str | None, Uuid]) -> DeletableTopicResult:
+        name, topic_id = key
         answer = DeletableTopicResult(name, topic_id)
-        answers.append(answer)
         try:
-            _check_form(name, topic_id, count)
+            _check_form(name, topic_id, keys[key])
             answer.name, answer.topic_id = _found(image, name, topic_id)
         except KafkaError as error:
             _refuse(answer, error.code, error.message)
-    return _without_same_topics(answers)
+        return answer
+
+    return each(answer_to, keys).then(_without_same_topics)
 
 
 def _refuse(answer: DeletableTopicResult, code: ErrorCode, message: str) -> None:

@@ -6,12 +6,15 @@ from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_acls_request import DescribeAclsRequest
 from odradek.protocol.messages.describe_acls_response import DescribeAclsResponse
+from odradek.results import Result
 
 
 def handle(
     services: Services, context: RequestContext, request: DescribeAclsRequest
-) -> DescribeAclsResponse:
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message="No Authorizer is configured on the broker",
+) -> Result[DescribeAclsResponse]:
+    return Result(
+        DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED,
+            error_message="No Authorizer is configured on the broker",
+        )
     )

@@ -7,6 +7,7 @@ that have a type more. Without components everything matches. KIP-546.
 from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.quotas import Component, matching
 from odradek.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
@@ -16,18 +17,23 @@ from odradek.protocol.messages.describe_client_quotas_response import (
     EntryData,
     ValueData,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
-    components = await Turns().map(
+) -> Result[DescribeClientQuotasResponse]:
+    components = each(
         lambda each: Component(each.entity_type, each.match_type, each.match), request.components
     )
+    return components.then(lambda components: _described(services, components, request.strict))
+
+
+def _described(
+    services: Services, components: list[Component], strict: bool
+) -> DescribeClientQuotasResponse:
     try:
-        found = matching(services.image().client_quotas, components, request.strict)
+        found = matching(services.image().client_quotas, components, strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(0, error.code, error.message, None)
     return DescribeClientQuotasResponse(

@@ -17,26 +17,29 @@ from odradek.protocol.messages.describe_cluster_response import (
     DescribeClusterBroker,
     DescribeClusterResponse,
 )
+from odradek.results import Result
 
 BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(
     services: Services, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+) -> Result[DescribeClusterResponse]:
     if request.endpoint_type != BROKERS:
-        return _wrong_endpoint(request.endpoint_type)
+        return Result(_wrong_endpoint(request.endpoint_type))
     image = services.image()
     asked = request.include_cluster_authorized_operations
-    return DescribeClusterResponse(
-        endpoint_type=BROKERS,
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
-        brokers=[
-            DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in response_brokers(services, context)
-        ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    return Result(
+        DescribeClusterResponse(
+            endpoint_type=BROKERS,
+            cluster_id=image.cluster_id,
+            controller_id=image.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in response_brokers(services, context)
+            ],
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        )
     )
 
 

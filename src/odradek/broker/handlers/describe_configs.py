@@ -25,6 +25,7 @@ from odradek.broker.configs.entries import (
 )
 from odradek.broker.configs.loggers import logger_levels
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -40,27 +41,19 @@ from odradek.protocol.messages.describe_configs_response import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 # A request may name a resource more than once, but not so often that a small request has an answer
 # of any size.
 REPEATED_RESOURCES_MAX = 100
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> Result[DescribeConfigsResponse]:
     description = _Description(services, request)
-    turns = Turns()
-
-    def result(resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        described = description.result(resource)
-        turns.charge(len(described.configs) + len(resource.configuration_keys or ()))
-        return described
-
-    results = await turns.map(result, request.resources)
-    return DescribeConfigsResponse(results=results)
+    results = each(description.result, request.resources, lambda result: len(result.configs))
+    return results.then(lambda results: DescribeConfigsResponse(results=results))
 
 
 class _Description:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.requests.elements import each
 from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
@@ -19,7 +20,7 @@ from odradek.protocol.messages.describe_groups_response import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -28,21 +29,19 @@ if TYPE_CHECKING:
 NOT_FOUND_FROM = 6
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse:
-    """Groups in the order of the request, each as it is in its turn."""
-    turns = Turns()
+) -> Result[DescribeGroupsResponse]:
+    """Describe the groups in the order of the request."""
 
     def describe(group_id: str) -> DescribedGroup:
         group = _describe(services, group_id, context.api_version)
         if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
-        turns.charge(len(group.members))
         return group
 
-    return DescribeGroupsResponse(groups=await turns.map(describe, request.groups))
+    groups = each(describe, request.groups, lambda group: len(group.members))
+    return groups.then(lambda groups: DescribeGroupsResponse(groups=groups))
 
 
 def _describe(services: Services, group_id: str, version: int) -> DescribedGroup:

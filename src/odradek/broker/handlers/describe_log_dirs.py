@@ -10,42 +10,60 @@ No deviations from Kafka. KIP-113, KIP-827 (sizes of the file system).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
 from odradek.log.directories.log_dir import LogDir
+from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
-from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from odradek.protocol.messages.describe_log_dirs_request import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from odradek.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
-    wanted = None
-    turns = Turns()
-    if request.topics is not None:
-        wanted = set()
-        for each in request.topics:
-            await turns.take()
-            wanted.update([(each.topic, number) for number in each.partitions])
+) -> Result[DescribeLogDirsResponse]:
     manager = services.log_manager
-    logs: dict[LogDir, list[UnifiedLog]] = {log_dir: [] for log_dir in manager.log_dirs}
-    for log in manager.all_logs():
-        await turns.take()
-        if wanted is None or log.topic_partition in wanted:
-            logs[log.log_dir].append(log)
-    return DescribeLogDirsResponse(
-        results=[_result(each, await _topics(found, turns)) for each, found in logs.items()]
+    if request.topics is None:
+        return _described(manager, None)
+    requested: set[tuple[str, int]] = set()
+
+    def collect(topic: DescribableLogDirTopic) -> None:
+        requested.update((topic.topic, number) for number in topic.partitions)
+
+    collected = each(collect, request.topics)
+    return collected.chain(lambda _: _described(manager, requested))
+
+
+def _described(
+    manager: LogManager, requested: set[tuple[str, int]] | None
+) -> Result[DescribeLogDirsResponse]:
+    """Describe the logs of all partitions, or of the requested ones."""
+    topics: dict[LogDir, dict[str, DescribeLogDirsTopic]] = {
+        log_dir: {} for log_dir in manager.log_dirs
+    }
+
+    def describe(log: UnifiedLog) -> None:
+        if requested is None or log.topic_partition in requested:
+            name, number = log.topic_partition
+            topic = topics[log.log_dir].setdefault(name, DescribeLogDirsTopic(name))
+            topic.partitions.append(DescribeLogDirsPartition(number, log.size_bytes))
+
+    return each(describe, manager.all_logs()).then(
+        lambda _: DescribeLogDirsResponse(
+            results=[_result(each, list(named.values())) for each, named in topics.items()]
+        )
     )
 
 
@@ -64,13 +82,3 @@ def _result(log_dir: LogDir, topics: list[DescribeLogDirsTopic]) -> DescribeLogD
         total_bytes=space.f_blocks * space.f_frsize,
         usable_bytes=space.f_bavail * space.f_frsize,
     )
-
-
-async def _topics(logs: Iterable[UnifiedLog], turns: Turns) -> list[DescribeLogDirsTopic]:
-    topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in logs:
-        await turns.take()
-        name, number = log.topic_partition
-        topic = topics.setdefault(name, DescribeLogDirsTopic(name))
-        topic.partitions.append(DescribeLogDirsPartition(number, log.size_bytes))
-    return list(topics.values())

@@ -9,9 +9,8 @@ No deviations from Kafka.
 
 from __future__ import annotations
 
-from functools import partial
-
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import KafkaError
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import check_topic_name
@@ -22,29 +21,20 @@ from odradek.protocol.messages.describe_producers_response import (
     ProducerState,
     TopicResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    turns = Turns()
-
-    def describe(topic: str, partition: int) -> PartitionResponse:
-        answer = _describe(services, TopicPartition(topic, partition))
-        turns.charge(len(answer.active_producers))
-        return answer
-
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                topic.name,
-                await turns.map(partial(describe, topic.name), topic.partition_indexes),
-            )
-            for topic in request.topics
-        ]
+) -> Result[DescribeProducersResponse]:
+    topics = each_partition(
+        request.topics,
+        lambda topic: topic.partition_indexes,
+        lambda topic, index: _describe(services, TopicPartition(topic.name, index)),
+        lambda topic, answers: TopicResponse(topic.name, answers),
+        lambda answer: len(answer.active_producers),
     )
+    return topics.then(lambda topics: DescribeProducersResponse(topics=topics))
 
 
 def _describe(services: Services, topic_partition: TopicPartition) -> PartitionResponse:

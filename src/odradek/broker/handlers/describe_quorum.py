@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from odradek.broker.requests.advertised import advertised_address
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, Uuid
 from odradek.metadata.topics import CLUSTER_METADATA
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest
-from odradek.protocol.messages.describe_quorum_request import PartitionData as AskedPartition
 from odradek.protocol.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,
@@ -27,23 +27,25 @@ from odradek.protocol.messages.describe_quorum_response import (
     ReplicaState,
     TopicData,
 )
-from odradek.slicing import Turns
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 NODES_SINCE = 2
 THE_PARTITION = (CLUSTER_METADATA, 0)
 _UNKNOWN_TEXT = "This server does not host this topic-partition."
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: DescribeQuorumRequest
-) -> DescribeQuorumResponse:
+) -> Result[DescribeQuorumResponse]:
     asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
     if asked != [THE_PARTITION] or len(request.topics) != 1:
-        return await _unknown(request)
+        return _unknown(request)
     try:
         offset = await services.controller.change_count()
     except KafkaError as error:
-        return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
+        return Result(DescribeQuorumResponse(error_code=error.code, error_message=error.message))
     now_ms = services.clock.time_ms()
     voter = ReplicaState(services.node_id, ZERO_UUID, offset, now_ms, now_ms)
     partition = PartitionData(
@@ -59,7 +61,7 @@ async def handle(
         name = context.connection.listener_name
         listener = Listener(name, *advertised_address(services.config, context.connection))
         answer.nodes = [Node(services.node_id, [listener])]
-    return answer
+    return Result(answer)
 
 
 def _directory_id(services: Services) -> Uuid:
@@ -67,19 +69,12 @@ def _directory_id(services: Services) -> Uuid:
     return manager.directory_ids.get(manager.log_dirs[0].path, ZERO_UUID)
 
 
-async def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    turns = Turns()
-
-    def unknown(asked: AskedPartition) -> PartitionData:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return PartitionData(asked.partition_index, code, _UNKNOWN_TEXT)
-
-    return DescribeQuorumResponse(
-        topics=[
-            TopicData(
-                topic.topic_name,
-                await turns.map(unknown, topic.partitions),
-            )
-            for topic in request.topics
-        ]
+def _unknown(request: DescribeQuorumRequest) -> Result[DescribeQuorumResponse]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = each_partition(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda _, partition: PartitionData(partition.partition_index, code, _UNKNOWN_TEXT),
+        lambda topic, partitions: TopicData(topic.topic_name, partitions),
     )
+    return topics.then(lambda topics: DescribeQuorumResponse(topics=topics))

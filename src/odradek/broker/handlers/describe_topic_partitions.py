@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from odradek.broker.requests.authorized_operations import TOPIC_OPERATIONS
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -27,13 +28,12 @@ from odradek.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Result[DescribeTopicPartitionsResponse]:
     image = services.image()
     names = {topic.name for topic in request.topics} or set(image.topics_by_name)
     cursor = request.cursor
@@ -41,15 +41,14 @@ async def handle(
     if cursor is not None:
         first_topic, first_partition = cursor.topic_name, cursor.partition_index
         if first_partition < 0 or (request.topics and first_topic not in names):
-            return await _invalid_request(request)
+            return _invalid_request(request)
     limit = services.config.get_int("max.request.partition.size.limit")
     page = _Page(image, max(1, min(limit, request.response_partition_limit)))
-    turns = Turns()
-    for name in sorted(name for name in names if name >= first_topic):
-        await turns.take()
-        if not page.add(name, first_partition if name == first_topic else 0):
-            break
-    return page.response
+    added = each(
+        lambda name: page.add(name, first_partition if name == first_topic else 0),
+        sorted(name for name in names if name >= first_topic),
+    )
+    return added.then(lambda _: page.response)
 
 
 class _Page:
@@ -60,23 +59,23 @@ class _Page:
         self._image = image
         self._room = partitions_max
 
-    def add(self, name: str, first: int) -> bool:
-        """Adds a topic's partitions from number `first` on; False when the page is full."""
+    def add(self, name: str, first: int) -> None:
+        """Add a topic's partitions from number `first` on, until the page is full."""
+        if self.response.next_cursor is not None:
+            return
         if self._room == 0:
             self.response.next_cursor = Cursor(name, 0)
-            return False
+            return
         topic = self._image.topics_by_name.get(TopicName(name))
         if topic is None:
             self.response.topics.append(_unknown(name))
-            return True
+            return
         partitions = topic.partitions[first : first + self._room]
         self.response.topics.append(_topic(topic, partitions))
         self._room -= len(partitions)
         following = first + len(partitions)
         if following < len(topic.partitions):
             self.response.next_cursor = Cursor(name, following)
-            return False
-        return True
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -118,10 +117,11 @@ def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePart
     )
 
 
-async def _invalid_request(
+def _invalid_request(
     request: DescribeTopicPartitionsRequest,
-) -> DescribeTopicPartitionsResponse:
+) -> Result[DescribeTopicPartitionsResponse]:
     def refused(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name)
 
-    return DescribeTopicPartitionsResponse(topics=await Turns().map(refused, request.topics))
+    topics = each(refused, request.topics)
+    return topics.then(lambda topics: DescribeTopicPartitionsResponse(topics=topics))

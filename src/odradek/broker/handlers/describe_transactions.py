@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each
 from odradek.errors import KafkaError
 from odradek.protocol.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -23,20 +24,16 @@ if TYPE_CHECKING:
     )
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+) -> Result[DescribeTransactionsResponse]:
     """One entry an id, in the order asked."""
-    ids = dict.fromkeys(request.transactional_ids)
-    turns = Turns()
-
-    def describe(transactional_id: str) -> TransactionState:
-        state = _described(services, transactional_id)
-        turns.charge(sum(len(topic.partitions) for topic in state.topics))
-        return state
-
-    return DescribeTransactionsResponse(transaction_states=await turns.map(describe, ids))
+    states = each(
+        lambda transactional_id: _described(services, transactional_id),
+        dict.fromkeys(request.transactional_ids),
+        lambda state: sum(len(topic.partitions) for topic in state.topics),
+    )
+    return states.then(lambda states: DescribeTransactionsResponse(transaction_states=states))
 
 
 def _described(services: Services, transactional_id: str) -> TransactionState:

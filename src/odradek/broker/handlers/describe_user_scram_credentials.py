@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -20,16 +21,17 @@ from odradek.protocol.messages.describe_user_scram_credentials_response import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Result[DescribeUserScramCredentialsResponse]:
     times = Counter(user.name for user in request.users or ())
-    results = await Turns().map(lambda each: _without(*each), times.items())
-    return DescribeUserScramCredentialsResponse(error_message="", results=results)
+    results = each(lambda user: _without(*user), times.items())
+    return results.then(
+        lambda results: DescribeUserScramCredentialsResponse(error_message="", results=results)
+    )
 
 
 def _without(name: str, times: int) -> DescribeUserScramCredentialsResult:

@@ -8,10 +8,11 @@ lead. Asked for all partitions, it names only those that it could not help. KIP-
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import partial
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each, each_partition
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicName
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from odradek.protocol.messages.elect_leaders_response import (
@@ -19,7 +20,7 @@ from odradek.protocol.messages.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 
 class ElectionType(IntEnum):
@@ -29,39 +30,30 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: ElectLeadersRequest
-) -> ElectLeadersResponse:
+) -> Result[ElectLeadersResponse]:
     kinds = ElectionType.__members__.values()
     if request.election_type not in kinds:
         message = f"Unknown election type {request.election_type}"
-        return await _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
+        return _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
     kind = ElectionType(request.election_type)
     image = services.image()
     if request.topic_partitions is None:
-        return ElectLeadersResponse(replica_election_results=await _everywhere(image, kind))
-    turns = Turns()
-
-    def result(topic: TopicPartitions, number: int) -> PartitionResult:
-        return _result(number, _refusal(image, topic, number, kind))
-
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic.topic, await turns.map(partial(result, topic), topic.partitions)
-            )
-            for topic in request.topic_partitions
-        ]
+        return _everywhere(image, kind)
+    results = each_partition(
+        request.topic_partitions,
+        lambda topic: topic.partitions,
+        lambda topic, number: _result(number, _refusal(image, topic, number, kind)),
+        lambda topic, results: ReplicaElectionResult(topic.topic, results),
     )
+    return results.then(lambda results: ElectLeadersResponse(replica_election_results=results))
 
 
-async def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaElectionResult]:
-    """Every topic, with the partitions that needed an election and did not get one."""
-    turns = Turns()
+def _everywhere(image: MetadataImage, kind: ElectionType) -> Result[ElectLeadersResponse]:
+    """Return every topic, with the partitions that needed an election and did not get one."""
 
     def elected(topic: TopicImage) -> ReplicaElectionResult:
-        turns.charge(len(topic.partitions))
         return ReplicaElectionResult(
             topic.name,
             [
@@ -71,7 +63,11 @@ async def _everywhere(image: MetadataImage, kind: ElectionType) -> list[ReplicaE
             ],
         )
 
-    return await turns.map(elected, image.topics_by_name.values())
+    topics = image.topics_by_name
+    results = each(
+        elected, topics.values(), lambda result: len(topics[TopicName(result.topic)].partitions)
+    )
+    return results.then(lambda results: ElectLeadersResponse(replica_election_results=results))
 
 
 def _refusal(
@@ -100,14 +96,15 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
     return PartitionResult(number, error.code, error.message)
 
 
-async def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    turns = Turns()
-    return ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic.topic, await turns.map(lambda each: _result(each, error), topic.partitions)
-            )
-            for topic in request.topic_partitions or ()
-        ],
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> Result[ElectLeadersResponse]:
+    results = each_partition(
+        request.topic_partitions or (),
+        lambda topic: topic.partitions,
+        lambda topic, number: _result(number, error),
+        lambda topic, results: ReplicaElectionResult(topic.topic, results),
+    )
+    return results.then(
+        lambda results: ElectLeadersResponse(
+            error_code=error.code, replica_election_results=results
+        )
     )

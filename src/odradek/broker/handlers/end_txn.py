@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.broker.handlers._transactions import code_for
+from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.protocol.messages.end_txn_response import EndTxnResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -24,7 +26,7 @@ EPOCH_BUMP_VERSION = 5
 
 def handle(
     services: Services, context: RequestContext, request: EndTxnRequest
-) -> Reply[EndTxnResponse]:
+) -> Result[EndTxnResponse]:
     """The coordinator's decision, in the terms of the request's version."""
     version = context.api_version
 
@@ -38,4 +40,4 @@ def handle(
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     client_version = EPOCH_BUMP_FROM if version >= EPOCH_BUMP_VERSION else 0
     answer = services.transactions.end_transaction(identity, request.committed, client_version)
-    return reply(answer, respond)
+    return as_result(answer).then(respond)

@@ -13,10 +13,10 @@ several keys at once (KIP-699).
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.advertised import broker_address
+from odradek.broker.requests.elements import each
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -26,7 +26,8 @@ from odradek.protocol.messages.find_coordinator_response import (
     Coordinator,
     FindCoordinatorResponse,
 )
-from odradek.slicing import Turns, begun
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -49,17 +50,18 @@ class _Found(NamedTuple):
 
 def handle(
     services: Services, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
-    """Answers at once when the coordinator's topic is there, and creates it when it is not."""
+) -> Result[FindCoordinatorResponse]:
+    """Create the coordinator's topic if it does not exist, then look the coordinators up."""
     name = TOPICS.get(request.key_type)
     if name is not None and name not in services.image().topics_by_name:
         return _created(services, context, request, name)
-    return _answered(services, context, request)
+    return _response(services, context, request, None)
 
 
+@in_task
 async def _created(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, name: TopicName
-) -> FindCoordinatorResponse:
+) -> Result[FindCoordinatorResponse]:
     topic = internal_topic(services.config, name)
     assert topic is not None
     [result] = await services.controller.create_topics([topic])
@@ -68,39 +70,30 @@ async def _created(
         failure = None
     if failure is not None:
         logger.error("cannot create %s: %s", name, failure)
-    return await _response(services, context, request, failure)
+    return _response(services, context, request, failure)
 
 
-@begun
-async def _answered(
-    services: Services, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
-    return await _response(services, context, request, None)
-
-
-async def _response(
+def _response(
     services: Services,
     context: RequestContext,
     request: FindCoordinatorRequest,
     failure: KafkaError | None,
-) -> FindCoordinatorResponse:
-    batched = context.api_version >= BATCHED_FROM
-
+) -> Result[FindCoordinatorResponse]:
     def find(key: str) -> _Found:
         return _find(services, context, request.key_type, key, failure)
 
-    if batched:
-        found = await Turns().map(
-            lambda key: _coordinator(key, find(key)), request.coordinator_keys
-        )
-        return FindCoordinatorResponse(coordinators=found)
+    if context.api_version >= BATCHED_FROM:
+        found = each(lambda key: _coordinator(key, find(key)), request.coordinator_keys)
+        return found.then(lambda found: FindCoordinatorResponse(coordinators=found))
     single = find(request.key)
-    return FindCoordinatorResponse(
-        error_code=single.code,
-        error_message=single.message or single.code.name,
-        node_id=single.node_id,
-        host=single.host,
-        port=single.port,
+    return Result(
+        FindCoordinatorResponse(
+            error_code=single.code,
+            error_message=single.message or single.code.name,
+            node_id=single.node_id,
+            host=single.host,
+            port=single.port,
+        )
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -18,6 +19,6 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse:
+) -> Result[HeartbeatResponse]:
     """The answer, always at once."""
-    return HeartbeatResponse(error_code=services.groups.heartbeat(request))
+    return Result(HeartbeatResponse(error_code=services.groups.heartbeat(request)))

@@ -9,13 +9,15 @@ fenced producer is told INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from odradek.broker.handlers._transactions import Reply, code_for, reply
+from odradek.broker.handlers._transactions import code_for
+from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import Init, ProducerIdAndEpoch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -27,16 +29,16 @@ FENCED_FROM = 4
 
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
-) -> Reply[InitProducerIdResponse]:
+) -> Result[InitProducerIdResponse]:
     """A producer id; at once while the block lasts and the disk need not be waited for."""
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return _error(ErrorCode.INVALID_REQUEST)
+        return Result(_error(ErrorCode.INVALID_REQUEST))
     if request.transactional_id is not None:
         return _transactional(services, context, request, request.transactional_id)
     producer_id = services.producer_ids.next_or_none()
     if producer_id is None:
         return _allocate(services)
-    return InitProducerIdResponse(producer_id=producer_id)
+    return Result(InitProducerIdResponse(producer_id=producer_id))
 
 
 def _transactional(
@@ -44,7 +46,7 @@ def _transactional(
     context: RequestContext,
     request: InitProducerIdRequest,
     transactional_id: str,
-) -> Reply[InitProducerIdResponse]:
+) -> Result[InitProducerIdResponse]:
     expected = None
     if request.producer_id != -1:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -57,17 +59,15 @@ def _transactional(
         )
 
     event = Init(transactional_id, request.transaction_timeout_ms, expected)
-    return reply(services.transactions.init_producer_id(event), respond)
+    return as_result(services.transactions.init_producer_id(event)).then(respond)
 
 
-def _allocate(services: Services) -> Coroutine[Any, Any, InitProducerIdResponse]:
-    async def allocate() -> InitProducerIdResponse:
-        try:
-            return InitProducerIdResponse(producer_id=await services.producer_ids.next())
-        except KafkaError as error:
-            return _error(error.code)
-
-    return allocate()
+@in_task
+async def _allocate(services: Services) -> Result[InitProducerIdResponse]:
+    try:
+        return Result(InitProducerIdResponse(producer_id=await services.producer_ids.next()))
+    except KafkaError as error:
+        return Result(_error(error.code))
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

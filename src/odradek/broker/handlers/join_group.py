@@ -12,22 +12,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.advertised import unwrapped
+from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.group.classic.effects import Client
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.consumer.consumer_requests import Answer
     from odradek.protocol.messages.join_group_request import JoinGroupRequest
 
 
 def handle(
     services: Services, context: RequestContext, request: JoinGroupRequest
-) -> Answer[JoinGroupResponse]:
-    """The response, or a future or coroutine of it while members are waited for."""
+) -> Result[JoinGroupResponse]:
+    """Join the group. The response is pending while the group waits for its members."""
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    return services.groups.join(request, client_of(context), context.api_version)
+    return as_result(services.groups.join(request, client_of(context), context.api_version))
 
 
 def client_of(context: RequestContext) -> Client:

@@ -7,12 +7,12 @@ error.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.futures import mapped
+from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -23,12 +23,12 @@ MEMBERS_FROM = 3
 
 def handle(
     services: Services, context: RequestContext, request: LeaveGroupRequest
-) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
-    """The answer; a future of it while the record of an emptied group is on its way to the disk."""
+) -> Result[LeaveGroupResponse]:
+    """Remove the members. The record of an emptied group is stored before the response."""
     if context.api_version >= MEMBERS_FROM:
-        return services.groups.leave(request.group_id, request.members)
-    answer = services.groups.leave(request.group_id, [MemberIdentity(member_id=request.member_id)])
-    return mapped(answer, _single) if asyncio.isfuture(answer) else _single(answer)
+        return as_result(services.groups.leave(request.group_id, request.members))
+    member = MemberIdentity(member_id=request.member_id)
+    return as_result(services.groups.leave(request.group_id, [member])).then(_single)
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -18,6 +18,7 @@ from odradek.protocol.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
+from odradek.results import Result
 
 # In Kafka's order.
 LISTED = (
@@ -31,21 +32,23 @@ LISTED = (
 
 def handle(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+) -> Result[ListConfigResourcesResponse]:
     if context.api_version == 0:
         wanted = {int(ResourceType.CLIENT_METRICS)}
     else:
         wanted = set(request.resource_types) or set(map(int, LISTED))
     if not wanted <= set(LISTED):
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        return Result(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     image = services.image()
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(name, kind)
-            for kind in LISTED
-            if kind in wanted
-            for name in _names(image, kind)
-        ]
+    return Result(
+        ListConfigResourcesResponse(
+            config_resources=[
+                ConfigResource(name, kind)
+                for kind in LISTED
+                if kind in wanted
+                for name in _names(image, kind)
+            ]
+        )
     )
 
 

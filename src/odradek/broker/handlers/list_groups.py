@@ -7,43 +7,45 @@ still being read.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each_partition
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.group_shard import Group
+    from odradek.coordinator.group.group_shard import Group, GroupShard
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: ListGroupsRequest
-) -> ListGroupsResponse:
-    """The groups of each shard when its turn came, in the state that they have in theirs."""
+) -> Result[ListGroupsResponse]:
+    """List the groups that pass both filters, each in the state that it has in its time slice."""
     try:
         shards = services.groups.loaded_shards()
     except KafkaError as error:
-        return ListGroupsResponse(error_code=error.code)
+        return Result(ListGroupsResponse(error_code=error.code))
     types = {name.strip().lower() for name in request.types_filter}
     states = {name.strip().lower() for name in request.states_filter}
-    turns = Turns()
-    groups = []
-    for shard in shards:
-        for group in list(shard.groups.values()):
-            await turns.take()
-            if states and group.state.value.lower() not in states:
-                continue
-            if not types or _type(group) in types:
-                groups.append(_listed(group))
-    return ListGroupsResponse(groups=groups)
+
+    def listed(_: GroupShard, group: Group) -> ListedGroup | None:
+        if states and group.state.value.lower() not in states:
+            return None
+        return _listed(group) if not types or _type(group) in types else None
+
+    def not_filtered(_: GroupShard, groups: list[ListedGroup | None]) -> list[ListedGroup]:
+        return [group for group in groups if group is not None]
+
+    found = each_partition(shards, lambda shard: list(shard.groups.values()), listed, not_filtered)
+    return found.then(lambda groups: ListGroupsResponse(groups=list(chain(*groups))))
 
 
 def _type(group: Group) -> str:

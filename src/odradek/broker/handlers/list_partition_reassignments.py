@@ -13,9 +13,10 @@ from odradek.protocol.messages.list_partition_reassignments_request import (
 from odradek.protocol.messages.list_partition_reassignments_response import (
     ListPartitionReassignmentsResponse,
 )
+from odradek.results import Result
 
 
 def handle(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_message=None)
+) -> Result[ListPartitionReassignmentsResponse]:
+    return Result(ListPartitionReassignmentsResponse(error_message=None))

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING
 
 import re2
 
+from odradek.broker.requests.elements import each
 from odradek.coordinator.transaction.transaction_metadata import STATES_BY_NAME, TransactionMetadata
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.list_transactions_response import (
     ListTransactionsResponse,
     TransactionState,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse:
+) -> Result[ListTransactionsResponse]:
     """All transactional ids that pass every filter."""
     try:
         found = services.transactions.all_transactions()
         matches = _matcher(request.transactional_id_pattern)
     except KafkaError as error:
-        return ListTransactionsResponse(error_code=error.code)
+        return Result(ListTransactionsResponse(error_code=error.code))
     states = {STATES_BY_NAME[each] for each in request.state_filters if each in STATES_BY_NAME}
     producer_ids = set(request.producer_id_filters)
     latest_ms = services.clock.time_ms() - request.duration_filter
@@ -53,9 +53,11 @@ async def handle(
             return None
         return TransactionState(each.transactional_id, each.producer_id, each.state.kafka_name)
 
-    return ListTransactionsResponse(
-        unknown_state_filters=[e for e in request.state_filters if e not in STATES_BY_NAME],
-        transaction_states=[each for each in await Turns().map(listed, found) if each],
+    return each(listed, found).then(
+        lambda states: ListTransactionsResponse(
+            unknown_state_filters=[e for e in request.state_filters if e not in STATES_BY_NAME],
+            transaction_states=[state for state in states if state is not None],
+        )
     )
 
 

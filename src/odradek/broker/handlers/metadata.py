@@ -18,9 +18,8 @@ REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id i
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.authorized_operations import (
@@ -29,6 +28,7 @@ from odradek.broker.requests.authorized_operations import (
     TOPIC_OPERATIONS,
 )
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicName, Uuid
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -41,7 +41,8 @@ from odradek.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.slicing import Turns, begun
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 logger = logging.getLogger(__name__)
 
@@ -49,47 +50,55 @@ FAILURES_LOGGED_MAX = 10
 """Topics of one request whose failed creation is logged by name."""
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: MetadataRequest
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Result[MetadataResponse]:
     version = context.api_version
-    image = services.image()
     asked = request.topics
-    turns = Turns()
     if asked is None or (version == 0 and not asked):
-        everything = await turns.map(partial(_topic, turns), image.topics_by_name.values())
-        return _response(services, context, request, everything)
+        topics = each(_topic, services.image().topics_by_name.values(), _size)
+        return topics.then(partial(_response, services, context, request))
     ids: dict[Uuid, None] = {}
-    named: dict[str, None] = {}
-    for topic in asked:
-        await turns.take()
-        if _is_malformed(topic, version):
-            return await _invalid_request(asked, turns)
+    names: dict[str, None] = {}
+
+    def collect(topic: MetadataRequestTopic) -> bool:
         if topic.topic_id != ZERO_UUID:
             ids[topic.topic_id] = None
         elif topic.name is not None:
-            named[topic.name] = None
-    if ids:
-        # Kafka looks at names only where no id is given in the whole request.
-        return _response(services, context, request, await _by_id(image, ids, turns))
-    names = list(named)
-    enabled = services.config.get_bool("auto.create.topics.enable")
-    missing = []
-    if enabled and request.allow_auto_topic_creation:
+            names[topic.name] = None
+        return not _is_malformed(topic, version)
+
+    def answer(well_formed: list[bool]) -> Result[MetadataResponse]:
+        if not all(well_formed):
+            return _invalid_request(asked)
+        if ids:
+            # Kafka looks at names only where no id is given in the whole request.
+            topics = _by_id(services.image(), ids)
+            return topics.then(partial(_response, services, context, request))
+        return _named(services, context, request, list(names))
+
+    return each(collect, asked).chain(answer)
+
+
+def _named(
+    services: Services, context: RequestContext, request: MetadataRequest, names: Sequence[str]
+) -> Result[MetadataResponse]:
+    image = services.image()
+    if request.allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable"):
         missing = [name for name in names if TopicName(name) not in image.topics_by_name]
-    if missing:
-        return _creating(services, context, request, names, missing)
-    return _response(services, context, request, await _by_name(image, names, turns))
+        if missing:
+            return _creating(services, context, request, names, missing)
+    return _by_name(image, names).then(partial(_response, services, context, request))
 
 
+@in_task
 async def _creating(
     services: Services,
     context: RequestContext,
     request: MetadataRequest,
     names: Sequence[str],
     missing: Sequence[str],
-) -> MetadataResponse:
+) -> Result[MetadataResponse]:
     """Create the missing topics, then respond from the image in which they did not exist."""
     image = services.image()
     valid = [name for name in missing if invalid_name_reason(name) is None]
@@ -106,38 +115,37 @@ async def _creating(
             len(failures),
             "; ".join(failures[:FAILURES_LOGGED_MAX]),
         )
-    return _response(services, context, request, await _by_name(image, names, Turns()))
+    return _by_name(image, names).then(partial(_response, services, context, request))
 
 
-async def _by_id(
-    image: MetadataImage, ids: Iterable[Uuid], turns: Turns
-) -> list[MetadataResponseTopic]:
+def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> Result[list[MetadataResponseTopic]]:
     def answer(topic_id: Uuid) -> MetadataResponseTopic:
         found = image.topics_by_id.get(topic_id)
         if found is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        return _topic(turns, found)
+        return _topic(found)
 
-    return await turns.map(answer, ids)
+    return each(answer, ids, _size)
 
 
-async def _by_name(
-    image: MetadataImage, names: Iterable[str], turns: Turns
-) -> list[MetadataResponseTopic]:
+def _by_name(image: MetadataImage, names: Iterable[str]) -> Result[list[MetadataResponseTopic]]:
     def answer(name: str) -> MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
-            return _topic(turns, found)
+            return _topic(found)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
 
-    return await turns.map(answer, names)
+    return each(answer, names, _size)
 
 
-def _topic(turns: Turns, topic: TopicImage) -> MetadataResponseTopic:
-    turns.charge(len(topic.partitions))
+def _size(topic: MetadataResponseTopic) -> int:
+    return len(topic.partitions)
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name,
@@ -166,14 +174,15 @@ def _is_malformed(topic: MetadataRequestTopic, version: int) -> bool:
     return version < 12 and topic.topic_id != ZERO_UUID
 
 
-async def _invalid_request(asked: Sequence[MetadataRequestTopic], turns: Turns) -> MetadataResponse:
+def _invalid_request(asked: Sequence[MetadataRequestTopic]) -> Result[MetadataResponse]:
     """Nothing but the error for each topic, no broker either (``MetadataRequest`` of Kafka)."""
     code = ErrorCode.INVALID_REQUEST
 
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(code, topic.name or "", topic.topic_id)
 
-    return MetadataResponse(topics=await turns.map(refused, asked), error_code=code)
+    topics = each(refused, asked)
+    return topics.then(lambda topics: MetadataResponse(topics=topics, error_code=code))
 
 
 def _response(

@@ -8,10 +8,9 @@ Answered when the tombstones are in the log.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from odradek.coordinator.futures import mapped
+from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.protocol.messages.offset_delete_request import (
@@ -23,6 +22,7 @@ from odradek.protocol.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 
 def handle(
     services: Services, context: RequestContext, request: OffsetDeleteRequest
-) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
-    """The answer, or a future of it while the disk is waited for."""
+) -> Result[OffsetDeleteResponse]:
+    """Delete the offsets. The response is pending until the tombstones are stored."""
     known, unknown = _split(services.image(), request.topics)
     asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
-    answer = services.groups.offsets.delete(asked)
-    if not asyncio.isfuture(answer):
-        return _merged(answer, unknown)
-    return mapped(answer, lambda deleted: _merged(deleted, unknown))
+    answer: Result[OffsetDeleteResponse] = as_result(services.groups.offsets.delete(asked))
+    return answer.then(lambda deleted: _merged(deleted, unknown))
 
 
 def _split(

@@ -19,11 +19,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from odradek.broker.requests.elements import each, each_partition
+from odradek.broker.requests.legacy import result_of_future
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
@@ -32,24 +39,17 @@ from odradek.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.coordinator.group.offsets.offset_store import CommittedOffset
-    from odradek.protocol.messages.offset_fetch_request import (
-        OffsetFetchRequest,
-        OffsetFetchRequestGroup,
-        OffsetFetchRequestTopic,
-        OffsetFetchRequestTopics,
-    )
 
 GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
 NO_OFFSET = -1
 
-Answer = OffsetFetchResponse | asyncio.Future[OffsetFetchResponse]
-Writes = set[asyncio.Future[None]]
+Writes = set["asyncio.Future[None]"]
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -60,105 +60,131 @@ class _Offsets(NamedTuple):
     is_pending: Callable[[str, int], bool]
 
 
-@begun
-async def handle(
+class _Topic(NamedTuple):
+    """One topic of a group to respond to."""
+
+    group: OffsetFetchResponseGroup
+    offsets: _Offsets
+    name: str
+    indexes: Iterable[int]
+
+
+def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
-) -> Answer:
-    """The answer, or a future of it while the disk is waited for. What it says of a partition is
-    true in its turn."""
+) -> Result[OffsetFetchResponse]:
+    """Return the committed offsets. Each one is read in its time slice."""
     writes: Writes = set()
-    response = await _response(services, context, request, writes)
-    if not writes:
-        return response
-    return asyncio.ensure_future(_committed(services, context, request, response, writes))
-
-
-async def _committed(
-    services: Services,
-    context: RequestContext,
-    request: OffsetFetchRequest,
-    response: OffsetFetchResponse,
-    writes: Writes,
-) -> OffsetFetchResponse:
-    """The answer, when those writes are committed; a new one, when one of them could not be."""
-    await asyncio.wait(writes)  # which leaves them alone when this is cancelled
-    if not any(write.cancelled() or write.exception() for write in writes):
-        return response
-    again: Any = handle(services, context, request)
-    while not isinstance(again, OffsetFetchResponse):
-        again = await again
-    return again
-
-
-async def _response(
-    services: Services, context: RequestContext, request: OffsetFetchRequest, writes: Writes
-) -> OffsetFetchResponse:
-    """The answer; `writes` takes in what has to be committed before it may be told."""
-    stable = request.require_stable
-    turns = Turns()
     if context.api_version >= GROUPS_FROM:
-        groups = [await _group(services, each, stable, turns, writes) for each in request.groups]
-        return OffsetFetchResponse(groups=groups)
-    try:
-        offsets = _offsets(services, request.group_id, stable)
-    except KafkaError as error:
-        return await _failed(request, context.api_version, response_code(error.code))
-    response = OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name,
-                partitions=await turns.map(
-                    partial(_partition, OffsetFetchResponsePartition, offsets, name), indexes
-                ),
-            )
-            for name, indexes in _asked(request.topics, offsets)
-        ]
+        response = _groups(services, request, writes)
+    else:
+        response = _single_group(services, context.api_version, request, writes)
+
+    def when_committed(response: OffsetFetchResponse) -> Result[OffsetFetchResponse]:
+        """Wait for the writes of these offsets. When one fails, read the offsets again."""
+        if not writes:
+            return Result(response)
+        committed = gather([_is_committed(write) for write in writes])
+        return committed.chain(
+            lambda committed: (
+                Result(response) if all(committed) else handle(services, context, request)
+            ),
+            executed=True,
+        )
+
+    return response.chain(when_committed)
+
+
+def _is_committed(write: asyncio.Future[None]) -> Result[bool]:
+    written: Result[None] = result_of_future(write, shared=True)
+    return written.then(lambda _: True).recover(Exception, lambda _: False)
+
+
+def _groups(
+    services: Services, request: OffsetFetchRequest, writes: Writes
+) -> Result[OffsetFetchResponse]:
+    """The response of version 8 and later. `writes` takes the writes that it waits for."""
+
+    def finish(topic: _Topic, partitions: list[OffsetFetchResponsePartitions]) -> None:
+        topic.group.topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+        _note_write(services, topic.group.group_id, writes)
+
+    def read(
+        opened: list[tuple[OffsetFetchResponseGroup, list[_Topic]]],
+    ) -> Result[OffsetFetchResponse]:
+        topics = each_partition(
+            [topic for _, topics in opened for topic in topics],
+            lambda topic: topic.indexes,
+            partial(_partition, OffsetFetchResponsePartitions),
+            finish,
+        )
+        return topics.then(lambda _: OffsetFetchResponse(groups=[group for group, _ in opened]))
+
+    opened = each(
+        lambda group: _open(services, group, request.require_stable),
+        request.groups,
+        lambda opened: len(opened[1]),
     )
-    _wait_for(services, request.group_id, writes)
-    return response
+    return opened.chain(read)
 
 
-def _wait_for(services: Services, group_id: str, writes: Writes) -> None:
-    write = services.groups.uncommitted(group_id)
-    if write is not None:
-        writes.add(write)
+def _single_group(
+    services: Services, version: int, request: OffsetFetchRequest, writes: Writes
+) -> Result[OffsetFetchResponse]:
+    """The response of versions before 8."""
+    topics = request.topics
+    asked = None
+    if topics is not None:
+        asked = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in topics
+        ]
+    group, opened = _open(
+        services, OffsetFetchRequestGroup(request.group_id, topics=asked), request.require_stable
+    )
+    if group.error_code:
+        return _failed(request, version, group.error_code)
+
+    def finish(
+        topic: _Topic, partitions: list[OffsetFetchResponsePartition]
+    ) -> OffsetFetchResponseTopic:
+        _note_write(services, request.group_id, writes)
+        return OffsetFetchResponseTopic(topic.name, partitions)
+
+    answered = each_partition(
+        opened,
+        lambda topic: topic.indexes,
+        partial(_partition, OffsetFetchResponsePartition),
+        finish,
+    )
+    return answered.then(lambda topics: OffsetFetchResponse(topics=topics))
 
 
-async def _group(
-    services: Services,
-    group: OffsetFetchRequestGroup,
-    stable: bool,
-    turns: Turns,
-    writes: Writes,
-) -> OffsetFetchResponseGroup:
-    await turns.take()
+def _open(
+    services: Services, group: OffsetFetchRequestGroup, stable: bool
+) -> tuple[OffsetFetchResponseGroup, list[_Topic]]:
+    """Return the response for a group without its topics, and the topics to read."""
+    response = OffsetFetchResponseGroup(group_id=group.group_id)
     try:
         offsets = _offsets(services, group.group_id, stable, group.member_id, group.member_epoch)
     except KafkaError as error:
-        code = response_code(error.code)
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
-    response = OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=name,
-                partitions=await turns.map(
-                    partial(_partition, OffsetFetchResponsePartitions, offsets, name), indexes
-                ),
-            )
-            for name, indexes in _asked(group.topics, offsets)
-        ],
-    )
-    _wait_for(services, group.group_id, writes)
-    return response
+        response.error_code = response_code(error.code)
+        return response, []
+    asked = _asked(group.topics, offsets)
+    return response, [_Topic(response, offsets, name, indexes) for name, indexes in asked]
+
+
+def _note_write(services: Services, group_id: str, writes: Writes) -> None:
+    write = services.groups.uncommitted(group_id)
+    if write is not None:
+        writes.add(write)
 
 
 def _offsets(
     services: Services,
     group_id: str,
     stable: bool,
-    member_id: str | None = None,
-    member_epoch: int = -1,
+    member_id: str | None,
+    member_epoch: int,
 ) -> _Offsets:
     shard = services.groups.shard_of(group_id)
     group = shard.groups.get(group_id)
@@ -173,7 +199,7 @@ def _offsets(
 
 
 def _asked(
-    topics: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
+    topics: Sequence[OffsetFetchRequestTopics] | None,
     offsets: _Offsets,
 ) -> Iterable[tuple[str, Iterable[int]]]:
     """The topics and partitions to answer: those asked for, or all that there are."""
@@ -182,15 +208,16 @@ def _asked(
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
-def _partition(kind: type[P], offsets: _Offsets, topic: str, index: int) -> P:
+def _partition(kind: type[P], topic: _Topic, index: int) -> P:
     """One partition's answer in either of the two equal forms that the versions have."""
-    if offsets.is_pending(topic, index):
+    offsets = topic.offsets
+    if offsets.is_pending(topic.name, index):
         return kind(
             partition_index=index,
             committed_offset=NO_OFFSET,
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
-    value = offsets.committed.get(topic, {}).get(index)
+    value = offsets.committed.get(topic.name, {}).get(index)
     if value is None:
         return kind(partition_index=index, committed_offset=NO_OFFSET)
     return kind(
@@ -201,25 +228,16 @@ def _partition(kind: type[P], offsets: _Offsets, topic: str, index: int) -> P:
     )
 
 
-async def _failed(
-    request: OffsetFetchRequest, version: int, code: ErrorCode
-) -> OffsetFetchResponse:
+def _failed(request: OffsetFetchRequest, version: int, code: int) -> Result[OffsetFetchResponse]:
     """A group that cannot be read, in the form of the versions before 8."""
     if version >= GROUP_ERROR_FROM:
-        return OffsetFetchResponse(error_code=code)
-    turns = Turns()
-
-    def failed(index: int) -> OffsetFetchResponsePartition:
-        return OffsetFetchResponsePartition(
+        return Result(OffsetFetchResponse(error_code=code))
+    topics = each_partition(
+        request.topics or (),
+        lambda topic: topic.partition_indexes,
+        lambda _, index: OffsetFetchResponsePartition(
             partition_index=index, committed_offset=NO_OFFSET, error_code=code
-        )
-
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=await turns.map(failed, topic.partition_indexes),
-            )
-            for topic in request.topics or ()
-        ]
+        ),
+        lambda topic, partitions: OffsetFetchResponseTopic(topic.name, partitions),
     )
+    return topics.then(lambda topics: OffsetFetchResponse(topics=topics))

@@ -6,16 +6,16 @@ record; -1 for both when our log does not know it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import KafkaError
 from odradek.protocol.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from odradek.slicing import Turns, begun
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -25,21 +25,17 @@ if TYPE_CHECKING:
     )
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    """Each partition from the epochs that its log remembers; nothing is read."""
-    turns = Turns()
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic.topic,
-                await turns.map(partial(_end_offset, services, topic.topic), topic.partitions),
-            )
-            for topic in request.topics
-        ]
+) -> Result[OffsetForLeaderEpochResponse]:
+    """Look each partition up in the leader epochs of its log. No record is read."""
+    topics = each_partition(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, partition: _end_offset(services, topic.topic, partition),
+        lambda topic, answers: OffsetForLeaderTopicResult(topic.topic, answers),
     )
+    return topics.then(lambda topics: OffsetForLeaderEpochResponse(topics=topics))
 
 
 def _end_offset(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -6,11 +6,12 @@ must be given (KIP-559): INCONSISTENT_GROUP_PROTOCOL when they are missing or no
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -21,10 +22,10 @@ PROTOCOL_REQUIRED_FROM = 5
 
 def handle(
     services: Services, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
-    """The answer, or a future of it until the assignment is stored."""
+) -> Result[SyncGroupResponse]:
+    """Return the assignment. The response is pending until it is stored."""
     if context.api_version >= PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
     ):
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return services.groups.sync(request)
+        return Result(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    return as_result(services.groups.sync(request))

@@ -13,18 +13,17 @@ producer that the verification finds fenced is told INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.records.batch import NO_SEQUENCE
+from odradek.results import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.ids import TopicPartition
     from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
@@ -33,61 +32,53 @@ LOADING_FROM = 2
 ABORTABLE_FROM = 4
 IMPLICIT_ADD_FROM = 5
 
-Answer = TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]
-
 
 def handle(
     services: Services, context: RequestContext, request: TxnOffsetCommitRequest
-) -> Answer | Coroutine[Any, Any, Answer]:
-    """The answer; a future of it while the disk is waited for; a coroutine while the transaction's
-    coordinator is asked."""
+) -> Result[TxnOffsetCommitResponse]:
+    """Verify the transaction, then store the offsets."""
     version = context.api_version
     if not request.group_id:
         return _commit(services, request, NO_GUARD, version)  # which refuses it
-    place = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
+    partition = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
     try:
-        guard = _guard(services, place, request, adds=version >= IMPLICIT_ADD_FROM)
+        guard = _guard(services, partition, request, adds=version >= IMPLICIT_ADD_FROM)
     except KafkaError:
         # The group's coordinator says better why.
         return _commit(services, request, NO_GUARD, version)
     if guard in (NO_GUARD, NOT_VERIFIED):
         return _commit(services, request, guard, version)
-    codes = services.transactions.verify(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [place],
-        add=version >= IMPLICIT_ADD_FROM,
+    verified: Result[Mapping[TopicPartition, ErrorCode]] = as_result(
+        services.transactions.verify(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [partition],
+            add=version >= IMPLICIT_ADD_FROM,
+        )
     )
-    if asyncio.isfuture(codes):
-        return _commit_verified(services, request, codes, place, guard, version)
-    if codes[place] is not ErrorCode.NONE:
-        return _refused(services, request, codes[place], version)
-    return _commit(services, request, guard, version)
 
+    def commit(codes: Mapping[TopicPartition, ErrorCode]) -> Result[TxnOffsetCommitResponse]:
+        code = codes[partition]
+        if code is not ErrorCode.NONE:
+            return Result(_refused(services, request, code, version))
+        return _commit(services, request, guard, version)
 
-async def _commit_verified(
-    services: Services,
-    request: TxnOffsetCommitRequest,
-    codes: asyncio.Future[dict[TopicPartition, ErrorCode]],
-    place: TopicPartition,
-    guard: int,
-    version: int,
-) -> Answer:
-    code = (await codes)[place]
-    if code is not ErrorCode.NONE:
-        return _refused(services, request, code, version)
-    return _commit(services, request, guard, version)
+    return verified.chain(commit)
 
 
 def _guard(
-    services: Services, place: TopicPartition, request: TxnOffsetCommitRequest, *, adds: bool
+    services: Services,
+    group_partition: TopicPartition,
+    request: TxnOffsetCommitRequest,
+    *,
+    adds: bool,
 ) -> int:
     """What the append needs: NO_GUARD when the transaction is open in the partition already. A
     request that adds the partition has to ask, whether or not others are verified."""
     if not adds and not services.config.get_bool("transaction.partition.verification.enable"):
         return NOT_VERIFIED
-    partition = services.replica_manager.partition(*place)
+    partition = services.replica_manager.partition(*group_partition)
     guard = partition.start_verification(
         request.producer_id, request.producer_epoch, NO_SEQUENCE, services.clock.time_ms(), adds
     )
@@ -96,11 +87,11 @@ def _guard(
 
 def _commit(
     services: Services, request: TxnOffsetCommitRequest, guard: int, version: int
-) -> Answer:
-    answer = services.groups.offsets.commit_transactional(request, guard)
-    if not asyncio.isfuture(answer):
-        return _for_version(answer, version)
-    return answer
+) -> Result[TxnOffsetCommitResponse]:
+    answer: Result[TxnOffsetCommitResponse] = as_result(
+        services.groups.offsets.commit_transactional(request, guard)
+    )
+    return answer.then(lambda response: _for_version(response, version))
 
 
 def _refused(

@@ -17,13 +17,16 @@ from odradek.protocol.messages.update_features_response import (
     UpdatableFeatureResult,
     UpdateFeaturesResponse,
 )
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 RESULTS_UP_TO = 1
 
 
+@in_task
 async def handle(
     services: Services, context: RequestContext, request: UpdateFeaturesRequest
-) -> UpdateFeaturesResponse:
+) -> Result[UpdateFeaturesResponse]:
     updates = [
         FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
         for each in request.feature_updates
@@ -34,10 +37,10 @@ async def handle(
             "The update failed for all features since the following feature had an error: "
             f"{error.message}"
         )
-        return UpdateFeaturesResponse(error_code=error.code, error_message=message)
+        return Result(UpdateFeaturesResponse(error_code=error.code, error_message=message))
     results = []
     if context.api_version <= RESULTS_UP_TO:
         results = [
             UpdatableFeatureResult(update.name, ErrorCode.NONE, "NONE") for update in updates
         ]
-    return UpdateFeaturesResponse(error_message=None, results=results)
+    return Result(UpdateFeaturesResponse(error_message=None, results=results))

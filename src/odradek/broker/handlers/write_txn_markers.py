@@ -14,6 +14,7 @@ Kafka fails, and answers UNKNOWN_SERVER_ERROR for all markers. KIP-98, KIP-664.
 from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
+from odradek.broker.requests.elements import each_partition
 from odradek.broker.transactions.markers import Results, TransactionMarker, write_markers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
@@ -24,15 +25,15 @@ from odradek.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from odradek.slicing import Turns
+from odradek.results import Result
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 
 
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
+) -> Result[WriteTxnMarkersResponse]:
     """Appends the markers in the order of the request."""
     markers = [
         TransactionMarker(
@@ -48,16 +49,19 @@ async def handle(
         )
         for each in request.markers
     ]
-    refusals = [_refusal(each) for each in markers]
-    good = [each for each, code in zip(markers, refusals, strict=True) if code is None]
-    results = await write_markers(services, good)
-    turns = Turns()
-    for marker, code in zip(markers, refusals, strict=True):
-        if code is not None:
-            turns.charge(len(marker.partitions))
-            await turns.take()
-            _refuse(services, marker, code, results)
-    return await _response(results)
+    refused = [(marker, code) for marker in markers if (code := _refusal(marker)) is not None]
+    good = [marker for marker in markers if _refusal(marker) is None]
+
+    def refuse(results: Results) -> Result[Results]:
+        added = each_partition(
+            refused,
+            lambda refusal: refusal[0].partitions,
+            lambda refusal, partition: _refused(services, partition, refusal[1]),
+            lambda refusal, codes: results.setdefault(refusal[0].producer_id, {}).update(codes),
+        )
+        return added.then(lambda _: results)
+
+    return write_markers(services, good).chain(refuse, executed=True).chain(_response)
 
 
 def _refusal(marker: TransactionMarker) -> ErrorCode | None:
@@ -69,29 +73,31 @@ def _refusal(marker: TransactionMarker) -> ErrorCode | None:
     return ErrorCode.INVALID_PRODUCER_EPOCH if producer_id >= 0 > epoch else None
 
 
-def _refuse(
-    services: Services, marker: TransactionMarker, code: ErrorCode, results: Results
-) -> None:
-    """Answers the marker with `code`, in the partitions that there are."""
-    codes = results.setdefault(marker.producer_id, {})
-    for topic_partition in marker.partitions:
-        try:
-            services.replica_manager.partition(*topic_partition)
-        except KafkaError as error:
-            codes[topic_partition] = error.code
-        else:
-            codes[topic_partition] = code
+def _refused(
+    services: Services, topic_partition: TopicPartition, code: ErrorCode
+) -> tuple[TopicPartition, ErrorCode]:
+    """Return the code of a refused marker for one partition."""
+    try:
+        services.replica_manager.partition(*topic_partition)
+    except KafkaError as error:
+        return topic_partition, error.code
+    return topic_partition, code
 
 
-async def _response(results: Results) -> WriteTxnMarkersResponse:
-    response = WriteTxnMarkersResponse()
-    turns = Turns()
-    for producer_id, codes in results.items():
+def _response(results: Results) -> Result[WriteTxnMarkersResponse]:
+    def topics_of(
+        codes: list[tuple[TopicPartition, ErrorCode]],
+    ) -> list[WritableTxnMarkerTopicResult]:
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
-        await turns.take()
-        for (name, partition), code in codes.items():
-            await turns.take()
+        for (name, partition), code in codes:
             topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name))
             topic.partitions.append(WritableTxnMarkerPartitionResult(partition, int(code)))
-        response.markers.append(WritableTxnMarkerResult(producer_id, list(topics.values())))
-    return response
+        return list(topics.values())
+
+    markers = each_partition(
+        results.items(),
+        lambda producer: producer[1].items(),
+        lambda _, code: code,
+        lambda producer, codes: WritableTxnMarkerResult(producer[0], topics_of(codes)),
+    )
+    return markers.then(lambda markers: WriteTxnMarkersResponse(markers=markers))

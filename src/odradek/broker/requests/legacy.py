@@ -11,12 +11,12 @@ from odradek.result_tasks import run
 from odradek.results import Abandoned, PendingResult, Result
 
 _LATE = (Result, PendingResult, asyncio.Future, asyncio.Task, CoroutineType)
-CONVERTED = frozenset({"offset_commit"})
+NOT_CONVERTED = frozenset({"produce", "fetch", "list_offsets"})
 
 
 def adapted(name: str, handle: Callable[..., Any]) -> Callable[..., Result[Any]]:
     """Return a handler that returns a result."""
-    if name in CONVERTED:
+    if name not in NOT_CONVERTED:
         return handle
 
     def call(services: Any, context: Any, request: Any) -> Result[Any]:
@@ -37,9 +37,9 @@ def as_result(reply: Any) -> Result[Any]:
     return Result(reply)
 
 
-def result_of_future(future: asyncio.Future[Any]) -> Result[Any]:
-    """Return an executed result with the value of the future."""
-    result: PendingResult[Any] = PendingResult(on_cancel=future.cancel)
+def result_of_future(future: asyncio.Future[Any], *, shared: bool = False) -> Result[Any]:
+    """Return an executed result with the value of the future. A shared one is not cancelled."""
+    result: PendingResult[Any] = PendingResult(on_cancel=None if shared else future.cancel)
 
     def finish(done: asyncio.Future[Any]) -> None:
         if done.cancelled():

@@ -8,19 +8,21 @@ marker goes there, so that the offsets of the transaction count, or are forgotte
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from odradek.broker.requests.elements import each_partition
+from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.topics import CONSUMER_OFFSETS
-from odradek.slicing import Turns
+from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
     from odradek.ids import TopicPartition
 
-Results = dict[int, dict["TopicPartition", ErrorCode]]
+Codes = dict["TopicPartition", ErrorCode]
+Results = dict[int, Codes]
 
 _COORDINATOR_ERRORS = frozenset(
     {
@@ -44,51 +46,62 @@ class TransactionMarker(NamedTuple):
     transaction_version: int = 1
 
 
-async def write_markers(services: Services, markers: Sequence[Sequence[Any]]) -> Results:
-    """Appends every marker and waits until each is committed, or cannot be.
-
-    `markers` are as `TransactionMarker`. All are appended before this coroutine waits for any.
-    """
-    turns = Turns()
+def write_markers(services: Services, markers: Sequence[TransactionMarker]) -> Result[Results]:
+    """Append every marker. The result has the codes when each is committed, or cannot be."""
     results: Results = {}
-    waiting: list[tuple[dict[TopicPartition, ErrorCode], TopicPartition, Any]] = []
-    for marker in (TransactionMarker(*each) for each in markers):
-        codes = results.setdefault(marker.producer_id, {})
-        for topic_partition in marker.partitions:
-            await turns.take()
-            try:
-                appended = _append(services, marker, topic_partition)
-            except KafkaError as error:
-                codes[topic_partition] = _code(error)
-                continue
-            codes[topic_partition] = ErrorCode.NONE
-            if asyncio.isfuture(appended):
-                waiting.append((codes, topic_partition, appended))
-    for codes, topic_partition, appended in waiting:
+
+    def append(
+        marker: TransactionMarker, partition: TopicPartition
+    ) -> tuple[Codes, TopicPartition, Result[ErrorCode]]:
         try:
-            await appended
+            appended = _append(services, marker, partition).then(lambda _: ErrorCode.NONE)
         except KafkaError as error:
-            codes[topic_partition] = _code(error)
-    return results
+            appended = Result(_code(error))
+        return results[marker.producer_id], partition, appended.recover(KafkaError, _code)
+
+    def commit(
+        appended: list[list[tuple[Codes, TopicPartition, Result[ErrorCode]]]],
+    ) -> Result[Results]:
+        written = [each for of_marker in appended for each in of_marker]
+
+        def note(codes: list[ErrorCode]) -> Results:
+            for (of_producer, partition, _), code in zip(written, codes, strict=True):
+                of_producer[partition] = code
+            return results
+
+        return gather([result for _, _, result in written]).then(note)
+
+    for marker in markers:
+        results.setdefault(marker.producer_id, {})
+    appended = each_partition(
+        markers, lambda marker: marker.partitions, append, lambda _, appended: appended
+    )
+    return appended.chain(commit)
 
 
-def _append(services: Services, marker: TransactionMarker, topic_partition: TopicPartition) -> Any:
-    """What says whether the marker is committed: a future, or something else when it is."""
+def _append(
+    services: Services, marker: TransactionMarker, topic_partition: TopicPartition
+) -> Result[object]:
+    """Return a result that is done when the marker is committed."""
     producer_id, producer_epoch, coordinator_epoch, committed, _, version = marker
     topic, partition = topic_partition
     manager = services.replica_manager
     manager.partition(topic, partition)
     if topic == CONSUMER_OFFSETS:
-        return services.groups.offsets.complete_transaction(
-            partition, producer_id, producer_epoch, coordinator_epoch, committed
+        return as_result(
+            services.groups.offsets.complete_transaction(
+                partition, producer_id, producer_epoch, coordinator_epoch, committed
+            )
         )
-    return manager.append_marker(
-        topic_partition,
-        producer_id,
-        producer_epoch,
-        coordinator_epoch,
-        committed,
-        transaction_version=version,
+    return as_result(
+        manager.append_marker(
+            topic_partition,
+            producer_id,
+            producer_epoch,
+            coordinator_epoch,
+            committed,
+            transaction_version=version,
+        )
     )
 
 

@@ -1,0 +1,98 @@
+"""Applies a function to each element of a request, in time slices if there are many of them.
+
+One request may name 200,000 topics, groups or partitions, each of which costs some microseconds.
+Other connections are served after every `ELEMENTS_PER_SLICE` elements. The elements are counted and
+the time is not measured, so a test can repeat what happens between two slices.
+
+Between two slices other requests may change any state. The function looks state up for each
+element. The next request of the same connection waits for the last element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
+
+from odradek.results import Result
+from odradek.slicing import ELEMENTS_A_TURN, sliced
+
+I = TypeVar("I")  # noqa: E741 - an item
+K = TypeVar("K")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+def each(
+    function: Callable[[I], R], items: Iterable[I], size: Callable[[R], int] | None = None
+) -> Result[list[R]]:
+    """Return ``list(map(function, items))``. `items` must not change until the result is executed.
+
+    Args:
+        size: The number of things that one value of `function` names, if it may be large. It counts
+            as so many elements.
+    """
+    return sliced(_each(function, items, size))
+
+
+def _each(
+    function: Callable[[I], R], items: Iterable[I], size: Callable[[R], int] | None
+) -> Generator[None, None, Result[list[R]]]:
+    values: list[R] = []
+    left = ELEMENTS_A_TURN
+    for item in items:
+        if left <= 0:
+            left = ELEMENTS_A_TURN
+            yield
+        left -= 1
+        value = function(item)
+        if size is not None:
+            left -= size(value)
+        values.append(value)
+    return Result(values)
+
+
+def each_partition(
+    topics: Iterable[K],
+    partitions: Callable[[K], Iterable[I]],
+    function: Callable[[K, I], R],
+    topic_response: Callable[[K, list[R]], A],
+    size: Callable[[R], int] | None = None,
+) -> Result[list[A]]:
+    """Return `topic_response(topic, values)` for each topic of a request, or for each other list.
+
+    Args:
+        topics: The topics of the request.
+        partitions: Returns the partitions of a topic.
+        function: Returns the value for a partition of a topic.
+        topic_response: Makes one entry of the response from a topic and its values.
+        size: As for `each`.
+    """
+    return sliced(_each_partition(topics, partitions, function, topic_response, size))
+
+
+def _each_partition(
+    topics: Iterable[K],
+    partitions: Callable[[K], Iterable[I]],
+    function: Callable[[K, I], R],
+    topic_response: Callable[[K, list[R]], A],
+    size: Callable[[R], int] | None,
+) -> Generator[None, None, Result[list[A]]]:
+    responses: list[A] = []
+    left = ELEMENTS_A_TURN
+    for topic in topics:
+        values: list[R] = []
+        left -= 1  # so that many topics with few partitions count, too
+        for partition in partitions(topic):
+            if left <= 0:
+                left = ELEMENTS_A_TURN
+                yield
+            left -= 1
+            value = function(topic, partition)
+            if size is not None:
+                left -= size(value)
+            values.append(value)
+        if left <= 0:
+            left = ELEMENTS_A_TURN
+            yield
+        responses.append(topic_response(topic, values))
+    return Result(responses)

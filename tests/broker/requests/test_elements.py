@@ -1,0 +1,87 @@
+"""The elements of a request: each is worked on once, in order, and others run in between."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek import slicing
+from odradek.broker.requests.elements import each, each_partition
+from odradek.result_tasks import wait
+from odradek.slicing import ELEMENTS_A_TURN
+
+
+@pytest.fixture
+def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """One entry for each time that other work could run."""
+    given: list[None] = []
+    give_way = slicing.give_way
+
+    async def counted() -> None:
+        given.append(None)
+        await give_way()
+
+    monkeypatch.setattr(slicing, "give_way", counted)
+    return given
+
+
+def test_few_elements_are_worked_on_without_an_event_loop() -> None:
+    assert each(str, range(ELEMENTS_A_TURN)).get() == [str(n) for n in range(ELEMENTS_A_TURN)]
+    assert each(str, []).get() == []
+
+
+def test_many_elements_are_worked_on_in_slices(slices: list[None]) -> None:
+    async def test() -> None:
+        result = each(str, range(5 * ELEMENTS_A_TURN))
+        assert not result.executed
+        assert await wait(result) == [str(number) for number in range(5 * ELEMENTS_A_TURN)]
+        assert len(slices) == 4
+
+    asyncio.run(test())
+
+
+def test_an_element_counts_as_many_as_it_names(slices: list[None]) -> None:
+    async def test() -> None:
+        await wait(each(lambda _: "x" * ELEMENTS_A_TURN, range(10), len))
+        assert len(slices) == 9
+
+    asyncio.run(test())
+
+
+def test_many_topics_with_few_partitions_count_too(slices: list[None]) -> None:
+    async def test() -> None:
+        topics = range(3 * ELEMENTS_A_TURN)
+        none = each_partition(topics, lambda _: (), lambda _, each: each, lambda _, values: values)
+        assert await wait(none) == [[]] * len(topics)
+        assert len(slices) >= 2
+
+    asyncio.run(test())
+
+
+def test_an_exception_ends_the_work() -> None:
+    async def test() -> None:
+        result = each(lambda number: 1 // (number - 300), range(1_000))
+        with pytest.raises(ZeroDivisionError):
+            await wait(result)
+
+    asyncio.run(test())
+
+
+@given(st.lists(st.integers(0, 500), max_size=6))
+def test_partitions_stay_with_their_topics(counts: list[int]) -> None:
+    async def test() -> None:
+        topics = list(enumerate(counts))
+        result = each_partition(
+            topics,
+            lambda topic: range(topic[1]),
+            lambda topic, partition: (topic[0], partition),
+            lambda topic, values: (topic[0], values),
+        )
+        assert await wait(result) == [
+            (topic, [(topic, partition) for partition in range(count)]) for topic, count in topics
+        ]
+
+    asyncio.run(test())
