@@ -15,7 +15,7 @@ from odradek.records.record import Record, build_batch
 from odradek.records.scan import RECORDS_A_SLICE
 from odradek.records.validate_body import open_batch
 from odradek.testing import Broker
-from tests.helpers.requests import produce
+from tests.helpers.requests import list_offsets, produce
 from tests.helpers.wire import WireClient
 
 COUNTS = (3_000, 15_000)
@@ -72,6 +72,23 @@ def test_produce_checks_and_recompresses_without_python_code_per_record_in_a_thr
             before = calls.count
             response = client.call(produce(records=batch(count, compression)), 9)
             assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+            counts.append(calls.count - before)
+    assert max(counts) < CALLS_MAX
+
+
+@pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
+def test_a_lookup_searches_without_python_code_per_record_in_a_thread(
+    fresh_broker: Broker, calls: Calls, compression: str
+) -> None:
+    counts = []
+    with WireClient(fresh_broker.bootstrap_servers) as client:
+        for count in COUNTS:
+            topic = f"t{count}"
+            fresh_broker.create_topic(topic, config={"max.message.bytes": "10000000"})
+            client.call(produce(topic, batch(count, compression)), 9)
+            before = calls.count
+            response = client.call(list_offsets(NOW_MS + count - 1, topic), 5)
+            assert response.topics[0].partitions[0].offset == count - 1
             counts.append(calls.count - before)
     assert max(counts) < CALLS_MAX
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,16 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.log import timestamps
 from odradek.log.unified_log import UnifiedLog
+from odradek.offloading import Work
 from odradek.records import record
 from odradek.records.batch import Compression
-from odradek.records.compression import CorruptCompression, compress, decompress
+from odradek.records.compression import (
+    Body,
+    CorruptCompression,
+    compress,
+    decompress,
+    unpack_in_thread,
+)
 from tests.hostile.batches import RECORD, forged
 from tests.log.builders import NOW_MS, batch_of, open_log, open_manager
 
@@ -43,11 +49,11 @@ def test_a_promise_that_no_record_keeps_ends_the_search(
 ) -> None:
     opened: list[int] = []
 
-    def counted(batch: bytes, bytes_max: int) -> Iterator[record.Record]:
+    def counted(*arguments: Any) -> Work[Body]:
         opened.append(1)
-        return record.iter_records(batch, bytes_max)
+        return unpack_in_thread(*arguments)
 
-    monkeypatch.setattr("odradek.log.timestamps.iter_records", counted)
+    monkeypatch.setattr("odradek.log.timestamps.unpack_in_thread", counted)
     append(log, batch_of([b"good"]))
     for _ in range(20):
         append(log, lying())

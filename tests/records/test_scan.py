@@ -9,14 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odradek.records.batch import HEADER_BYTES
+from odradek.records.batch import HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchHeader, parse_header
 from odradek.records.compression import Body
 from odradek.records.record import CorruptRecord, Record, build_batch, iter_records, write_varint
 from odradek.records.scan import (
     HEADERS_A_SLICE,
     RECORDS_A_SLICE,
+    TIMESTAMPS_A_SLICE,
     UNUSUAL_RECORD_COST,
     check_records,
+    find_timestamp,
+    largest_timestamp,
 )
 
 R = TypeVar("R")
@@ -173,3 +176,63 @@ def test_a_slice_ends_within_a_record_of_very_many_headers() -> None:
     found, slices = outcome(check_records(Body(body, len(body)), 1))
     assert found == []
     assert slices >= 3_000 // HEADERS_A_SLICE
+
+
+timed = st.builds(
+    lambda key, value, delta, headers: Record(key, value, (1 << 41) + delta, -1, headers),
+    keys,
+    nullable,
+    deltas | st.sampled_from([1 << 20, 1 << 21, 1 << 27, 1 << 28, 100, 101, 8_000]),
+    st.just([]) | headers,
+)
+
+
+def timed_batch(given: Sequence[Record], append_time: bool) -> tuple[bytearray, BatchHeader]:
+    batch = build_batch(given, base_offset=1_000)
+    if append_time:
+        batch[22] |= TIMESTAMP_TYPE_MASK
+    return batch, parse_header(batch)
+
+
+@given(
+    given=st.lists(timed, min_size=1, max_size=70),
+    append_time=st.booleans(),
+    start=st.integers(999, 1_071),
+    data=st.data(),
+)
+def test_timestamp_that_is_found_is_that_of_the_decoded_records(
+    given: list[Record], append_time: bool, start: int, data: st.DataObject
+) -> None:
+    batch, header = timed_batch(given, append_time)
+    decoded = [(each.timestamp, each.offset) for each in iter_records(batch)]
+    near = st.sampled_from([timestamp for timestamp, _ in decoded])
+    target = data.draw(near) + data.draw(st.integers(-1, 1))
+    body = Body(memoryview(batch)[HEADER_BYTES:], len(batch) - HEADER_BYTES)
+    expected = next((each for each in decoded if each[0] >= target and each[1] >= start), None)
+    assert outcome(find_timestamp(body, header, target, start, len(given)))[0] == expected
+    largest = max((each[0] for each in decoded if each[1] >= start), default=None)
+    assert outcome(largest_timestamp(body, header, start))[0] == largest
+
+
+@given(noise=st.binary(max_size=60), target=st.integers(-3, 1 << 30), count=st.integers(1, 9))
+def test_search_for_a_timestamp_in_noise_finds_something_or_reports_corruption(
+    noise: bytes, target: int, count: int
+) -> None:
+    _, header = timed_batch([Record(b"", b"", 0)], False)
+    header = header._replace(record_count=count)
+    for work in (
+        find_timestamp(Body(noise, len(noise)), header, target, 0, count),
+        largest_timestamp(Body(noise, len(noise)), header, 0),
+    ):
+        found, _ = outcome(work)
+        assert found is None or isinstance(found, tuple | str | int)
+
+
+def test_a_slice_of_a_search_is_bounded_by_the_number_of_its_records() -> None:
+    _, header = timed_batch([Record(b"", b"", 0)], False)
+    for delta, cost in ((1, 1), (1 << 40, UNUSUAL_RECORD_COST)):
+        count = 3 * TIMESTAMPS_A_SLICE
+        body = body_at(0, count, timestamp_delta=delta)
+        found, slices = outcome(find_timestamp(Body(body, len(body)), header, 1 << 50, 0, count))
+        assert found is None
+        assert slices >= cost * count // (TIMESTAMPS_A_SLICE + UNUSUAL_RECORD_COST)

@@ -1,22 +1,32 @@
-"""Offsets for timestamps, exact to the record. Opens batches: run it off the event loop.
+"""Offsets for timestamps, exact to the record.
 
-A batch whose body is not what its header says is answered by its header: the base offset and the
-largest timestamp. So is one whose body would take too long to go through. Nothing here fails on
-what a producer wrote, and a lookup opens two batches at most: the one that holds the log start,
-and the first whose header promises what is looked for.
+Both searches are works (`odradek.offloading`): files are read and batches unpacked in threads, and
+records are compared in slices on the event loop. A batch whose body is not what its header says is
+represented by its header: the base offset and the largest timestamp. So is a batch of too many
+records. Nothing here fails on what a producer wrote, and a search opens two batches at most: the
+one that holds the log start, and the first whose header promises what is searched for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.offloading import Work, offloaded
 
 if TYPE_CHECKING:
     from odradek.log.unified_log import UnifiedLog
 from odradek.log.segments.log_segment import LogSegment
-from odradek.records.batch import BatchHeader
-from odradek.records.record import CorruptRecord, iter_records
+from odradek.records.batch import HEADER_BYTES, BatchHeader, Compression
+from odradek.records.compression import (
+    Body,
+    CorruptCompression,
+    released_after,
+    unpack_in_thread,
+)
+from odradek.records.record import CorruptRecord
+from odradek.records.scan import find_timestamp, largest_timestamp
 
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 """The most that a batch is unpacked to for a lookup."""
@@ -33,67 +43,76 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | None:
+Candidate = tuple[BatchHeader, bytes]
+"""A batch that may hold the record that is searched for."""
+
+
+def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> Work[TimestampOffset | None]:
     """The first record at or after the log start whose timestamp is `timestamp` or larger."""
-    for segment in list(log.segments):
+    candidates = _candidates(log, list(log.segments), timestamp)
+    return (yield from _first_record(log, candidates, timestamp))
+
+
+def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
+    """The first record with the largest timestamp (KIP-734) behind the log start; None without
+    any.
+    """
+    segments = list(log.segments)
+    values, batch = yield from offloaded(
+        partial(_largest_by_header, segments, log.log_start_offset)
+    )
+    if batch is not None:
+        at, header, data = batch
+        largest = yield from _largest_from(header, data, log.log_start_offset)
+        values[at] = max((each for each in (values[at], largest) if each is not None), default=None)
+    known = [(value, at) for at, value in enumerate(values) if value is not None]
+    if not known:
+        return None
+    target, at = max(known, key=lambda each: (each[0], -each[1]))
+    candidates = _candidates(log, segments[at : at + 1], target)
+    return (yield from _first_record(log, candidates, target))
+
+
+def _candidates(
+    log: UnifiedLog, segments: Sequence[LogSegment], timestamp: int
+) -> Iterator[Candidate]:
+    """The batches whose header promises `timestamp` or a later one. Reads files."""
+    for segment in segments:
         segment.load_timestamps()
         if segment.max_timestamp < timestamp:
             continue
         for position, header in _headers_from(segment, timestamp, log.log_start_offset):
             if header.max_timestamp < timestamp or header.last_offset < log.log_start_offset:
                 continue
-            found = _first_record(segment, position, header, timestamp, log.log_start_offset)
-            if found is not None:
-                return found
-    return None
+            if header.record_count:
+                yield header, segment.read_batch(position, header.size_bytes)
 
 
-def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
-    """The first record with the largest timestamp (KIP-734) behind the log start; None without
-    any.
+def _largest_by_header(
+    segments: Sequence[LogSegment], start_offset: int
+) -> tuple[list[int | None], tuple[int, BatchHeader, bytes] | None]:
+    """The largest timestamp of each segment from `start_offset` on, as far as headers say. Reads
+    files.
+
+    Returns:
+        The timestamps, None for a segment without such batches; and the batch that holds
+        `start_offset`, if it does not begin there, with the index of its segment.
     """
-    best: tuple[int, LogSegment] | None = None
-    for segment in list(log.segments):
-        largest = _largest_visible(segment, log.log_start_offset)
-        if largest is not None and (best is None or largest > best[0]):
-            best = (largest, segment)
-    if best is None:
-        return None
-    target, segment = best
-    for position, header in _headers_from(segment, target, log.log_start_offset):
-        if header.max_timestamp >= target and header.last_offset >= log.log_start_offset:
-            found = _first_record(segment, position, header, target, log.log_start_offset)
-            if found is not None:
-                return found
-    return None
-
-
-def _largest_visible(segment: LogSegment, start_offset: int) -> int | None:
-    """The largest timestamp in the segment from `start_offset` on; None without such records."""
-    if segment.size and segment.base_offset >= start_offset:
-        segment.load_timestamps()
-        return segment.max_timestamp
-    found = segment.locate(start_offset) if segment.size else None
-    if found is None:
-        return None
-    largest: list[int] = []
-    for position, header in segment.headers(found[0]):
-        if header.base_offset >= start_offset:
-            largest.append(header.max_timestamp)
-        else:
-            largest += _timestamps_from(segment, position, header, start_offset)
-    return max(largest, default=None)
-
-
-def _timestamps_from(
-    segment: LogSegment, position: int, header: BatchHeader, start_offset: int
-) -> list[int]:
-    """The timestamps of a batch's records from `start_offset` on."""
-    try:
-        records = list(iter_records(segment.read_batch(position, header.size_bytes)))
-    except CorruptRecord:
-        return [header.max_timestamp]
-    return [record.timestamp for record in records if record.offset >= start_offset]
+    values: list[int | None] = []
+    partly: tuple[int, BatchHeader, bytes] | None = None
+    for at, segment in enumerate(segments):
+        largest: int | None = None
+        if segment.size and segment.base_offset >= start_offset:
+            segment.load_timestamps()
+            largest = segment.max_timestamp
+        elif segment.size and (found := segment.locate(start_offset)) is not None:
+            for position, header in segment.headers(found[0]):
+                if header.base_offset < start_offset:
+                    partly = at, header, segment.read_batch(position, header.size_bytes)
+                elif largest is None or header.max_timestamp > largest:
+                    largest = header.max_timestamp
+        values.append(largest)
+    return values, partly
 
 
 def _headers_from(
@@ -106,23 +125,55 @@ def _headers_from(
 
 
 def _first_record(
-    segment: LogSegment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimestampOffset | None:
-    """None when all that is old enough lies before `start_offset`, or was compacted away."""
-    if not header.record_count:
-        return None
-    epoch = header.partition_leader_epoch
-    batch = segment.read_batch(position, header.size_bytes)
-    try:
-        for record in islice(iter_records(batch, UNPACKED_BYTES_MAX), RECORDS_MAX):
-            if record.timestamp < timestamp or record.offset < start_offset:
-                continue
-            if header.base_offset <= record.offset <= header.last_offset:
-                return TimestampOffset(record.timestamp, record.offset, epoch)
-            break
-    except CorruptRecord:
-        pass
-    else:
-        if header.base_offset < start_offset:
+    log: UnifiedLog, candidates: Iterator[Candidate], timestamp: int
+) -> Work[TimestampOffset | None]:
+    while True:
+        candidate = yield from offloaded(lambda: next(candidates, None))
+        if candidate is None:
             return None
+        header, batch = candidate
+        found = yield from _first_of_batch(header, batch, timestamp, log.log_start_offset)
+        if found is not None:
+            return found
+
+
+def _first_of_batch(
+    header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
+) -> Work[TimestampOffset | None]:
+    """None when all that is old enough lies before `start_offset`, or was compacted away."""
+    epoch = header.partition_leader_epoch
+    count = min(header.record_count, RECORDS_MAX)
+    try:
+        body = yield from _body(header, batch)
+        search = find_timestamp(body, header, timestamp, start_offset, count)
+        found = yield from released_after(body, search)
+    except CorruptRecord:
+        found = None
+    else:
+        if found is None and header.base_offset < start_offset:
+            return None
+    if found is not None and header.base_offset <= found[1] <= header.last_offset:
+        return TimestampOffset(*found, epoch)
     return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
+
+
+def _largest_from(header: BatchHeader, batch: bytes, start_offset: int) -> Work[int | None]:
+    """The largest timestamp of a batch's records from `start_offset` on."""
+    try:
+        body = yield from _body(header, batch)
+        search = largest_timestamp(body, header, start_offset)
+        return (yield from released_after(body, search))
+    except CorruptRecord:
+        return header.max_timestamp
+
+
+def _body(header: BatchHeader, batch: bytes) -> Work[Body]:
+    """Unpack the batch. Raise CorruptRecord when it is damaged, or shorter than its header says."""
+    if len(batch) < header.size_bytes or header.compression > Compression.ZSTD:
+        raise CorruptRecord(f"a batch of {len(batch)} bytes, compression {header.compression}")
+    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    compression = Compression(header.compression)
+    try:
+        return (yield from unpack_in_thread(compression, packed, UNPACKED_BYTES_MAX))
+    except CorruptCompression as error:
+        raise CorruptRecord(str(error)) from error

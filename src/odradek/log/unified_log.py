@@ -24,6 +24,7 @@ from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.log.state.producer_files import write_producer_files
 from odradek.log.state.producer_state_manager import ProducerBatch, ProducerStateManager
 from odradek.log.state.verification import Origin
+from odradek.offloading import run_here
 from odradek.records.batch import (
     INT32_MAX,
     LEADER_FIELDS,
@@ -547,11 +548,11 @@ class UnifiedLog:
 
     def offset_for_timestamp(self, timestamp: int) -> timestamps.TimestampOffset | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
-        return timestamps.offset_for_timestamp(self, timestamp)
+        return run_here(timestamps.offset_for_timestamp(self, timestamp))
 
     def offset_of_max_timestamp(self) -> timestamps.TimestampOffset | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return timestamps.offset_of_max_timestamp(self)
+        return run_here(timestamps.offset_of_max_timestamp(self))
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) when undefined."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator
 
+from odradek.records.batch import TIMESTAMP_TYPE_MASK, BatchHeader
 from odradek.records.compression import Body
 from odradek.records.record import CorruptRecord, decode_header_key, read_varint
 
@@ -19,14 +20,20 @@ RECORDS_A_SLICE = 1_000
 """Records of the usual form that are checked in one slice: about half a millisecond."""
 UNUSUAL_RECORD_COST = 10
 """A record of any other form counts as so many."""
+TIMESTAMPS_A_SLICE = 1_500
+"""Records whose timestamps are compared in one slice."""
+DECODED_A_SLICE = 500
+"""Records whose varints are read by calls in one slice."""
 HEADERS_A_SLICE = 100
 HEADERS_AT_ONCE = 8
 """A record with more headers takes slices of its own."""
 
 _NULL = 1
 """The varint of -1, which is the length of a null key or value."""
+RECORD_LENGTH_MIN = 6
+"""The length of an empty record: five varints of one byte behind the attributes."""
 _unpack_start = struct.Struct("5B").unpack_from
-"""The smallest record has five bytes behind its attributes."""
+_unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 
 
 def check_records(body: Body, count: int) -> Generator[None, None, list[int]]:
@@ -257,8 +264,8 @@ def _check_headers(body: Body, position: int, stop: int, count: int) -> Generato
         length, after = _skip_nullable(body, position, stop)
         if length < 0:
             raise CorruptRecord("a header has no key")
-        decode_header_key(bytes(body.data[after - length : after]))
         _, position = _skip_nullable(body, after, stop)
+        decode_header_key(bytes(body.data[after - length : after]))
         if number % HEADERS_A_SLICE == HEADERS_A_SLICE - 1:
             yield
     return position
@@ -296,7 +303,120 @@ def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
         if delta != index:
             raise CorruptRecord(f"record {index} has the offset delta {delta}")
         position = stop
-        if index % (RECORDS_A_SLICE // 2) == RECORDS_A_SLICE // 2 - 1:
+        if index % DECODED_A_SLICE == DECODED_A_SLICE - 1:
             yield
     if position != size:
         raise CorruptRecord(f"{size - position} bytes are left over behind {count} records")
+
+
+def find_timestamp(
+    body: Body, header: BatchHeader, timestamp: int, start_offset: int, count: int
+) -> Generator[None, None, tuple[int, int] | None]:
+    """Return timestamp and offset of the first of `count` records that is not too old.
+
+    That is the first one at or after `start_offset` whose timestamp is `timestamp` or larger; None
+    without one. Yields at the end of each slice. Only the length and the timestamp of a record are
+    read, and its offset when the timestamp fits.
+
+    Raises:
+        CorruptRecord: A length does not fit.
+    """
+    data, size, position = body.data, body.size, 0
+    append_time = header.attributes & TIMESTAMP_TYPE_MASK
+    if append_time and header.max_timestamp < timestamp:
+        return None
+    # The records of a batch with LogAppendTime have its largest timestamp, whatever their deltas.
+    wanted = -(1 << 70) if append_time else timestamp - header.base_timestamp
+    left = TIMESTAMPS_A_SLICE
+    while count > 0:
+        records = min(count, left)
+        skipped, position = _skip_older(body, position, wanted, records)
+        count -= skipped
+        left -= skipped
+        if skipped < records:
+            length, at = read_varint(data, position, size)
+            if not RECORD_LENGTH_MIN <= length <= size - at:
+                raise CorruptRecord(f"a record of {length} bytes does not fit in {size - at}")
+            position = at + length
+            delta, at = read_varint(data, at + 1, position)
+            if delta >= wanted:
+                offset = header.base_offset + read_varint(data, at, position)[0]
+                if offset >= start_offset:
+                    found = header.max_timestamp if append_time else header.base_timestamp + delta
+                    return found, offset
+            count -= 1
+            left -= UNUSUAL_RECORD_COST
+        if left <= 0 and count > 0:
+            left = TIMESTAMPS_A_SLICE
+            yield
+    return None
+
+
+def _skip_older(  # noqa: C901 - calls for each varint would double the time
+    body: Body, position: int, wanted: int, count: int
+) -> tuple[int, int]:
+    """Skip records of the usual form whose timestamp delta is below `wanted`.
+
+    The length of such a record has one or two bytes, the timestamp delta up to four. Return the
+    number of the skipped records and the position behind them.
+    """
+    data, size, unpack = body.data, body.size, _unpack_length_and_timestamp
+    wanted_twice = 2 * wanted
+    index = 0
+    try:
+        for index in range(count):
+            a, b, c, d, e, f, g = unpack(data, position)
+            if a < 0x80:
+                stop = position + 1 + (a >> 1)
+            elif b < 0x80:
+                stop = position + 2 + ((a & 0x7F | b << 7) >> 1)
+                c, d, e, f = d, e, f, g
+            else:
+                return index, position
+            if a & 1 or stop > size or stop - position <= RECORD_LENGTH_MIN:
+                return index, position
+            if c >= 0x80:
+                if d < 0x80:
+                    c = c & 0x7F | d << 7
+                elif e < 0x80:
+                    c = c & 0x7F | (d & 0x7F) << 7 | e << 14
+                elif f < 0x80:
+                    c = c & 0x7F | (d & 0x7F) << 7 | (e & 0x7F) << 14 | f << 21
+                else:
+                    return index, position
+            # An odd varint is a negative number: old, unless any number is wanted.
+            if c >= wanted_twice and (not c & 1 or wanted <= 0):
+                return index, position
+            position = stop
+    except struct.error:
+        return index, position  # the body ends in this record
+    return count, position
+
+
+def largest_timestamp(
+    body: Body, header: BatchHeader, start_offset: int
+) -> Generator[None, None, int | None]:
+    """Return the largest timestamp of the records from `start_offset` on; None without them.
+
+    Yields at the end of each slice.
+
+    Raises:
+        CorruptRecord: A length does not fit.
+    """
+    data, size, position = body.data, body.size, 0
+    largest: int | None = None
+    for index in range(header.record_count):
+        length, at = read_varint(data, position, size)
+        if not RECORD_LENGTH_MIN <= length <= size - at:
+            raise CorruptRecord(f"a record of {length} bytes does not fit in {size - at}")
+        position = at + length
+        delta, at = read_varint(data, at + 1, position)
+        if largest is None or delta > largest:
+            offset_delta, _ = read_varint(data, at, position)
+            if header.base_offset + offset_delta >= start_offset:
+                largest = delta
+        if index % DECODED_A_SLICE == DECODED_A_SLICE - 1:
+            yield
+    if largest is None or header.attributes & TIMESTAMP_TYPE_MASK:
+        return None if largest is None else header.max_timestamp
+    return header.base_timestamp + largest

@@ -14,7 +14,6 @@ from odradek.log.cleaner.batch_filter import DELETE_HORIZON_MASK
 from odradek.log.cleaner.cleaning import CorruptLog, Throttle
 from odradek.log.cleaner.selection import Budget
 from odradek.log.directories.log_manager import LogManager
-from odradek.log.timestamps import offset_of_max_timestamp
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import BatchHeader, Compression
 from odradek.records.record import Record, build_batch
@@ -266,7 +265,7 @@ def test_the_largest_timestamp_is_that_of_the_records_that_stay(manager, log, to
     append_pairs(log, [(b"b", b"2")], timestamp_ms=NOW_MS - 50)
     compact(manager, log)
     assert [h.max_timestamp for h in headers(log)] == [NOW_MS - 20, NOW_MS - 50]
-    found = offset_of_max_timestamp(log)
+    found = log.offset_of_max_timestamp()
     assert found is not None
     assert (found.timestamp, found.offset) == (NOW_MS - 20, 2)
 

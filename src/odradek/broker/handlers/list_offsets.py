@@ -1,24 +1,23 @@
 """ListOffsets, versions 1-10: offsets for a timestamp, and the special ones.
 
 Special timestamps: -1 latest (the high watermark, or with read_committed the last stable offset),
--2 earliest, -3 the record with the largest
-timestamp (version 7), -4 earliest on local disk (8; without tiered storage the same as -2), -5
-latest in tiered storage (9; none: -1). Another negative timestamp, or one in a version that does
-not know it, is UNSUPPORTED_VERSION. Lookups that read records from disk run off the loop; what they
-find at or behind the latest offset is not said. A partition that is named twice is answered once,
-with INVALID_REQUEST.
+-2 earliest, -3 the record with the largest timestamp (version 7), -4 earliest on local disk (8;
+without tiered storage the same as -2), -5 latest in tiered storage (9; none: -1). Another negative
+timestamp, or one in a version that does not know it, is UNSUPPORTED_VERSION.
+
+Lookups read files in threads and compare records in slices on the event loop. An offset at or
+behind the latest offset is not returned. A partition that is named twice is answered once, with
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
-from odradek.offloading import offloaded
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -137,15 +136,15 @@ async def _look_up(
     response: ListOffsetsResponse,
     version: int,
 ) -> ListOffsetsResponse:
-    """Reads off the loop, one partition after the other; an offset beyond the latest is none."""
+    """Search one partition after the other. An offset at or behind the latest offset is none."""
     for partition, wanted, latest, answer in lookups:
         log = partition.log
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
-                lookup = partial(offset_of_max_timestamp, log)
+                lookup = offset_of_max_timestamp(log)
             else:
-                lookup = partial(offset_for_timestamp, log, wanted.timestamp)
-            found = await services.timestamp_lookups.run(offloaded(lookup))
+                lookup = offset_for_timestamp(log, wanted.timestamp)
+            found = await services.timestamp_lookups.run(lookup)
         except OSError as error:
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
             answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
