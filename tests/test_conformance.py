@@ -1,10 +1,17 @@
-"""What fails a run of the conformance suites."""
+"""What fails a run of the conformance suites, and what the comparison with Kafka permits."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from conformance import run
+from conformance.differential.allowed import ALLOWED, table
+from conformance.differential.compare import compare
 from conformance.harness import Result
+
+DEVIATIONS = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
 
 
 def result(outcome: str, name: str = "a test") -> Result:
@@ -45,3 +52,22 @@ def test_what_passed_on_kafka_and_did_not_run_is_told() -> None:
     ]
     assert run._missing([result("failed"), result("passed", "another")], theirs) == []
     assert run._missing([], theirs) == []  # of suites that were not asked for
+
+
+def test_every_permitted_difference_is_in_the_deviations_and_nothing_else_is() -> None:
+    section = DEVIATIONS.read_text("utf-8").split("\n## What the comparison permits\n")[1]
+    section = section.split("\n## ")[0]
+    listed = re.findall(r"^\| (.+) \| (.+) \|$", section, re.M)[1:]
+    found = {
+        pattern: reason for reason, where in listed for pattern in re.findall(r"`([^`]+)`", where)
+    }
+    assert found == ALLOWED
+    assert section.endswith("\n" + table()), "python -m conformance.differential.allowed"
+
+
+@pytest.mark.parametrize("pattern", ALLOWED)
+def test_no_pattern_permits_a_whole_scenario(pattern: str) -> None:
+    """A response that did not come is a difference of its step, and steps are permitted singly."""
+    scenario = re.split("[@/:]", pattern)[0].replace("*", "any")
+    missing = compare(f"{scenario}@9", [("a step of another name", {"error_code": 0})], [])
+    assert [difference.pattern for difference in missing] == [None]

@@ -17,6 +17,7 @@ from typing import Any
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD, parse_header
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+MEMBER_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # A UUID in base64, as KIP-848 has it.
 DROPPED = {"throttle_time_ms", "host", "port", "rack", "client_host", "log_dir", "endpoints"}
 DROPPED |= {"total_bytes", "usable_bytes"}
 PRESENCE = {"error_message", "documentation", "message", "batch_index_error_message", "cluster_id"}
@@ -68,6 +69,8 @@ class Plainer:
     def _string(self, value: str, name: str) -> Any:
         if name in PRESENCE:
             return "<text>" if value else value
+        if name == "member_id" and MEMBER_ID.fullmatch(value):
+            return self.alias(name, value)
         value = value.replace(self._prefix, "~")
         return UUID.sub(lambda match: self.alias("uuid", match.group()), value)
 
