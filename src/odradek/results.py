@@ -82,7 +82,7 @@ class Result(Generic[T_co]):
 
         Args:
             executed: `function` only finishes the value, so the result is executed when this one
-                is. Otherwise it is executed when the result of `function` is.
+                is executed and waits. Otherwise it is executed when the result of `function` is.
         """
         try:
             return function(self.value)
@@ -226,7 +226,7 @@ class PendingResult(Result[T]):
 
         result._on_cancel = abandon
         if executed:
-            self.on_executed(result.mark_executed)
+            self.on_executed(lambda: None if self.done else result.mark_executed())
         self.on_done(go_on)
         return result
 

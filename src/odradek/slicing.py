@@ -147,30 +147,33 @@ async def in_turns(work: Generator[Pause, None, R], pause: Pause = None) -> R:
         work.close()
 
 
-def sliced(work: Generator[None, None, Result[R]]) -> Result[R]:
+def sliced(work: Generator[Pause, None, Result[R]]) -> Result[R]:
     """Run the generator in time slices, which it ends by its yields.
 
     The first slice runs at once. When the generator returns in it, its result is returned.
     Otherwise the result is not executed before the generator has returned.
     """
     try:
-        next(work)
+        pause = next(work)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
-    return run(_remaining_slices(work))
+    return run(_remaining_slices(work, pause))
 
 
-async def _remaining_slices(work: Generator[None, None, Result[R]]) -> Result[R]:
-    with long_work():
-        try:
-            while True:
-                await give_way()
-                try:
-                    next(work)
-                except StopIteration as ended:
-                    return ended.value  # type: ignore[no-any-return]
-        finally:
-            work.close()
+async def _remaining_slices(work: Generator[Pause, None, Result[R]], pause: Pause) -> Result[R]:
+    try:
+        while True:
+            if pause is not None:
+                await asyncio.wait((pause,))
+                pause = next(work)
+            with long_work():
+                while pause is None:
+                    await give_way()
+                    pause = next(work)
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    finally:
+        work.close()
 
 
 def begun(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R | Coroutine[Any, Any, R]]:

@@ -11,75 +11,16 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition
-from odradek.log.unified_log import LogAppendInfo, LogReadInfo
-from odradek.replication.partition import Partition
+from odradek.replication.partition import FetchIsolation, Partition
+from tests.replication.fakes import BATCH, ListLog, Waiter, partition_of
+
+CONSUMER = FetchIsolation.HIGH_WATERMARK
 
 
-class ListLog:
-    """A log that remembers only its offsets; one record a batch."""
-
-    def __init__(self, config: LogConfig = LogConfig()) -> None:  # noqa: B008
-        self.config = config
-        self.high_watermark = 0
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.must_flush = False
-        self.epochs: list[tuple[int, int]] = []
-        self.reads: list[tuple[int, int, int, bool]] = []
-
-    def begin_leader_epoch(self, epoch: int) -> None:
-        self.epochs.append((epoch, self.log_end_offset))
-
-    def append_as_leader(
-        self, batch: Any, epoch: int, *, now_ms: int, origin: object = None
-    ) -> LogAppendInfo:
-        offset = self.log_end_offset
-        self.log_end_offset += 1
-        return LogAppendInfo(offset, offset, -1, self.log_start_offset, False, self.must_flush)
-
-    def read_resident(self, *arguments: Any, with_aborted: bool) -> LogReadInfo:
-        self.reads.append(arguments)
-        return LogReadInfo(None)
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        known = [at for at, (number, _) in enumerate(self.epochs) if number <= epoch]
-        if not known:
-            return -1, -1
-        at = known[-1]
-        ends = [start for _, start in self.epochs[1:]] + [self.log_end_offset]
-        return self.epochs[at][0], ends[at]
-
-
-class Waiter:
-    """Counts what it is told."""
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self.woken = 0
-        self.ended: list[Any] = []
-
-    def appended(self, size_bytes: int) -> None:
-        self.size_bytes += size_bytes
-
-    def wake(self) -> None:
-        self.woken += 1
-
-    def committed(self, partition: Partition) -> None:
-        self.ended.append(ErrorCode.NONE)
-
-    def failed(self, partition: Partition, error: ErrorCode) -> None:
-        self.ended.append(error)
-
-
-BATCH = memoryview(bytearray(100))
-
-
-def partition_of(
-    log: ListLog, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,)
-) -> Any:
-    partition = Partition(TopicPartition("t", 0), ZERO_UUID, log)  # type: ignore[arg-type]
-    partition.become_leader(1, 5, replicas, isr)
-    return partition
+def diverging(partition: Partition, offset: int, epoch: int) -> tuple[int, int]:
+    """Where the log of a reader with a last record of `epoch` diverged."""
+    data = partition.read(offset, 1, True, CONSUMER, -1, epoch)
+    return data.diverging_epoch, data.diverging_end_offset
 
 
 def refused(call: Any) -> ErrorCode:
@@ -91,7 +32,7 @@ def refused(call: Any) -> ErrorCode:
 def test_high_watermark_follows_the_append_and_wakes_readers() -> None:
     log, waiter = ListLog(), Waiter()
     partition = partition_of(log)
-    partition.fetch_waiters.add(waiter)
+    partition.watch_fetch(waiter, CONSUMER)
     partition.append(BATCH, 1, 0)
     assert (log.high_watermark, waiter.size_bytes) == (1, 100)
 
@@ -100,7 +41,7 @@ def test_nothing_is_served_before_leadership() -> None:
     partition = Partition(TopicPartition("t", 0), ZERO_UUID, ListLog())  # type: ignore[arg-type]
     for call in (
         lambda: partition.append(BATCH, 1, 0),
-        lambda: partition.read(0, 1, True),
+        lambda: partition.read(0, 1, True, CONSUMER),
         lambda: partition.check_leader_epoch(-1),
     ):
         assert refused(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -148,10 +89,10 @@ def test_acks_all_needs_min_insync_replicas_but_never_more_than_there_are(
 def test_high_watermark_waits_for_the_flush_that_is_due() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)
-    partition.fetch_waiters.add(reader)
+    partition.watch_fetch(reader, CONSUMER)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
-    partition.produce_waiters.append((1, producer))
+    partition.watch_produce(producer, 1)
     log.must_flush = False
     partition.append(BATCH, 1, 0)
     assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
@@ -167,7 +108,8 @@ def test_flush_covers_only_what_was_appended_before_it_began() -> None:
     log.must_flush = True
     partition.append(BATCH, -1, 0)
     partition.append(BATCH, -1, 0)
-    partition.produce_waiters += [(1, first), (2, second)]
+    partition.watch_produce(first, 1)
+    partition.watch_produce(second, 2)
     assert partition.flushed(1)
     assert (log.high_watermark, first.ended, second.ended) == (1, [ErrorCode.NONE], [])
     assert not partition.flushed(2)
@@ -179,8 +121,8 @@ def test_unchanged_leader_epoch_takes_over_replicas_and_isr_and_nothing_else() -
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
-    partition.fetch_waiters.add(reader)
-    partition.produce_waiters.append((1, producer))
+    partition.watch_fetch(reader, CONSUMER)
+    partition.watch_produce(producer, 1)
     epochs = list(log.epochs)
     partition.become_leader(1, 5, (1, 2), (1, 2))
     assert (partition.replicas, partition.isr) == ((1, 2), (1, 2))
@@ -196,7 +138,7 @@ def test_new_leader_epoch_waits_for_the_flush_that_is_due() -> None:
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
-    partition.produce_waiters.append((1, producer))
+    partition.watch_produce(producer, 1)
     partition.become_leader(1, 6, (1,), (1,))
     assert (partition.leader_epoch, log.epochs) == (6, [(6, 1)])
     assert (log.high_watermark, producer.ended) == (0, [])
@@ -219,10 +161,10 @@ def test_partition_is_led_from_the_first_epoch_of_a_topic_on(epoch: int) -> None
 def test_end_of_the_partition_answers_all_who_wait() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)
-    partition.fetch_waiters.add(reader)
-    partition.produce_waiters.append((1, producer))
+    partition.watch_fetch(reader, CONSUMER)
+    partition.watch_produce(producer, 1)
     partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert reader.woken == 1
+    assert reader.interrupts == 1
     assert producer.ended == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert refused(lambda: partition.append(BATCH, 1, 0)) is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -233,9 +175,9 @@ def test_end_of_the_partition_answers_all_who_wait() -> None:
 )
 def test_reader_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
     partition = partition_of(ListLog())
-    assert refused(lambda: partition.read(0, 1, True, epoch)) is code
-    partition.read(0, 1, True, 5)
-    partition.read(0, 1, True, -1)
+    assert refused(lambda: partition.read(0, 1, True, CONSUMER, epoch)) is code
+    partition.read(0, 1, True, CONSUMER, 5)
+    partition.read(0, 1, True, CONSUMER, -1)
 
 
 def test_readers_see_only_what_is_committed() -> None:
@@ -243,8 +185,9 @@ def test_readers_see_only_what_is_committed() -> None:
     partition = partition_of(log)
     partition.append(BATCH, 1, 0)
     log.log_end_offset = 9
-    partition.read(0, 77, True)
-    assert log.reads == [(0, 77, 1, True)]
+    partition.read(0, 77, True, CONSUMER)
+    partition.read(0, 77, True, FetchIsolation.LOG_END)
+    assert log.reads == [(0, 77, 1, True), (0, 77, 9, True)]
 
 
 def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
@@ -253,12 +196,15 @@ def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
     log.log_end_offset = 20
     partition = partition_of(log)
     log.epochs = [(2, 0), (4, 10)]
-    assert partition.read(15, 1, True, -1, 3)[1:3] == (2, 10)
-    assert partition.read(15, 1, True, -1, 2)[1:3] == (2, 10)
-    assert partition.read(10, 1, True, -1, 2)[1:3] == (-1, -1)
-    assert refused(lambda: partition.read(0, 1, True, -1, 1)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert diverging(partition, 15, 3) == (2, 10)
+    assert diverging(partition, 15, 2) == (2, 10)
+    assert diverging(partition, 10, 2) == (-1, -1)
+    assert (
+        refused(lambda: partition.read(0, 1, True, CONSUMER, -1, 1))
+        is ErrorCode.OFFSET_OUT_OF_RANGE
+    )
     log.log_start_offset = 12
-    assert refused(lambda: partition.read(10, 1, True, -1, 2)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert refused(lambda: diverging(partition, 10, 2)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_internal_and_recompressed_partitions_are_not_plain() -> None:

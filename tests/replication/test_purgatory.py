@@ -1,135 +1,112 @@
-"""Waiting requests end exactly once: by bytes, by a reason, by time, or because nobody listens."""
+"""Delayed operations complete exactly once: by their condition, by time, or not at all."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from odradek.errors import ErrorCode
-from odradek.replication.purgatory import DelayedProduce, FetchPurgatory
+from odradek.replication.purgatory import DelayedOperation, Purgatory
 
 
-class FakePartition:
-    def __init__(self) -> None:
-        self.fetch_waiters: set[Any] = set()
-        self.stable_waiters: set[Any] = set()
-        self.produce_waiters: list[tuple[int, Any]] = []
+class Operation(DelayedOperation):
+    """Notes what is called."""
 
-    def appended(self, size_bytes: int) -> None:
-        for waiter in tuple(self.fetch_waiters):
-            waiter.appended(size_bytes)
+    def __init__(self, purgatory: Purgatory) -> None:
+        super().__init__()
+        self.purgatory = purgatory
+        self.holds = False
+        self.calls: list[str] = []
+        self.ended = asyncio.Event()
+
+    def try_complete(self) -> bool:
+        if self.holds:
+            self.force_complete()
+        return self.completed
+
+    def on_expiration(self) -> None:
+        self.calls.append("expired")
+
+    def release(self) -> None:
+        self.calls.append("released")
+        self.purgatory.forget(self)
+
+    def on_complete(self) -> None:
+        self.calls.append("complete")
+        self.ended.set()
 
 
-def run(test: Callable[[FetchPurgatory], Any], waiting_max: int = 10) -> None:
+def run(test: Callable[[Purgatory], Awaitable[None]], waiting_max: int = 10) -> None:
     async def main() -> None:
-        await test(FetchPurgatory(asyncio.get_running_loop(), waiting_max))
+        await test(Purgatory(asyncio.get_running_loop(), waiting_max))
 
     asyncio.run(main())
 
 
-async def turns(count: int = 3) -> None:
+async def iterations(count: int = 3) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-def test_fetch_ends_when_enough_bytes_came() -> None:
-    async def check(purgatory: FetchPurgatory) -> None:
-        partition, ended = FakePartition(), []
-        purgatory.watch([partition], 100, 60_000, lambda: ended.append(1))  # type: ignore[list-item]
-        partition.appended(60)
-        await turns()
-        assert not ended
-        partition.appended(60)
-        partition.appended(60)
-        await turns()
-        assert ended == [1]
-        assert not partition.fetch_waiters
+def test_operation_completes_once_when_its_condition_holds() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        operation = Operation(purgatory)
+        assert purgatory.watch(operation, 60_000)
+        assert not operation.try_complete()
+        operation.holds = True
+        assert operation.try_complete()
+        assert operation.try_complete()
+        operation.expire()
+        operation.cancel()
+        assert operation.calls == ["released", "complete"]
         assert not purgatory.waiting
 
     run(check)
 
 
-def test_fetch_ends_when_time_is_up() -> None:
-    async def check(purgatory: FetchPurgatory) -> None:
-        ended = asyncio.Event()
-        purgatory.watch([FakePartition()], 1, 1, ended.set)  # type: ignore[list-item]
-        await asyncio.wait_for(ended.wait(), 120)
+def test_operation_completes_when_its_time_is_up() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        operation = Operation(purgatory)
+        purgatory.watch(operation, 1)
+        await asyncio.wait_for(operation.ended.wait(), 120)
+        assert operation.calls == ["expired", "released", "complete"]
 
     run(check)
 
 
-def test_cancelled_fetch_is_never_called() -> None:
-    async def check(purgatory: FetchPurgatory) -> None:
-        partition, ended = FakePartition(), []
-        delayed = purgatory.watch([partition], 1, 60_000, lambda: ended.append(1))  # type: ignore[list-item]
-        delayed.wake()
-        delayed.cancel()
-        await turns()
-        assert not ended
-        assert not partition.fetch_waiters
+def test_cancelled_operation_never_completes() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        operation = Operation(purgatory)
+        purgatory.watch(operation, 60_000)
+        operation.cancel()
+        operation.holds = True
+        assert operation.try_complete()
+        operation.force_complete()
+        operation.expire()
+        assert operation.calls == ["released"]
+        assert operation.timer is not None
+        assert operation.timer.cancelled()
 
     run(check)
 
 
-def test_fetches_beyond_the_limit_are_answered_at_once() -> None:
-    async def check(purgatory: FetchPurgatory) -> None:
-        ended: list[int] = []
-        for number in range(3):
-            purgatory.watch([FakePartition()], 1, 60_000, lambda n=number: ended.append(n))  # type: ignore[misc,list-item]
-        await turns()
-        assert ended == [2]
+def test_operations_beyond_the_limit_complete_at_once() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        operations = [Operation(purgatory) for _ in range(3)]
+        assert [purgatory.watch(each, 60_000) for each in operations] == [True, True, False]
+        await iterations()
+        assert [each.completed for each in operations] == [False, False, True]
         purgatory.end_all()
-        assert sorted(ended) == [0, 1, 2]
+        assert all(each.calls == ["released", "complete"] for each in operations)
 
     run(check, waiting_max=2)
 
 
 def test_after_the_end_nothing_waits() -> None:
-    async def check(purgatory: FetchPurgatory) -> None:
-        ended: list[int] = []
+    async def check(purgatory: Purgatory) -> None:
         purgatory.end_all()
-        purgatory.watch([FakePartition()], 1, 60_000, lambda: ended.append(1))  # type: ignore[list-item]
-        await turns()
-        assert ended == [1]
-
-    run(check)
-
-
-def produce(
-    partitions: list[FakePartition], timeout_ms: int | None = None
-) -> tuple[DelayedProduce, list[Any]]:
-    ended: list[Any] = []
-    delayed = DelayedProduce(
-        asyncio.get_running_loop(),
-        dict.fromkeys(partitions, 1),  # type: ignore[misc]
-        timeout_ms,
-        ended.append,
-    )
-    return delayed, ended
-
-
-def test_produce_ends_when_all_partitions_committed_or_failed() -> None:
-    async def check(_: FetchPurgatory) -> None:
-        first, second = FakePartition(), FakePartition()
-        delayed, ended = produce([first, second])
-        delayed.committed(first)  # type: ignore[arg-type]
-        assert not ended
-        delayed.failed(second, ErrorCode.KAFKA_STORAGE_ERROR)  # type: ignore[arg-type]
-        assert ended == [{second: ErrorCode.KAFKA_STORAGE_ERROR}]
-        delayed.expire()
-        assert len(ended) == 1
-
-    run(check)
-
-
-def test_produce_names_what_has_not_committed_in_time() -> None:
-    async def check(_: FetchPurgatory) -> None:
-        first, second = FakePartition(), FakePartition()
-        delayed, ended = produce([first, second], timeout_ms=60_000)
-        delayed.committed(first)  # type: ignore[arg-type]
-        delayed.expire()
-        assert ended == [{second: ErrorCode.REQUEST_TIMED_OUT}]
-        assert not second.produce_waiters
+        operation = Operation(purgatory)
+        assert not purgatory.watch(operation, 60_000)
+        await iterations()
+        assert operation.calls == ["released", "complete"]
 
     run(check)

@@ -12,7 +12,11 @@ what may still be lost."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
@@ -29,46 +33,84 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 ACKS_LEADER = 1
 NO_LEADER = -1
+NO_OFFSET = -1
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
-# The bytes between two high watermarks are not counted: those who wait look for themselves.
-_WAKE_ANYBODY = _END_OF_TIME = 1 << 62
+# The bytes between two high watermarks are not counted: a delayed fetch reads again.
+_ANY_SIZE = _END_OF_TIME = 1 << 62
 
 
-class FetchWaiter(Protocol):
-    """Somebody who waits for bytes of a partition, or for a reason to wait no longer."""
+class FetchIsolation(Enum):
+    """Up to which offset a fetch reads (Kafka's ``FetchIsolation``)."""
+
+    LOG_END = auto()
+    """Replicas."""
+    HIGH_WATERMARK = auto()
+    """Consumers."""
+    COMMITTED = auto()
+    """Consumers with isolation level read_committed: up to the last stable offset."""
+
+
+class WaitingFetch(Protocol):
+    """A fetch that waits for bytes of a partition, or for a reason to wait no longer."""
 
     def appended(self, size_bytes: int) -> None: ...
 
-    def wake(self) -> None: ...
+    def interrupt(self) -> None: ...
 
 
-class ProduceWaiter(Protocol):
-    """Somebody who waits until the high watermark has passed what was appended."""
+class WaitingProduce(Protocol):
+    """A produce request that waits until the high watermark has passed its records."""
 
-    def committed(self, partition: Partition) -> None: ...
-
-    def failed(self, partition: Partition, error: ErrorCode) -> None: ...
+    def resolve(self, partition: Partition, error: ErrorCode) -> None: ...
 
 
-class PartitionRead(NamedTuple):
-    """What a read found: a region (None when there is nothing), or where the reader's log
-    diverged. `info` is what the log said, None when it was not read.
+class ColdRead(Exception):
+    """A read would have to wait for the disk.
+
+    Attributes:
+        read: Reads from the disk, on any thread.
     """
 
-    region: FileRegion | None
+    def __init__(self, read: Callable[[], LogReadInfo]) -> None:
+        super().__init__()
+        self.read = read
+
+
+@dataclass(slots=True)
+class FetchPartitionData:
+    """The data of one partition in a fetch, or the error in its place.
+
+    Attributes:
+        region: The records; None when there are none, or when the reader's log diverged.
+        aborted_transactions: (producer id, first offset) of the aborted transactions that overlap
+            the region, for `FetchIsolation.COMMITTED` only.
+        diverging_epoch: The largest epoch that the reader's log and this one may share (KIP-320).
+        current_leader: The leader's id and epoch, with an error that says that it is not here.
+    """
+
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    region: FileRegion | None = None
+    aborted_transactions: list[tuple[int, int]] | None = None
     diverging_epoch: int = UNDEFINED_EPOCH
     diverging_end_offset: int = UNDEFINED_EPOCH_OFFSET
-    info: LogReadInfo | None = None
+    error: ErrorCode = ErrorCode.NONE
+    current_leader: tuple[int, int] | None = None
 
 
 class Partition:
     """Leader state of one partition. Owned by `ReplicaManager`; used on the event loop only."""
 
     __slots__ = (
+        "_committed_fetches",
+        "_fetches",
+        "_produce_count",
+        "_produces",
+        "_stable_offset_seen",
         "error",
-        "fetch_waiters",
         "flush_due_offset",
         "internal",
         "isr",
@@ -77,12 +119,9 @@ class Partition:
         "log",
         "opened",
         "plain",
-        "produce_waiters",
         "prompt",
         "recompressed",
         "replicas",
-        "stable_offset_told",
-        "stable_waiters",
         "topic_id",
         "topic_partition",
     )
@@ -100,11 +139,14 @@ class Partition:
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         # The offset up to which a flush has been asked for and has not ended; 0 when none is due.
         self.flush_due_offset = 0
-        self.fetch_waiters: set[FetchWaiter] = set()
-        # Readers of committed records: they are told when the last stable offset moves.
-        self.stable_waiters: set[FetchWaiter] = set()
-        self.stable_offset_told = 0
-        self.produce_waiters: list[tuple[int, ProduceWaiter]] = []
+        # Dictionaries, because the order of a set depends on addresses.
+        self._fetches: dict[WaitingFetch, None] = {}
+        # Fetches of committed records: they wait for the last stable offset to move.
+        self._committed_fetches: dict[WaitingFetch, None] = {}
+        self._stable_offset_seen = 0
+        # By the offset that the high watermark has to reach: a heap, with a count as a tie-breaker.
+        self._produces: list[tuple[int, int, WaitingProduce]] = []
+        self._produce_count = 0
         self.internal = topic_partition.topic in INTERNAL_TOPICS
         # What clients send is looked at record by record: internal and compacted topics.
         self.opened = False
@@ -158,14 +200,48 @@ class Partition:
         self.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def stop(self, error: ErrorCode) -> None:
-        """The partition is deleted, led elsewhere, or its disk failed: all who wait hear
-        `error`.
+        """Serve nothing from now on: the partition is deleted, led elsewhere, or its disk failed.
+
+        Delayed produce requests fail with `error`; delayed fetches read again.
         """
         self.error = error
-        waiters, self.produce_waiters = self.produce_waiters, []
-        for _, waiter in waiters:
-            waiter.failed(self, error)
-        self._wake_all()
+        produces, self._produces = self._produces, []
+        for _, _, produce in sorted(produces, key=lambda each: each[:2]):
+            produce.resolve(self, error)
+        self._interrupt_fetches()
+
+    # --- delayed operations ---
+
+    def watch_fetch(self, fetch: WaitingFetch, isolation: FetchIsolation) -> None:
+        """Report to `fetch` what can be read from now on, and reasons to read again."""
+        if isolation is FetchIsolation.COMMITTED:
+            self._stable_offset_seen = self.log.last_stable_offset
+            self._committed_fetches[fetch] = None
+        else:
+            self._fetches[fetch] = None
+
+    def unwatch_fetch(self, fetch: WaitingFetch) -> None:
+        self._fetches.pop(fetch, None)
+        self._committed_fetches.pop(fetch, None)
+
+    def watch_produce(self, produce: WaitingProduce, required_offset: int) -> None:
+        """Resolve `produce` when the high watermark has reached `required_offset`, or cannot."""
+        self._produce_count += 1
+        heappush(self._produces, (required_offset, self._produce_count, produce))
+
+    def unwatch_produce(self, produce: WaitingProduce) -> None:
+        self._produces = [each for each in self._produces if each[2] is not produce]
+        heapify(self._produces)
+
+    @property
+    def has_delayed_operations(self) -> bool:
+        return bool(self._fetches or self._committed_fetches or self._produces)
+
+    def _interrupt_fetches(self) -> None:
+        for fetch in (*self._fetches, *self._committed_fetches):
+            fetch.interrupt()
+
+    # --- appends ---
 
     def append(
         self, batch: memoryview, acks: int, now_ms: int, origin: Origin | None = None
@@ -185,12 +261,12 @@ class Partition:
             self.flush_due_offset = info.last_offset + 1
         elif not self.flush_due_offset and not info.duplicate:
             log.high_watermark = info.last_offset + 1
-            if self.fetch_waiters:
+            if self._fetches:
                 size_bytes = len(batch)
-                for waiter in tuple(self.fetch_waiters):
-                    waiter.appended(size_bytes)
-            if self.stable_waiters:
-                self._tell_stable_waiters(info.first_offset, len(batch))
+                for fetch in tuple(self._fetches):
+                    fetch.appended(size_bytes)
+            if self._committed_fetches:
+                self._stable_offset_moved(info.first_offset, len(batch))
         return info
 
     def start_verification(
@@ -209,29 +285,20 @@ class Partition:
             return None
         return producers.verifications.start(producer_id, epoch, sequence, now_ms, epoch_bump)
 
-    def _tell_stable_waiters(self, first_offset: int, size_bytes: int) -> None:
-        """Tells the readers of committed records that there may be more of them.
+    def _stable_offset_moved(self, first_offset: int, size_bytes: int) -> None:
+        """Report to the fetches of committed records how much more they can read.
 
-        `size_bytes` were appended at `first_offset`. They are what can be read now when all before
-        them was stable already; when more became stable at once, nobody knows how much that is.
+        `size_bytes` were appended at `first_offset`. They are the readable ones if everything
+        before them was stable already. If more became stable at once, its size is not known.
         """
         stable_offset = self.log.last_stable_offset
-        told, self.stable_offset_told = self.stable_offset_told, stable_offset
-        if stable_offset <= told:
+        seen, self._stable_offset_seen = self._stable_offset_seen, stable_offset
+        if stable_offset <= seen:
             return
-        if told < first_offset:
-            size_bytes = _WAKE_ANYBODY
-        for waiter in tuple(self.stable_waiters):
-            waiter.appended(size_bytes)
-
-    def wait_stable(self, waiter: FetchWaiter) -> None:
-        """`waiter` has read up to the last stable offset and waits for it to move."""
-        self.stable_offset_told = self.log.last_stable_offset
-        self.stable_waiters.add(waiter)
-
-    def _wake_all(self) -> None:
-        for waiter in (*self.fetch_waiters, *self.stable_waiters):
-            waiter.wake()
+        if seen < first_offset:
+            size_bytes = _ANY_SIZE
+        for fetch in tuple(self._committed_fetches):
+            fetch.appended(size_bytes)
 
     def _check_min_isr(self) -> None:
         """R2: the effective minimum is never more than there are replicas."""
@@ -254,23 +321,19 @@ class Partition:
         return False
 
     def _advance_high_watermark(self, offset: int) -> None:
-        """Commits everything below `offset` and tells those who wait for it; it never goes back."""
+        """Commit everything below `offset`, and complete what waits for it. It never goes back."""
         log = self.log
-        size_bytes = 0
-        if offset > log.high_watermark:
-            log.high_watermark = offset
-            size_bytes = _WAKE_ANYBODY
-        waiting = self.produce_waiters
-        if waiting:
-            self.produce_waiters = [entry for entry in waiting if entry[0] > log.high_watermark]
-            for required_offset, waiter in waiting:
-                if required_offset <= log.high_watermark:
-                    waiter.committed(self)
-        if size_bytes:
-            for fetch in tuple(self.fetch_waiters):
-                fetch.appended(size_bytes)
-            if self.stable_waiters:
-                self._tell_stable_waiters(_END_OF_TIME, size_bytes)
+        if offset <= log.high_watermark:
+            return
+        log.high_watermark = offset
+        while self._produces and self._produces[0][0] <= offset:
+            heappop(self._produces)[2].resolve(self, ErrorCode.NONE)
+        for fetch in tuple(self._fetches):
+            fetch.appended(_ANY_SIZE)
+        if self._committed_fetches:
+            self._stable_offset_moved(_END_OF_TIME, _ANY_SIZE)
+
+    # --- reads ---
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
         """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
@@ -284,49 +347,68 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def read(
+    def read(  # noqa: C901 - calls are what this path costs
         self,
         offset: int,
         max_bytes: int,
         min_one_message: bool,
+        isolation: FetchIsolation,
         leader_epoch: int = UNDEFINED_EPOCH,
         last_fetched_epoch: int = UNDEFINED_EPOCH,
-        max_offset: int = _END_OF_TIME,
-        with_aborted: bool = False,
         found: Callable[[], LogReadInfo] | None = None,
-    ) -> PartitionRead:
-        """Committed batches from `offset` on, below `max_offset`; see `UnifiedLog.read`. Raises
-        KafkaError, and NotResident where the disk would have to be read: then the same call is
-        repeated with `found`, which returns (or raises) the outcome of `UnifiedLog.read` on a
-        thread.
+    ) -> FetchPartitionData:
+        """Read batches from `offset` up to the offset that `isolation` allows.
 
-        With `last_fetched_epoch` the reader says which epoch its last record is of; where our log
-        does not agree, the answer is the end of the largest epoch that both may share (KIP-320).
+        With `last_fetched_epoch` the reader reports the epoch of its last record. Where this log
+        does not agree, the data has the end of the largest epoch that both may share (KIP-320).
+
+        Args:
+            found: Returns, or raises, the outcome of `ColdRead.read`, when that has run.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, or an error of the leader epoch.
+            ColdRead: The disk would have to be read.
         """
+        log = self.log
+        # Taken before the read, so that no response claims more than was true then (R7).
+        high_watermark = stable_offset = max_offset = log.high_watermark
+        producers = log.producers
+        if producers.ongoing or producers.unreplicated:
+            stable_offset = log.stable_offset(high_watermark)
+        if isolation is FetchIsolation.COMMITTED:
+            max_offset = stable_offset
+        elif isolation is FetchIsolation.LOG_END:
+            max_offset = log.log_end_offset
+        data = FetchPartitionData(high_watermark, stable_offset, log.log_start_offset)
         if self.error or leader_epoch >= 0:
             self.check_leader_epoch(leader_epoch)
-        if last_fetched_epoch >= 0:
-            diverging = self._diverging(offset, last_fetched_epoch)
-            if diverging is not None:
-                return diverging
-        log = self.log
-        if max_offset > log.high_watermark:
-            max_offset = log.high_watermark
-        if found is None:
-            info = log.read_resident(
-                offset, max_bytes, max_offset, min_one_message, with_aborted=with_aborted
-            )
-        else:
-            info = found()
-            if not log.confirm(offset, info):
-                raise NotResident
-        if info.first_batch_cut and info.region is not None:
-            # Less than a batch is of no use to anybody; Kafka sends nothing then.
-            info.region.close()
-            return PartitionRead(None)
-        return PartitionRead(info.region, info=info)
+        if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, data):
+            return data
+        committed = isolation is FetchIsolation.COMMITTED
+        try:
+            if found is None:
+                info = log.read_resident(
+                    offset, max_bytes, max_offset, min_one_message, with_aborted=committed
+                )
+            else:
+                info = found()
+                if not log.confirm(offset, info):
+                    raise NotResident
+        except NotResident:
+            limits = (offset, max_bytes, max_offset, min_one_message)
+            raise ColdRead(partial(log.read, *limits, with_aborted=committed)) from None
+        region = info.region
+        if region is not None and info.first_batch_cut:
+            # Less than a batch is of no use to the reader; Kafka sends nothing then.
+            region.close()
+            region = None
+        elif committed:
+            data.aborted_transactions = info.aborted or []
+        data.region = region
+        return data
 
-    def _diverging(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
+    def _diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
+        """Whether the reader's log diverged; `data` then has where."""
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_EPOCH_OFFSET:
             raise KafkaError(
@@ -336,8 +418,9 @@ class Partition:
         if offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < last_fetched_epoch or end_offset < offset:
-            return PartitionRead(None, epoch, end_offset)
-        return None
+            data.diverging_epoch, data.diverging_end_offset = epoch, end_offset
+            return True
+        return False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known (F3)."""
@@ -356,7 +439,5 @@ class Partition:
         return self.log.epochs.epoch_for(self.log.log_start_offset)
 
     def log_start_offset_raised(self) -> None:
-        """Records were deleted: fetches that wait below the new start find it out by looking
-        again.
-        """
-        self._wake_all()
+        """Have delayed fetches read again: the offset of some may be below the new start."""
+        self._interrupt_fetches()

@@ -1,199 +1,104 @@
-"""Where requests wait: fetches for bytes, produces for the high watermark; each ends exactly once.
+"""Operations that wait: each completes exactly once (Kafka's ``DelayedOperation``).
 
-A fetch waits until enough bytes were appended to its partitions, or became stable, something
-changed there (leader, deletion, disk), its client is gone, or its time is up; then the same read
-runs again. Appends are only counted here, and the read runs from the loop's next turn, so that many
-appends of one turn cost one read. A produce waits until each of its partitions has committed or
-failed, or its time is up."""
+A delayed operation watches partitions. They report to it what may complete it, and it checks its
+condition in `try_complete`. Otherwise it completes when its time is up, or ends without completing
+because its client is gone.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.errors import ErrorCode
-
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
-    from odradek.replication.partition import Partition
-
-# Requests that may wait at one time. Beyond it a fetch is answered with what there is, as if its
-# time were up: a client that pipelines long polls without reading answers costs no more memory
-# than this.
-FETCHES_WAITING_MAX = 10_000
+OPERATIONS_WAITING_MAX = 10_000
+"""Delayed fetches at one time. Beyond it a fetch completes as if its time were up, so a client that
+pipelines long polls without reading the responses costs no more memory than this.
+"""
 
 
-class DelayedFetch:
-    """A fetch that waits. `on_ready` is called once, from the loop, unless it is cancelled
-    first.
+class DelayedOperation:
+    """See the module. Used on the event loop only.
+
+    Attributes:
+        completed: `on_complete` was called, or will never be.
+        timer: Calls `expire` when the time is up; None without a limit.
     """
 
-    __slots__ = (
-        "_bytes_missing",
-        "_done",
-        "_on_ready",
-        "_partitions",
-        "_purgatory",
-        "_woken",
-        "timer",
-    )
+    __slots__ = ("completed", "timer")
 
-    def __init__(
-        self,
-        purgatory: FetchPurgatory,
-        bytes_missing: int,
-        on_ready: Callable[[], None],
-    ) -> None:
-        self._purgatory = purgatory
-        self._partitions: list[Partition] = []
-        self._bytes_missing = bytes_missing
-        self._on_ready = on_ready
-        self._woken = False
-        self._done = False
+    def __init__(self) -> None:
+        self.completed = False
         self.timer: asyncio.TimerHandle | None = None
 
-    @property
-    def ended(self) -> bool:
-        """`on_ready` was called, or never will be."""
-        return self._done
+    def try_complete(self) -> bool:
+        """Complete the operation if its condition holds. Return whether it is completed."""
+        raise NotImplementedError
 
-    def watch(self, partitions: list[Partition], *, stable: bool) -> None:
-        """From now on what comes to `partitions` counts, too."""
-        if self._done:
-            return
-        self._partitions += partitions
-        for partition in partitions:
-            if stable:
-                partition.wait_stable(self)
-            else:
-                partition.fetch_waiters.add(self)
+    def on_complete(self) -> None:
+        """Finish the operation. Called once, and never after `cancel`."""
+        raise NotImplementedError
 
-    def appended(self, size_bytes: int) -> None:
-        """So many bytes more can be read from one of the partitions."""
-        self._bytes_missing -= size_bytes
-        if self._bytes_missing <= 0:
-            self.wake()
+    def on_expiration(self) -> None:
+        """Take into account that the time is up. Called before `on_complete`."""
 
-    def wake(self) -> None:
-        """Ends the wait on the loop's next turn."""
-        if not self._woken:
-            self._woken = True
-            self._purgatory.loop.call_soon(self.expire)
+    def release(self) -> None:
+        """Stop watching. Called once, when the operation completes or is cancelled."""
+        raise NotImplementedError
+
+    def force_complete(self) -> None:
+        """Complete the operation, whether its condition holds or not."""
+        if not self.completed:
+            self.cancel()
+            self.on_complete()
 
     def expire(self) -> None:
-        """Ends the wait now."""
-        if not self._done:
-            self.cancel()
-            self._on_ready()
+        """Complete the operation because its time is up."""
+        if not self.completed:
+            self.on_expiration()
+            self.force_complete()
 
     def cancel(self) -> None:
-        """Nobody waits any more: forgets the timer and the partitions, calls nothing."""
-        if self._done:
+        """End the operation without completing it."""
+        if self.completed:
             return
-        self._done = True
+        self.completed = True
         if self.timer is not None:
             self.timer.cancel()
-        for partition in self._partitions:
-            partition.fetch_waiters.discard(self)
-            partition.stable_waiters.discard(self)
-        self._purgatory.waiting.discard(self)
+        self.release()
 
 
-class FetchPurgatory:
-    """All fetches that wait. Used on the event loop only."""
+class Purgatory:
+    """The operations of one kind that wait. Used on the event loop only."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, waiting_max: int = FETCHES_WAITING_MAX
+        self, loop: asyncio.AbstractEventLoop, waiting_max: int = OPERATIONS_WAITING_MAX
     ) -> None:
         self.loop = loop
-        self.waiting: set[DelayedFetch] = set()
+        self.waiting: dict[DelayedOperation, None] = {}
         self._waiting_max = waiting_max
         self._ended = False
 
-    def watch(
-        self,
-        partitions: list[Partition],
-        bytes_missing: int,
-        max_wait_ms: int,
-        on_ready: Callable[[], None],
-        *,
-        stable: bool = False,
-    ) -> DelayedFetch:
-        """Waits for `bytes_missing` more bytes in `partitions`, at most `max_wait_ms`.
+    def watch(self, operation: DelayedOperation, timeout_ms: int) -> bool:
+        """Have `operation` wait for at most `timeout_ms`.
 
-        `stable`: only bytes below the last stable offset count.
+        Returns False when too many operations wait, or the broker stops: then it completes in the
+        next iteration of the event loop.
         """
-        delayed = DelayedFetch(self, bytes_missing, on_ready)
         if self._ended or len(self.waiting) >= self._waiting_max:
-            delayed.wake()
-            return delayed
-        self.waiting.add(delayed)
-        delayed.watch(partitions, stable=stable)
-        delayed.timer = self.loop.call_later(max_wait_ms / 1000, delayed.expire)
-        return delayed
+            self.loop.call_soon(operation.force_complete)
+            return False
+        self.waiting[operation] = None
+        operation.timer = self.loop.call_later(max(timeout_ms, 0) / 1000, operation.expire)
+        return True
+
+    def forget(self, operation: DelayedOperation) -> None:
+        """`operation` waits no longer."""
+        self.waiting.pop(operation, None)
 
     def end_all(self) -> None:
-        """The broker stops: every fetch, now and later, is answered with what there is."""
+        """Complete every operation, now and from now on: the broker stops."""
         self._ended = True
-        for delayed in tuple(self.waiting):
-            delayed.expire()
-
-
-class DelayedProduce:
-    """A produce that waits for its partitions; `on_ready(errors)` is called once.
-
-    `errors` maps each partition that failed to its code; what has committed is not in it.
-    """
-
-    __slots__ = ("_errors", "_on_ready", "_partitions", "_timer", "_waiting")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        required_offsets: dict[Partition, int],
-        timeout_ms: int | None,
-        on_ready: Callable[[dict[Partition, ErrorCode]], None],
-    ) -> None:
-        self._partitions = tuple(required_offsets)
-        self._waiting = set(required_offsets)
-        self._errors: dict[Partition, ErrorCode] = {}
-        self._on_ready = on_ready
-        for partition, offset in required_offsets.items():
-            partition.produce_waiters.append((offset, self))
-        self._timer = (
-            None if timeout_ms is None else loop.call_later(max(timeout_ms, 0) / 1000, self.expire)
-        )
-
-    def committed(self, partition: Partition) -> None:
-        """The high watermark has passed what this request appended to `partition`."""
-        self._partition_done(partition)
-
-    def failed(self, partition: Partition, error: ErrorCode) -> None:
-        """`partition` will not commit it any more."""
-        self._errors[partition] = error
-        self._partition_done(partition)
-
-    def _partition_done(self, partition: Partition) -> None:
-        if partition in self._waiting:
-            self._waiting.discard(partition)
-            if not self._waiting:
-                self._end()
-
-    def expire(self) -> None:
-        """Time is up: what has not committed is REQUEST_TIMED_OUT; the data stays in the log
-        (R3).
-        """
-        if self._waiting:
-            for partition in self._waiting:
-                self._errors[partition] = ErrorCode.REQUEST_TIMED_OUT
-                partition.produce_waiters = [
-                    entry for entry in partition.produce_waiters if entry[1] is not self
-                ]
-            self._waiting.clear()
-            self._end()
-
-    def _end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._on_ready(self._errors)
+        for operation in tuple(self.waiting):
+            operation.force_complete()

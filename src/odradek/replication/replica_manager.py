@@ -21,13 +21,16 @@ from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.metadata.image import MetadataImage
 from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import Marker, build_marker
+from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
+from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
-from odradek.replication.partition import ACKS_ALL, Partition
-from odradek.replication.purgatory import DelayedProduce, FetchPurgatory
-from odradek.slicing import ELEMENTS_A_TURN, at_once
+from odradek.replication.partition import ACKS_ALL, FetchPartitionData, Partition
+from odradek.replication.purgatory import Purgatory
+from odradek.results import Result
+from odradek.slicing import ELEMENTS_A_TURN, at_once, sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from odradek.config.log_config import LogConfig
@@ -64,8 +67,9 @@ class ReplicaManager:
         self._loop = loop
         # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
         self.topic_names: dict[Uuid, str] = {}
-        self.fetches = FetchPurgatory(loop)
+        self.fetches = Purgatory(loop)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
 
@@ -147,6 +151,7 @@ class ReplicaManager:
             log.assign_topic_id(topic_id)
         partition = Partition(key, topic_id, log)
         self.partitions[key] = partition
+        self._partitions_by_id[topic_id, key.partition] = partition
         return partition
 
     def _apply_leadership(self, partition: Partition, image: PartitionImage) -> None:
@@ -176,6 +181,7 @@ class ReplicaManager:
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
             partition = self.partitions.pop(key, None)
+            self._partitions_by_id.pop((topic.topic_id, image.partition), None)
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 keys.append(key)
@@ -189,9 +195,23 @@ class ReplicaManager:
                 uuid_to_string(topic.topic_id),
             )
 
+    # --- look-ups ---
+
+    def find(self, topic: str | Uuid, partition: int) -> Partition | None:
+        """The partition of a topic that is given by its name or by its id."""
+        if topic.__class__ is str:
+            return self.partitions.get((topic, partition))
+        return self._partitions_by_id.get((topic, partition))  # type: ignore[arg-type]
+
+    def unknown_code(self, topic: str | Uuid) -> ErrorCode:
+        """The error for a partition that `find` does not find."""
+        if isinstance(topic, str) or topic in self.topic_names:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.UNKNOWN_TOPIC_ID
+
     def partition(self, topic: str, partition: int) -> Partition:
         """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-        found = self.partitions.get((topic, partition))
+        found = self.find(topic, partition)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
@@ -201,6 +221,18 @@ class ReplicaManager:
         partition = self.partition(*topic_partition)
         partition.check_leader_epoch(-1)
         return partition.log
+
+    # --- fetches ---
+
+    def fetch_records(
+        self, params: FetchParams, targets: Sequence[FetchTarget]
+    ) -> Result[list[FetchPartitionData]]:
+        """Read the targets, at the earliest when there are `params.min_bytes` to read.
+
+        The data is in the order of the targets. The caller closes its regions. The result is
+        executed after the first read. `cancel` ends its wait.
+        """
+        return sliced(fetch(self, params, targets))
 
     # --- appends ---
 
@@ -274,10 +306,14 @@ class ReplicaManager:
 
         Starts the flushes that are due: the high watermark of a single node waits for nothing else.
         """
-        DelayedProduce(self._loop, required_offsets, timeout_ms, on_ready)
-        for partition in required_offsets:
+        delayed = DelayedProduce(required_offsets, on_ready)
+        if timeout_ms is not None:
+            delay_s = max(timeout_ms, 0) / 1000
+            delayed.timer = self._loop.call_later(delay_s, delayed.expire)
+        for partition in tuple(required_offsets):
             if partition.flush_due_offset:
                 self.start_flush(partition)
+        delayed.watch()
 
     # --- flushing ---
 

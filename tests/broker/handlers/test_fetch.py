@@ -220,7 +220,7 @@ class TestWaiting:
         assert waiting
         gone.socket.close()
         assert self.until(broker, lambda manager: not manager.fetches.waiting)
-        assert self.until(broker, lambda m: not m.partitions["t", 0].fetch_waiters)
+        assert self.until(broker, lambda m: not m.partitions["t", 0].has_delayed_operations)
 
     def until(self, broker: Broker, condition: Any) -> bool:
         """Waits until `condition(replica_manager)` is true on the broker's loop."""

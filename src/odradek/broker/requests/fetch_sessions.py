@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode
+from odradek.ids import Uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,14 +35,14 @@ PARTITIONS_MAX = 500_000
 """Partitions in all sessions, of some 300 bytes each; what goes beyond has no session."""
 
 # A topic's name, or its id in requests from version 13 on.
-PartitionKey = tuple[str | bytes, int]
+PartitionKey = tuple[str | Uuid, int]
 
 
 @dataclass(slots=True, eq=False)
 class FetchPartition:
     """What a consumer asks of one partition, and, in a session, what it was last told."""
 
-    topic: str | bytes
+    topic: str | Uuid
     partition: int
     fetch_offset: int
     max_bytes: int

@@ -11,7 +11,7 @@ from odradek.result_tasks import run
 from odradek.results import Abandoned, PendingResult, Result
 
 _LATE = (Result, PendingResult, asyncio.Future, asyncio.Task, CoroutineType)
-NOT_CONVERTED = frozenset({"produce", "fetch", "list_offsets"})
+NOT_CONVERTED = frozenset({"produce", "list_offsets"})
 
 
 def adapted(name: str, handle: Callable[..., Any]) -> Callable[..., Result[Any]]:

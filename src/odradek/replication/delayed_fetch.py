@@ -1,0 +1,299 @@
+"""Fetches: one read of all partitions, and the wait for min.bytes (Kafka's ``DelayedFetch``).
+
+A fetch reads its partitions. When that gives less than `min_bytes`, no error and no divergence, the
+fetch waits until enough bytes were appended to its partitions, or became stable, until something
+changed there (leader, deletion, disk), or until its time is up. Then the same read runs again, and
+its data is the result, whatever it is. Appends are only counted, and the read runs in the next
+iteration of the event loop, so many appends of one iteration cost one read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.replication.partition import (
+    UNDEFINED_EPOCH,
+    ColdRead,
+    FetchIsolation,
+    FetchPartitionData,
+    Partition,
+)
+from odradek.replication.purgatory import DelayedOperation
+from odradek.results import PendingResult, Result
+from odradek.slicing import ELEMENTS_A_TURN, Pause, sliced
+
+if TYPE_CHECKING:
+    from odradek.ids import Uuid
+    from odradek.log.unified_log import LogReadInfo
+    from odradek.replication.replica_manager import ReplicaManager
+
+CONSUMER = -1
+"""The replica id of consumers."""
+
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+FetchData = list[FetchPartitionData]
+
+
+class FetchTarget(Protocol):
+    """What a fetch reads of one partition. `topic` is a name or a topic id."""
+
+    topic: str | Uuid
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int
+    last_fetched_epoch: int
+
+
+@dataclass(slots=True)
+class FetchParams:
+    """The properties of a fetch that hold for all of its partitions (Kafka's ``FetchParams``).
+
+    Attributes:
+        reads_zstd: Whether the client can read zstd. Otherwise topics with this compression.type
+            have the error UNSUPPORTED_COMPRESSION_TYPE.
+    """
+
+    isolation: FetchIsolation
+    replica_id: int
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    reads_zstd: bool = True
+
+
+class LogRead:
+    """One pass over the partitions of a fetch, within max.bytes.
+
+    Attributes:
+        data: In the order of the targets. Its regions are open.
+        size_bytes: The size of the regions.
+        has_news: A partition has an error or a divergence, which the client must see at once.
+        partitions: The partitions that exist here.
+    """
+
+    __slots__ = ("_manager", "_params", "data", "has_news", "partitions", "size_bytes")
+
+    def __init__(self, manager: ReplicaManager, params: FetchParams) -> None:
+        self._manager = manager
+        self._params = params
+        self.data: FetchData = []
+        self.size_bytes = 0
+        self.has_news = False
+        # A dictionary, because a partition that was read from the disk comes twice.
+        self.partitions: dict[Partition, None] = {}
+
+    def in_slices(
+        self, targets: Sequence[FetchTarget], delayed: DelayedFetch | None
+    ) -> Generator[Pause, None, None]:
+        """Read all `targets`. Yields at the end of each time slice, and for reads from the disk.
+
+        `delayed` watches each partition from its read on.
+        """
+        left = ELEMENTS_A_TURN
+        try:
+            for target in targets:
+                if not left:
+                    left = ELEMENTS_A_TURN
+                    yield None
+                left -= 1
+                try:
+                    data = self._read(target, delayed)
+                except ColdRead as cold:
+                    data = yield from self._read_cold(target, delayed, cold)
+                self.data.append(data)
+        except BaseException:
+            close_regions(self.data)
+            raise
+
+    def _read_cold(
+        self, target: FetchTarget, delayed: DelayedFetch | None, cold: ColdRead
+    ) -> Generator[Pause, None, FetchPartitionData]:
+        """Read from the disk on a thread, then use what it found, if it is still true."""
+        while True:
+            found = self._manager.read_in_thread(cold.read)
+            yield found
+            try:
+                return self._read(target, delayed, found.result)
+            except ColdRead as again:
+                cold = again
+
+    def _read(
+        self,
+        target: FetchTarget,
+        delayed: DelayedFetch | None,
+        found: Callable[[], LogReadInfo] | None = None,
+    ) -> FetchPartitionData:
+        params = self._params
+        partition = self._manager.find(target.topic, target.partition)
+        if partition is None:
+            self.has_news = True
+            return FetchPartitionData(error=self._manager.unknown_code(target.topic))
+        self.partitions[partition] = None
+        if delayed is not None:
+            delayed.watch(partition)
+        remaining = params.max_bytes - self.size_bytes
+        try:
+            if params.replica_id >= 0:
+                _refuse_replica(partition, target.leader_epoch)
+            if not params.reads_zstd and partition.log.config.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            data = partition.read(
+                target.fetch_offset,
+                target.max_bytes if target.max_bytes < remaining else max(remaining, 0),
+                not self.size_bytes,
+                params.isolation,
+                target.leader_epoch,
+                target.last_fetched_epoch,
+                found,
+            )
+        except KafkaError as error:
+            self.has_news = True
+            leader = (partition.leader, partition.leader_epoch)
+            current_leader = leader if error.code in _LEADER_ERRORS else None
+            return FetchPartitionData(error=error.code, current_leader=current_leader)
+        if data.region is not None:
+            self.size_bytes += data.region.length
+        elif data.diverging_epoch != UNDEFINED_EPOCH:
+            self.has_news = True
+        return data
+
+
+def _refuse_replica(partition: Partition, leader_epoch: int) -> None:
+    """No other broker is a replica here (``Partition.followerReplicaOrThrow``)."""
+    partition.check_leader_epoch(leader_epoch)
+    raise KafkaError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if leader_epoch == UNDEFINED_EPOCH
+        else ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
+
+
+def close_regions(data: FetchData) -> None:
+    """Give back the regions of data that will not be sent."""
+    for each in data:
+        if each.region is not None:
+            each.region.close()
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits, or may have to: one of many partitions watches them while it reads."""
+
+    __slots__ = (
+        "_bytes_missing",
+        "_manager",
+        "_params",
+        "_partitions",
+        "_result",
+        "_scheduled",
+        "_targets",
+    )
+
+    def __init__(
+        self, manager: ReplicaManager, params: FetchParams, targets: Sequence[FetchTarget]
+    ) -> None:
+        super().__init__()
+        self._manager = manager
+        self._params = params
+        self._targets = targets
+        self._bytes_missing = params.min_bytes
+        self._partitions: list[Partition] = []
+        self._scheduled = False
+        # None while the first read is not over: then nobody waits for the result.
+        self._result: PendingResult[FetchData] | None = None
+
+    def watch(self, partition: Partition) -> None:
+        """Count what is appended to `partition` from now on."""
+        if not self.completed:
+            self._partitions.append(partition)
+            partition.watch_fetch(self, self._params.isolation)
+
+    def wait(self, read: LogRead) -> Result[FetchData]:
+        """Return the data of the next read. The first one, `read`, was not sufficient."""
+        close_regions(read.data)
+        result: PendingResult[FetchData] = PendingResult(on_cancel=self.cancel)
+        self._result = result
+        if self.completed:  # while the first read ran
+            self.on_complete()
+        else:
+            self.appended(read.size_bytes)
+        return result
+
+    # What partitions report.
+
+    def appended(self, size_bytes: int) -> None:
+        """One of the partitions has so many more bytes to read."""
+        self._bytes_missing -= size_bytes
+        if self._bytes_missing <= 0:
+            self._schedule()
+
+    def interrupt(self) -> None:
+        """There is a reason to read again."""
+        self._bytes_missing = 0
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._scheduled:
+            return
+        self._scheduled = True
+        self._manager.fetches.loop.call_soon(self.try_complete)
+
+    # The contract of delayed operations.
+
+    def try_complete(self) -> bool:
+        if self._bytes_missing <= 0:
+            self.force_complete()
+        return self.completed
+
+    def release(self) -> None:
+        self._manager.fetches.forget(self)
+        for partition in self._partitions:
+            partition.unwatch_fetch(self)
+
+    def on_complete(self) -> None:
+        """Read again."""
+        result = self._result
+        if result is not None:
+            result.follow(sliced(self._last_read()))
+
+    def _last_read(self) -> Generator[Pause, None, Result[FetchData]]:
+        read = LogRead(self._manager, self._params)
+        yield from read.in_slices(self._targets, None)
+        return Result(read.data)
+
+
+def fetch(
+    manager: ReplicaManager, params: FetchParams, targets: Sequence[FetchTarget]
+) -> Generator[Pause, None, Result[FetchData]]:
+    """Read the targets in time slices; wait and read again if that is not sufficient."""
+    delayed: DelayedFetch | None = None
+    if targets[ELEMENTS_A_TURN:]:
+        # What is appended between two slices must count.
+        delayed = DelayedFetch(manager, params, targets)
+        manager.fetches.watch(delayed, params.max_wait_ms)
+    read = LogRead(manager, params)
+    try:
+        yield from read.in_slices(targets, delayed)
+    except BaseException:
+        if delayed is not None:
+            delayed.cancel()
+        raise
+    if (
+        read.size_bytes >= params.min_bytes
+        or read.has_news
+        or params.max_wait_ms <= 0
+        or not read.partitions
+    ):
+        if delayed is not None:
+            delayed.cancel()
+        return Result(read.data)
+    if delayed is None:
+        delayed = DelayedFetch(manager, params, targets)
+        if manager.fetches.watch(delayed, params.max_wait_ms):
+            for partition in read.partitions:
+                delayed.watch(partition)
+    return delayed.wait(read)

@@ -1,0 +1,118 @@
+"""A log without files, and partitions over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode
+from odradek.ids import ZERO_UUID, TopicPartition
+from odradek.log.residency import NotResident
+from odradek.log.unified_log import LogAppendInfo, LogReadInfo
+from odradek.replication.partition import Partition
+
+BATCH = memoryview(bytearray(100))
+
+
+class Producers:
+    """No producer has a transaction open."""
+
+    ongoing: tuple[()] = ()
+    unreplicated: tuple[()] = ()
+
+
+class Region:
+    """Records of one read."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ListLog:
+    """A log that remembers only its offsets; one record of 100 bytes a batch."""
+
+    def __init__(self, config: LogConfig = LogConfig()) -> None:  # noqa: B008
+        self.config = config
+        self.high_watermark = 0
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.must_flush = False
+        self.epochs: list[tuple[int, int]] = []
+        self.reads: list[tuple[int, int, int, bool]] = []
+        self.regions: list[Region] = []
+        self.producers = Producers()
+        self.is_cold = False
+        self.truncations = 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
+
+    def begin_leader_epoch(self, epoch: int) -> None:
+        self.epochs.append((epoch, self.log_end_offset))
+
+    def append_as_leader(
+        self, batch: Any, epoch: int, *, now_ms: int, origin: object = None
+    ) -> LogAppendInfo:
+        offset = self.log_end_offset
+        self.log_end_offset += 1
+        return LogAppendInfo(offset, offset, -1, self.log_start_offset, False, self.must_flush)
+
+    def read_resident(
+        self, offset: int, max_bytes: int, max_offset: int, whole: bool, *, with_aborted: bool
+    ) -> LogReadInfo:
+        if self.is_cold:
+            raise NotResident
+        return self.read(offset, max_bytes, max_offset, whole, with_aborted=with_aborted)
+
+    def confirm(self, offset: int, found: LogReadInfo) -> bool:
+        return found.truncations == self.truncations
+
+    def read(
+        self, offset: int, max_bytes: int, max_offset: int, whole: bool, *, with_aborted: bool
+    ) -> LogReadInfo:
+        self.reads.append((offset, max_bytes, max_offset, whole))
+        if offset >= max_offset:
+            return LogReadInfo(None)
+        region = Region(min(100 * (max_offset - offset), max_bytes))
+        self.regions.append(region)
+        return LogReadInfo(region, truncations=self.truncations)  # type: ignore[arg-type]
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        known = [at for at, (number, _) in enumerate(self.epochs) if number <= epoch]
+        if not known:
+            return -1, -1
+        at = known[-1]
+        ends = [start for _, start in self.epochs[1:]] + [self.log_end_offset]
+        return self.epochs[at][0], ends[at]
+
+
+class Waiter:
+    """Counts what a partition reports."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self.interrupts = 0
+        self.ended: list[Any] = []
+
+    def appended(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+
+    def resolve(self, partition: Partition, error: ErrorCode) -> None:
+        self.ended.append(error)
+
+
+def partition_of(
+    log: ListLog, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,), index: int = 0
+) -> Partition:
+    """A partition that broker 1 leads in epoch 5."""
+    partition = Partition(TopicPartition("t", index), ZERO_UUID, log)  # type: ignore[arg-type]
+    partition.become_leader(1, 5, replicas, isr)
+    return partition

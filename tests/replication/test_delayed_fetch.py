@@ -1,0 +1,263 @@
+"""Fetches that read now, and fetches that wait for more to read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.log.unified_log import LogReadInfo
+from odradek.replication.delayed_fetch import FetchParams, fetch
+from odradek.replication.partition import FetchIsolation, FetchPartitionData, Partition
+from odradek.replication.purgatory import Purgatory
+from odradek.result_tasks import wait
+from odradek.results import Result
+from odradek.slicing import ELEMENTS_A_TURN, sliced
+from tests.replication.fakes import BATCH, ListLog, partition_of
+
+LONG = 2 * ELEMENTS_A_TURN + 1
+
+
+@dataclass
+class Target:
+    partition: int
+    fetch_offset: int = 0
+    topic: str = "t"
+    max_bytes: int = 1_000
+    leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+
+
+class Manager:
+    """Some partitions, and the purgatory of fetches."""
+
+    def __init__(self, count: int) -> None:
+        self.logs = [ListLog() for _ in range(count)]
+        self.partitions = [partition_of(log, index=at) for at, log in enumerate(self.logs)]
+        self.fetches = Purgatory(asyncio.get_running_loop(), 2)
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self.partitions[index] if index < len(self.partitions) else None
+
+    def unknown_code(self, topic: str) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def fetch(self, *targets: Target, **options: Any) -> Result[list[FetchPartitionData]]:
+        given: dict[str, Any] = {"min_bytes": 150, "max_bytes": 10_000, "max_wait_ms": 600_000}
+        isolation = options.pop("isolation", FetchIsolation.HIGH_WATERMARK)
+        params = FetchParams(isolation, -1, **(given | options))
+        wanted = targets or tuple(Target(at) for at in range(len(self.partitions)))
+        return sliced(fetch(self, params, wanted))  # type: ignore[arg-type]
+
+    def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
+        """The outcome is there at once, and is used in a later iteration of the loop."""
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(read())
+        return done
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.fetches.waiting and not any(
+            each.has_delayed_operations for each in self.partitions
+        )
+
+
+def run(test: Callable[[Manager], Awaitable[None]], partitions: int = 2) -> None:
+    async def main() -> None:
+        await test(Manager(partitions))
+
+    asyncio.run(main())
+
+
+async def iterations(count: int = 3) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give way to the slices until the condition holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never held")
+
+
+def sizes(data: list[FetchPartitionData]) -> list[int]:
+    return [0 if each.region is None else each.region.length for each in data]
+
+
+def test_fetch_with_enough_to_read_is_done_at_once() -> None:
+    async def check(manager: Manager) -> None:
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        result = manager.fetch()
+        assert result.completed
+        assert sizes(result.value) == [100, 100]
+        assert manager.is_idle
+
+    run(check)
+
+
+@pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])
+def test_fetch_reads_again_when_enough_was_appended(isolation: FetchIsolation) -> None:
+    async def check(manager: Manager) -> None:
+        first, second = manager.partitions
+        first.append(BATCH, 1, 0)
+        result = manager.fetch(isolation=isolation)
+        assert result.executed
+        assert not result.completed
+        assert all(region.closed for region in manager.logs[0].regions)
+        reads = len(manager.logs[0].reads)
+        await iterations()
+        assert len(manager.logs[0].reads) == reads
+        second.append(BATCH, 1, 0)
+        second.append(BATCH, 1, 0)
+        data = await wait(result)
+        assert sizes(data) == [100, 200]
+        assert len(manager.logs[0].reads) == reads + 1
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_fetch_reads_again_when_a_partition_is_stopped() -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        manager.partitions[1].stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        first, second = await wait(result)
+        assert (first.error, second.error) == (
+            ErrorCode.NONE,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        )
+        assert second.current_leader == (1, 5)
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_fetch_is_done_when_its_time_is_up() -> None:
+    async def check(manager: Manager) -> None:
+        async with asyncio.timeout(120):
+            assert sizes(await wait(manager.fetch(max_wait_ms=1))) == [0, 0]
+        assert manager.is_idle
+
+    run(check)
+
+
+@pytest.mark.parametrize(
+    ("targets", "options"),
+    [
+        ((Target(9),), {}),
+        ((Target(0, leader_epoch=4),), {}),
+        ((Target(0),), {"max_wait_ms": 0}),
+        ((Target(0),), {"min_bytes": 0}),
+    ],
+    ids=["unknown partition", "fenced epoch", "no wait", "no minimum"],
+)
+def test_fetch_does_not_wait(targets: tuple[Target, ...], options: dict[str, int]) -> None:
+    async def check(manager: Manager) -> None:
+        assert manager.fetch(*targets, **options).completed
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_cancelled_fetch_leaves_nothing_behind() -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        assert not manager.is_idle
+        manager.partitions[0].append(BATCH, 1, 0)
+        manager.partitions[0].append(BATCH, 1, 0)
+        result.cancel()
+        await iterations()
+        assert not result.done
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_fetches_beyond_the_limit_read_again_at_once() -> None:
+    async def check(manager: Manager) -> None:
+        results = [manager.fetch() for _ in range(3)]
+        assert sizes(await wait(results[2])) == [0, 0]
+        assert [result.completed for result in results] == [False, False, True]
+        manager.fetches.end_all()
+        assert all(result.completed for result in results)
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_append_between_two_slices_of_the_first_read_counts() -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        assert not result.executed
+        for _ in range(2):
+            manager.partitions[0].append(BATCH, 1, 0)
+        assert sum(sizes(await wait(result))) == 200
+        assert manager.is_idle
+
+    run(check, LONG)
+
+
+def test_time_that_is_up_in_the_first_read_ends_the_wait() -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        manager.fetches.end_all()
+        assert sum(sizes(await wait(result))) == 0
+        assert all(len(log.reads) == 2 for log in manager.logs)
+        assert manager.is_idle
+
+    run(check, LONG)
+
+
+def test_partition_that_is_on_the_disk_is_read_by_a_thread() -> None:
+    async def check(manager: Manager) -> None:
+        manager.logs[1].is_cold = True
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        result = manager.fetch()
+        assert not result.executed
+        assert sizes(await wait(result)) == [100, 100]
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_read_of_a_log_that_was_truncated_in_the_meantime_is_repeated() -> None:
+    async def check(manager: Manager) -> None:
+        log = manager.logs[1]
+        log.is_cold = True
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        result = manager.fetch()
+        log.truncations += 1
+        assert sizes(await wait(result)) == [100, 100]
+        assert len(log.reads) == 2
+
+    run(check)
+
+
+@pytest.mark.parametrize("reads", [1, 2], ids=["first read", "last read"])
+def test_fetch_cancelled_between_two_slices_closes_its_regions(reads: int) -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch(min_bytes=1 << 20)
+        if reads == 2:
+            await until(lambda: result.executed)
+            manager.fetches.end_all()
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        await until(lambda: len(manager.logs[ELEMENTS_A_TURN].reads) == reads)
+        result.cancel()
+        await iterations(5)
+        regions = [region for log in manager.logs for region in log.regions]
+        assert regions
+        assert all(region.closed for region in regions)
+        assert manager.is_idle
+
+    run(check, LONG + 1)
