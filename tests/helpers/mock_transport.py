@@ -10,6 +10,7 @@ from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
 from odradek.net.receive import Scratch
+from odradek.net.session import PLAIN_SOCKET, TransportKind
 
 
 class MockTransport(asyncio.Transport):
@@ -21,6 +22,7 @@ class MockTransport(asyncio.Transport):
         self.written = bytearray()
         self.waiting = bytearray()
         self.writes = 0
+        self.write_buffer_high: int | None = None
         self.reading = True
         self.closing = False
         self.aborted = False
@@ -32,7 +34,7 @@ class MockTransport(asyncio.Transport):
         )
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == 0
+        self.write_buffer_high = high
 
     def write(self, data: Any) -> None:
         assert not self.closing, "written after the end"
@@ -104,6 +106,7 @@ def open_connection(
     unsent: UnsentAnswers | None = None,
     scratch: Scratch | None = None,
     room: float = float("inf"),
+    transport_kind: TransportKind = PLAIN_SOCKET,
 ) -> tuple[Connection, MockTransport]:
     """A connection served by `dispatch`; needs a running loop."""
     limits = limits or NetLimits()
@@ -115,10 +118,11 @@ def open_connection(
         unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
         scratch=scratch or Scratch(),
     )
-    connection = Connection(shared, "PLAINTEXT", None)
+    connection = Connection(shared, "PLAINTEXT", None, transport_kind=transport_kind)
     transport = MockTransport(room)
     transport.protocol = connection
     connection.connection_made(transport)
+    assert transport.write_buffer_high == transport_kind.write_buffer_high
     return connection, transport
 
 

@@ -21,6 +21,7 @@ from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
 from odradek.net.server import Server
+from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
 from odradek.records.region import FileRegion
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
@@ -120,10 +121,9 @@ async def serving(
     use_sendfile: bool = True,
     host: str = "127.0.0.1",
 ) -> AsyncIterator[Server]:
-    server = Server(
-        dispatch, clock=clock or ManualClock(), limits=limits, use_sendfile=use_sendfile
-    )
-    await server.start([Endpoint("PLAINTEXT", host, 0)])
+    server = Server(dispatch, clock=clock or ManualClock(), limits=limits)
+    kind = PLAIN_SOCKET if use_sendfile else PLAIN_SOCKET_WITHOUT_SENDFILE
+    await server.start([Endpoint("PLAINTEXT", host, 0, transport_kind=kind)])
     try:
         yield server
     finally:

@@ -40,6 +40,7 @@ from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
+from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
 from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 
@@ -123,7 +124,8 @@ class BrokerServer:
     async def _start(self) -> None:
         config = self.config
         self._report_keys()
-        endpoints = [ListenEndpoint(*address) for address in listeners(config)]
+        kind = PLAIN_SOCKET if self._use_sendfile else PLAIN_SOCKET_WITHOUT_SENDFILE
+        endpoints = [ListenEndpoint(*address, transport_kind=kind) for address in listeners(config)]
         advertised_listeners(config)
         log_manager = await self._load_logs()
         controller = await self._build(log_manager)
@@ -137,7 +139,6 @@ class BrokerServer:
             clock=self._network_clock,
             limits=_net_limits(config),
             executor=self._executor,
-            use_sendfile=self._use_sendfile,
         )
         await self._server.start(endpoints)
         self.periodic = PeriodicTasks(self.services)

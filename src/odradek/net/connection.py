@@ -37,6 +37,13 @@ from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import BYTES, Sender, close_regions
+from odradek.net.session import (
+    ANONYMOUS,
+    PLAIN_SOCKET,
+    SecurityProtocol,
+    Session,
+    TransportKind,
+)
 from odradek.protocol.framing import pack_size, unpack_size
 from odradek.results import Abandoned, Result
 
@@ -78,7 +85,6 @@ class Shared:
     unsent: UnsentAnswers
     scratch: Scratch
     executor: Executor | None = None
-    use_sendfile: bool = True
     connections: dict[Connection, None] = field(default_factory=dict)
     executing: set[Result[Chunks]] = field(default_factory=set)
     on_lost: Callable[[Connection], None] | None = None
@@ -115,11 +121,13 @@ class Connection(asyncio.BufferedProtocol):
         "_receive",
         "_request_bytes_max",
         "_resuming",
+        "_security_protocol",
         "_sender",
         "_shared",
         "_socket",
         "_stopping",
         "_transport",
+        "_transport_kind",
         "active",
         "client_software",
         "closed",
@@ -132,15 +140,27 @@ class Connection(asyncio.BufferedProtocol):
         "memory",
         "on_close",
         "peer_address",
+        "session",
     )
 
     _transport: asyncio.Transport
     _sender: Sender
+    session: Session
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]
 
-    def __init__(self, shared: Shared, listener_name: str, sock: socket.socket | None) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        listener_name: str,
+        sock: socket.socket | None,
+        *,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        transport_kind: TransportKind = PLAIN_SOCKET,
+    ) -> None:
         self._shared = shared
         self._socket = sock
+        self._security_protocol = security_protocol
+        self._transport_kind = transport_kind
         self._dispatch = shared.dispatch
         self._request_bytes_max = shared.limits.request_bytes_max
         self._receive = ReceiveBuffer(shared.scratch)
@@ -178,13 +198,19 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
         self.local_address = plain_address(transport.get_extra_info("sockname"))
         self.peer_address = plain_address(transport.get_extra_info("peername"))
-        # Zero: paused is then the same as "the transport holds bytes", which the order of bytes
-        # written past the transport depends on.
-        self._transport.set_write_buffer_limits(high=0)
+        self.session = Session(
+            self.listener_name,
+            self._security_protocol,
+            ANONYMOUS,
+            self.peer_address[0],
+            self.local_address,
+        )
+        kind = self._transport_kind
+        self._transport.set_write_buffer_limits(high=kind.write_buffer_high)
         self._sender = Sender(
             shared.loop,
             self._transport,
-            self._socket if shared.use_sendfile else None,
+            self._socket if kind.sendfile else None,
             executor=shared.executor,
             on_idle=self._sent,
             on_failure=self.abort,
@@ -198,8 +224,6 @@ class Connection(asyncio.BufferedProtocol):
         start = pos = receive.start
         end = receive.end + nbytes
         self.active = True
-        dispatch = self._dispatch
-        size_max = self._request_bytes_max
         queue = self._queue
         out: Chunks = []
         out_bytes = 0
@@ -208,12 +232,14 @@ class Connection(asyncio.BufferedProtocol):
                 if self._hold or end - pos < 4:
                     break
                 (size,) = unpack_size(view, pos)
-                if not 0 <= size <= size_max:
-                    raise CloseConnection(f"invalid frame size {size}, the limit is {size_max}")
+                if not 0 <= size <= self._request_bytes_max:
+                    raise CloseConnection(
+                        f"invalid frame size {size}, the limit is {self._request_bytes_max}"
+                    )
                 next_pos = pos + 4 + size
                 if next_pos > end:
                     break
-                reply = dispatch(self, view[pos + 4 : next_pos])
+                reply = self._dispatch(self, view[pos + 4 : next_pos])
                 pos = next_pos
                 if reply.__class__ is list and not queue:
                     if not reply:
@@ -543,6 +569,11 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.drop()
         # asyncio's transport does not bear its end while it calls `resume_writing`.
         self._shared.loop.call_soon(self._transport.abort)
+
+    def serve(self, dispatch: Dispatch, request_bytes_max: int) -> None:
+        """Call `dispatch` with each frame from the next one on, also within the same read."""
+        self._dispatch = dispatch
+        self._request_bytes_max = request_bytes_max
 
     @property
     def closing(self) -> bool:

@@ -13,11 +13,12 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from odradek.net.connection import plain_address
 from odradek.net.limits import NetLimits
+from odradek.net.session import PLAIN_SOCKET, SecurityProtocol, TransportKind
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ class Endpoint:
     name: str
     host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    transport_kind: TransportKind = PLAIN_SOCKET
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -153,11 +156,14 @@ class Listener:
     __slots__ = ("_accept", "_accepting", "_congestion", "_loop", "_resting", "_sock", "endpoint")
 
     def __init__(
-        self, name: str, sock: socket.socket, accept: Callable[[str, socket.socket], bool]
+        self,
+        endpoint: Endpoint,
+        sock: socket.socket,
+        accept: Callable[[Endpoint, socket.socket], bool],
     ) -> None:
         """`accept` takes over an accepted socket, and says whether there is room for another."""
         host, port = sock.getsockname()[:2]
-        self.endpoint = Endpoint(name, host, port)
+        self.endpoint = replace(endpoint, host=host, port=port)
         self._sock = sock
         self._accept = accept
         self._loop = asyncio.get_running_loop()
@@ -204,5 +210,5 @@ class Listener:
                 continue
             if self._congestion and not _is_this_machine(sock, address):
                 _exchange_congestion(sock, self._congestion)
-            if not self._accept(self.endpoint.name, sock):
+            if not self._accept(self.endpoint, sock):
                 self.pause()

@@ -54,8 +54,7 @@ def _idle_holders(
 class Server:
     """Serves `dispatch` on any number of endpoints, on the loop that runs `start`.
 
-    `executor` is where cold log files are read (None: the loop's own). `use_sendfile=False` sends
-    regions by reads.
+    `executor` is where cold log files are read (None: the loop's own).
     """
 
     def __init__(
@@ -65,14 +64,12 @@ class Server:
         clock: Clock,
         limits: NetLimits | None = None,
         executor: Executor | None = None,
-        use_sendfile: bool = True,
     ) -> None:
         self.limits = limits or NetLimits()
         self.budget = MemoryBudget(self.limits.request_bytes_queued_max)
         self._clock = clock
         self._dispatch = dispatch
         self._executor = executor
-        self._use_sendfile = use_sendfile
         self._listeners: list[Listener] = []
         self._accepted: set[asyncio.Task[None]] = set()
         self._per_ip: Counter[str] = Counter()
@@ -93,13 +90,12 @@ class Server:
             unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
             scratch=Scratch(),
             executor=self._executor,
-            use_sendfile=self._use_sendfile,
             on_lost=self._on_lost,
         )
         try:
             for endpoint in endpoints:
                 for sock in await bind(endpoint, self.limits):
-                    self._listeners.append(Listener(endpoint.name, sock, self._accept))
+                    self._listeners.append(Listener(endpoint, sock, self._accept))
         except BaseException:
             self._close_listeners()
             raise
@@ -186,7 +182,7 @@ class Server:
         self._schedule_tick()
         self.tick()
 
-    def _accept(self, listener_name: str, sock: socket.socket) -> bool:
+    def _accept(self, endpoint: Endpoint, sock: socket.socket) -> bool:
         """Takes over an accepted socket; False when there is no room for another one."""
         try:
             host = plain_address(sock.getpeername())[0]
@@ -202,13 +198,19 @@ class Server:
             return True
         self._per_ip[host] += 1
         self._count += 1
-        task = self._loop.create_task(self._connect(listener_name, host, sock))
+        task = self._loop.create_task(self._connect(endpoint, host, sock))
         self._accepted.add(task)
         task.add_done_callback(self._accepted.discard)
         return self._count < self.limits.connections_max
 
-    async def _connect(self, listener_name: str, host: str, sock: socket.socket) -> None:
-        connection = Connection(self._shared, listener_name, sock)
+    async def _connect(self, endpoint: Endpoint, host: str, sock: socket.socket) -> None:
+        connection = Connection(
+            self._shared,
+            endpoint.name,
+            sock,
+            security_protocol=endpoint.security_protocol,
+            transport_kind=endpoint.transport_kind,
+        )
         connection.counted_as = host
         try:
             sock.setblocking(False)

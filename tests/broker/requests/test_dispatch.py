@@ -41,7 +41,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(client_software=None, on_close=[], closed=False, memory=None)
+    return SimpleNamespace(memory=None, session=None)
 
 
 @pytest.fixture

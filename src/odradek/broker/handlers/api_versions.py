@@ -42,7 +42,7 @@ def handle(
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return Result(ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
-        context.connection.client_software = f"{name} {version}"
+        context.set_client_software(name, version)
     response = ApiVersionsResponse(
         api_keys=[
             ApiVersion(

@@ -58,8 +58,8 @@ async def handle(
     answer = DescribeQuorumResponse(topics=[TopicData(CLUSTER_METADATA, [partition])])
     if context.api_version >= NODES_SINCE:
         voter.replica_directory_id = _directory_id(services)
-        name = context.connection.listener_name
-        listener = Listener(name, *advertised_address(services.config, context.connection))
+        name = context.session.listener_name
+        listener = Listener(name, *advertised_address(services.config, context.session))
         answer.nodes = [Node(services.node_id, [listener])]
     return Result(answer)
 

@@ -129,7 +129,7 @@ def _find(
     broker = image.brokers.get(partition.leader)
     if broker is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    address = broker_address(services.config, context.connection, broker)
+    address = broker_address(services.config, context.session, broker)
     if address is None:
         return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(ErrorCode.NONE, None, broker.id, *address)

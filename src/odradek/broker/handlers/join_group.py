@@ -33,5 +33,4 @@ def handle(
 
 def client_of(context: RequestContext) -> Client:
     """Who sent the request, as a group remembers it."""
-    host = unwrapped(context.connection.peer_address[0])
-    return Client(context.client_id or "", f"/{host}")
+    return Client(context.client_id or "", f"/{unwrapped(context.session.client_address)}")

@@ -209,7 +209,7 @@ def response_brokers(services: Services, context: RequestContext) -> list[Metada
     """Return the brokers that have the client's listener, with their addresses for this client."""
     brokers = []
     for broker in services.image().brokers.values():
-        address = broker_address(services.config, context.connection, broker)
+        address = broker_address(services.config, context.session, broker)
         if address is not None:
             brokers.append(MetadataResponseBroker(broker.id, *address, broker.rack))
     return brokers

@@ -1,13 +1,10 @@
 """What a handler is given: the broker's services, and what is known of the request's sender.
 
 A handler is ``handle(services, context, request)`` in ``odradek.broker.handlers.<name>``. It
-returns
-
-* a response message: it leaves at once (the hot path, a straight function);
-* None: no response leaves (Produce with acks=0);
-* an ``asyncio.Future`` of a response: the request is executed, the answer comes later, and the next
-  request of the connection may start now (waiting for the high watermark, min.bytes, a rebalance);
-* a coroutine of any of these: the next request of the connection starts when it has ended.
+returns a `odradek.results.Result` of the response. None in place of a response means that no
+response leaves (Produce with acks=0). The next request of the connection starts when the result is
+executed. The response leaves when it is done: a fetch waits for min.bytes, a produce with acks=all
+for the high watermark, a JoinGroup for the other members.
 
 Errors of the client, disk or cluster are codes in the response. `CloseConnection` closes the
 connection; any other exception is a bug of the broker: it is logged and closes the connection too.
@@ -39,15 +36,44 @@ if TYPE_CHECKING:
     from odradek.replication.replica_manager import ReplicaManager
 
 
-@dataclass(slots=True)
 class RequestContext:
-    """One request: its header, and the connection on which it came."""
+    """One request: its header, and the session of its connection when it arrived.
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    connection: Connection
+    Handlers and quotas know of the client what is here, and nothing else. `connection` belongs to
+    the dispatcher.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "session",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection: Connection,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.session = connection.session
+
+    def mute(self, pause_ms: int) -> None:
+        """Start no request of the client for so long. Responses leave in the meantime."""
+        self.connection.mute(pause_ms / 1000)
+
+    def set_client_software(self, name: str, version: str) -> None:
+        """Note what the client says it is (ApiVersions)."""
+        self.connection.client_software = f"{name} {version}"
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ def leader_endpoints(
         broker = brokers.get(BrokerId(leader))
         if broker is None:
             continue
-        address = broker_address(services.config, context.connection, broker)
+        address = broker_address(services.config, context.session, broker)
         if address is not None:
             endpoints.append(LeaderEndpoint(leader, *address, broker.rack))
     return endpoints

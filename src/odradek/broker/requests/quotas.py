@@ -19,8 +19,6 @@ from odradek.metadata.quotas import (
 
 # How many clients' windows are kept; those that were not used for longest are forgotten first.
 WINDOWS_MAX = 10_000
-# The user of a connection that nobody authenticated.
-ANONYMOUS = "ANONYMOUS"
 
 _DEFAULT = None
 Group = tuple[str, str]  # (user, client id) that share a window; "" is "any"

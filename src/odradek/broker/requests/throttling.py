@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.quotas import ANONYMOUS
-
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.fetch_response import FetchResponse
@@ -22,10 +20,10 @@ def throttled_produce(
     """Count a produce request of `size_bytes` when its response is known."""
     now_ms = int(services.clock.monotonic_ms())
     pause_ms = services.quotas.produce.record(
-        ANONYMOUS, context.client_id or "", size_bytes, now_ms
+        context.session.principal.name, context.client_id or "", size_bytes, now_ms
     )
     if pause_ms:
-        context.connection.mute(pause_ms / 1000)
+        context.mute(pause_ms)
         if response is not None:
             response.throttle_time_ms = shown(pause_ms)
     return response
@@ -33,7 +31,9 @@ def throttled_produce(
 
 def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> int:
     """No more than what the quota gives in a whole window, or the fetch could never be answered."""
-    burst = services.quotas.fetch.burst_bytes(ANONYMOUS, context.client_id or "")
+    burst = services.quotas.fetch.burst_bytes(
+        context.session.principal.name, context.client_id or ""
+    )
     return max_bytes if burst is None else min(max_bytes, burst)
 
 
@@ -46,12 +46,13 @@ def throttled_fetch(
     from odradek.protocol.messages.fetch_response import FetchResponse
 
     quota, client_id = services.quotas.fetch, context.client_id or ""
+    user = context.session.principal.name
     now_ms = int(services.clock.monotonic_ms())
-    pause_ms = quota.record(ANONYMOUS, client_id, size_bytes, now_ms)
+    pause_ms = quota.record(user, client_id, size_bytes, now_ms)
     if not pause_ms:
         return None
-    quota.unrecord(ANONYMOUS, client_id, size_bytes, now_ms)
-    context.connection.mute(pause_ms / 1000)
+    quota.unrecord(user, client_id, size_bytes, now_ms)
+    context.mute(pause_ms)
     return FetchResponse(shown(pause_ms), 0, session_id, [])
 
 
