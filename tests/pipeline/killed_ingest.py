@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from odradek.pipeline.jobs.batch_writer import Step
-from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions
+from odradek.pipeline.jobs.ingest import IngestJob
+from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
 from odradek.pipeline.sinks.commit import BatchCommit
 from odradek.pipeline.sinks.delta import DeltaSink

@@ -14,7 +14,8 @@ import pytest
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import Step
-from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions
+from odradek.pipeline.jobs.ingest import IngestJob
+from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger

@@ -21,7 +21,7 @@ from odradek.cli.client import (
 from odradek.cli.output import CommandError, parse_assignments, print_rows
 
 if TYPE_CHECKING:
-    from odradek.pipeline.jobs.ingest import IngestOptions
+    from odradek.pipeline.jobs.options import IngestOptions
     from odradek.pipeline.progress import Progress
     from odradek.pipeline.session import SessionOptions
     from odradek.pipeline.tables import TableDir
@@ -90,7 +90,7 @@ def ingest(
     with the same DIR and it goes on where it ended.
     """
     need_spark()
-    from odradek.pipeline.jobs.ingest import IngestOptions
+    from odradek.pipeline.jobs.options import IngestOptions
     from odradek.pipeline.session import SessionOptions
 
     options = IngestOptions(

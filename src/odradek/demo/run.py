@@ -18,7 +18,8 @@ from odradek.demo import events, report
 from odradek.demo.broker_process import running_broker
 from odradek.demo.clients import LiveCounter, Streamer, count_records, create_topic
 from odradek.demo.commands import commands, shown
-from odradek.pipeline.jobs.ingest import IngestJob, IngestOptions, IngestSummary
+from odradek.pipeline.jobs.ingest import IngestJob, IngestSummary
+from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.session import SHORT_LIFE, SessionOptions, find_java, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
 
 from odradek.pipeline.errors import PipelineError
-
-if TYPE_CHECKING:
-    from odradek.pipeline.jobs.ingest import IngestOptions
+from odradek.pipeline.jobs.options import IngestOptions
 
 PARSER_NAMES = ("raw", "json", "access-log")
 INT64_MAX = 2**63 - 1

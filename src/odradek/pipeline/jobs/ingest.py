@@ -9,8 +9,8 @@ checkpoint stay together: `IngestJob` refuses to start when one of them was lost
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
@@ -22,9 +22,9 @@ from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
 from odradek.pipeline.jobs.checks import check_parser
+from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress, total_lag
 from odradek.pipeline.sinks.files import Files
-from odradek.pipeline.tables import TableDir
 from odradek.pipeline.transforms.access_log import parse_access_log
 from odradek.pipeline.transforms.json import json_parser
 from odradek.pipeline.transforms.quarantine import accepted, rejected
@@ -39,45 +39,6 @@ KAFKA_SOURCE_SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP,"
     " timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class IngestOptions:
-    """What to ingest, how to read it, and where to.
-
-    `starting` counts at the first start only: "earliest", "latest", or Spark's JSON of offsets by
-    topic and partition; later starts go on from the checkpoint, new partitions from their
-    beginning. `once` ingests what is there at the start and ends; otherwise a batch starts every
-    `interval`. `offsets_per_trigger_max` bounds a batch, all partitions together. Without
-    `fail_on_data_loss`, records that the topic lost before they were read are passed over.
-    """
-
-    bootstrap_servers: str
-    topics: tuple[str, ...]
-    tables: TableDir
-    parser: str = "raw"
-    schema: str | None = None
-    starting: str = "earliest"
-    once: bool = False
-    interval: str = "10 seconds"
-    offsets_per_trigger_max: int = 500_000
-    fail_on_data_loss: bool = True
-    kafka: Mapping[str, str] = field(default_factory=dict)
-
-    def source_options(self) -> dict[str, str]:
-        """The options of Spark's Kafka source."""
-        kafka = {f"kafka.{name}": value for name, value in self.kafka.items()}
-        return {
-            "kafka.isolation.level": "read_committed",
-            **kafka,
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "subscribe": ",".join(self.topics),
-            "startingOffsets": self.starting,
-            "includeHeaders": "true",
-            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
-            "maxOffsetsPerTrigger": str(self.offsets_per_trigger_max),
-            "groupIdPrefix": "odradek-ingest",
-        }
 
 
 @dataclass(slots=True)

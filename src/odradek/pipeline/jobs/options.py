@@ -1,0 +1,48 @@
+"""The options of an ingest. `jobs.checks` checks them before Spark's JVM is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from odradek.pipeline.tables import TableDir
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """The topics of an ingest, its parser and its table directory.
+
+    `starting` counts at the first start only: "earliest", "latest", or Spark's JSON of offsets by
+    topic and partition. Later starts continue from the checkpoint, and new partitions are read from
+    their beginning. With `once` the job ingests the records that exist at its start and ends.
+    Otherwise a batch starts every `interval`. `offsets_per_trigger_max` bounds a batch, all
+    partitions together. Without `fail_on_data_loss` the job skips records that the topic deleted
+    before they were read.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    tables: TableDir
+    parser: str = "raw"
+    schema: str | None = None
+    starting: str = "earliest"
+    once: bool = False
+    interval: str = "10 seconds"
+    offsets_per_trigger_max: int = 500_000
+    fail_on_data_loss: bool = True
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def source_options(self) -> dict[str, str]:
+        """The options of Spark's Kafka source."""
+        kafka = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        return {
+            "kafka.isolation.level": "read_committed",
+            **kafka,
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": self.starting,
+            "includeHeaders": "true",
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            "maxOffsetsPerTrigger": str(self.offsets_per_trigger_max),
+            "groupIdPrefix": "odradek-ingest",
+        }
