@@ -18,13 +18,11 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from odradek.pipeline.jobs.batch_writer import Step
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session
-from odradek.pipeline.sinks.commit import BatchCommit
-from odradek.pipeline.sinks.delta import DeltaSink
-from odradek.pipeline.tables import TableDir, TableFormat
+from odradek.pipeline.tables import TableFormat
+from tests.pipeline.steps import Step, TableDirWithSteps
 
 SCHEMA = "n BIGINT NOT NULL, pad STRING"
 
@@ -63,15 +61,6 @@ def tell(message: dict[str, object]) -> None:
     print(json.dumps(message), flush=True)
 
 
-def forget_transactions() -> None:
-    """The mutant: Delta commits that do not say which batch they are."""
-
-    def nothing(sink: DeltaSink, batch: BatchCommit) -> dict[str, str]:
-        return {}
-
-    DeltaSink.transaction_options = nothing  # type: ignore[method-assign]
-
-
 def end_with_the_killer() -> None:
     """A killer that dies closes our stdin, and the whole group goes with it."""
     sys.stdin.read()
@@ -81,8 +70,6 @@ def end_with_the_killer() -> None:
 def main() -> None:
     threading.Thread(target=end_with_the_killer, daemon=True).start()
     plan = Plan(**json.loads(sys.argv[1]))
-    if plan.forget_transactions:
-        forget_transactions()
     log = Path(plan.directory) / "spark.log"
     session = SessionOptions(
         "killed ingest",
@@ -95,13 +82,18 @@ def main() -> None:
     options = IngestOptions(
         bootstrap_servers=plan.bootstrap_servers,
         topics=(plan.topic,),
-        tables=TableDir(plan.directory, TableFormat(plan.table_format)),
+        tables=TableDirWithSteps(
+            plan.directory,
+            TableFormat(plan.table_format),
+            Reporter(plan).at_step,
+            plan.forget_transactions,
+        ),
         parser="json",
         schema=SCHEMA,
         once=True,
         offsets_per_trigger_max=plan.batch_rows,
     )
-    summary = IngestJob(open_session(session), options, at_step=Reporter(plan).at_step).run()
+    summary = IngestJob(open_session(session), options).run()
     tell({"done": summary.batches})
 
 

@@ -31,11 +31,11 @@ from pathlib import Path
 
 import psutil
 
-from odradek.pipeline.jobs.batch_writer import Step
 from odradek.pipeline.session import SessionOptions, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.killed_ingest import Plan
+from tests.pipeline.steps import Step
 
 STEP_TIMEOUT_S = 300
 RANDOM_DELAY_S_MAX = 4.0

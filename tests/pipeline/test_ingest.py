@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs.batch_writer import Step
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
+from tests.pipeline.steps import Step, TableDirWithSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,8 +130,9 @@ def test_batch_that_failed_at_any_step_is_there_once_after_a_restart_with_a_new_
         if reached is step:
             raise Crash(reached)
 
+    failing = TableDirWithSteps(options.tables.root, table_format, crash_at)
     with pytest.raises(StreamingQueryException, match="Crash"):
-        IngestJob(spark, options, at_step=crash_at).run()
+        IngestJob(spark, replace(options, tables=failing)).run()
     ledger.add_partitions(bootstrap_servers, topic, 2)
     ledger.produce(bootstrap_servers, topic, range(30, 40), 2)
     IngestJob(spark, options).run()

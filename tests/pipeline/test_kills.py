@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.pipeline.jobs.batch_writer import Step
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.killed_ingest import Plan
 from tests.pipeline.killer import BATCH_ROWS, GAP_OF_STEP, Killer
+from tests.pipeline.steps import Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,16 +1,14 @@
 """One micro-batch of an ingest: parse it once, commit its table, then its quarantine.
 
-Spark calls the writer with the same batch id and the same offsets until the batch is recorded as
-done in the checkpoint, so after a crash anywhere in here the batch comes again, and each sink
-leaves out what it already has.
+Spark calls the writer with the same batch id and the same offsets until the checkpoint records the
+batch as done. After a crash in the writer Spark repeats the batch, and each sink skips a batch that
+it has.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from pyspark.sql import DataFrame
 
@@ -19,21 +17,6 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange, Sink, read_ranges
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
-
-
-class Step(StrEnum):
-    """The moments of a batch between which a crash makes a difference; see `BatchWriter`."""
-
-    BEFORE_TABLE = "before-table-commit"
-    TABLE_COMMITTED = "table-committed"
-    QUARANTINE_COMMITTED = "quarantine-committed"
-
-
-AtStep = Callable[[Step, int], None]
-
-
-def _go_on(step: Step, batch_id: int) -> None:
-    """What happens at a step when nobody watches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +31,8 @@ class BatchCounts:
 class BatchWriter:
     """The function that Spark calls for each batch (`foreachBatch`).
 
-    Spark calls it from a thread of its own; `take_counts` and `failure` belong to the thread that
-    shows progress. `at_step` is called with the batch id at each `Step` of a batch that is
-    committed: tests stop there.
+    Spark calls it from a thread of its own. `take_counts` and `failure` belong to the thread that
+    shows progress.
     """
 
     def __init__(
@@ -60,14 +42,12 @@ class BatchWriter:
         table: Sink,
         quarantine: Sink,
         checkpoint: Checkpoint,
-        at_step: AtStep = _go_on,
     ) -> None:
         self._parser = parser
         self._parser_name = parser_name
         self._table = table
         self._quarantine = quarantine
         self._checkpoint = checkpoint
-        self._at_step = at_step
         self._lock = threading.Lock()
         self._counts: dict[int, BatchCounts] = {}
         self._failure: PipelineError | None = None
@@ -100,14 +80,11 @@ class BatchWriter:
     ) -> None:
         query_id = self._checkpoint.query_id()
         accepted_count = sum(one.rows for one in ranges) - rejected_count
-        self._at_step(Step.BEFORE_TABLE, batch_id)
         commit = BatchCommit(query_id, batch_id, accepted_count, ranges, planned)
         self._table.commit(accepted(parsed), commit)
-        self._at_step(Step.TABLE_COMMITTED, batch_id)
         if rejected_count:
             commit = replace(commit, rows=rejected_count)
             self._quarantine.commit(rejected(parsed, self._parser_name), commit)
-        self._at_step(Step.QUARANTINE_COMMITTED, batch_id)
         if ranges:
             with self._lock:
                 self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.checkpoint import Checkpoint
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs.batch_writer import AtStep, BatchWriter, _go_on
+from odradek.pipeline.jobs.batch_writer import BatchWriter
 from odradek.pipeline.jobs.checks import check_parser
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress, total_lag
@@ -84,8 +84,8 @@ def parse_schema(ddl: str) -> StructType:
 class IngestJob:
     """One streaming query from topics into a table directory.
 
-    `start` returns once the query runs; `run` starts it and stays with it to its end, calling
-    `on_progress` (on the caller's thread) for each batch. `at_step` is for tests (`BatchWriter`).
+    `start` returns once the query runs. `run` starts the query, follows it to its end, and calls
+    `on_progress` on the caller's thread for each batch.
     """
 
     def __init__(
@@ -94,7 +94,6 @@ class IngestJob:
         options: IngestOptions,
         *,
         on_progress: Callable[[Progress], None] = lambda progress: None,
-        at_step: AtStep = _go_on,
     ) -> None:
         self._spark = spark
         self._options = options
@@ -109,7 +108,6 @@ class IngestJob:
             self._table,
             self._quarantine,
             self._checkpoint,
-            at_step,
         )
 
     def start(self) -> StreamingQuery:
