@@ -7,26 +7,26 @@ listens on 127.0.0.1 only, and its heap has a limit (`SessionOptions.driver_memo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from odradek.pipeline import packages
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.user_lock import user_lock
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
+PACKAGES_LOCK = "packages.lock"
 JAVA_ANSWER_TIMEOUT_S = 60
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for a JVM that ends before the better compiler and collector would have paid."""
@@ -137,7 +137,8 @@ def _start_jvm(conf: SparkConf, jvm_log: Path | None) -> None:
         popen_kwargs: dict[str, object] = {}
         if jvm_log is not None:
             popen_kwargs["stderr"] = stack.enter_context(_open_log(jvm_log))
-        stack.enter_context(_packages_lock())
+        # Ivy's cache is not safe for two writers: one JVM of this user resolves packages at a time.
+        stack.enter_context(user_lock(PACKAGES_LOCK))
         try:
             gateway = launch_gateway(conf, popen_kwargs)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
@@ -151,15 +152,6 @@ def _open_log(path: Path) -> BinaryIO:
         return path.open("ab")
     except OSError as error:
         raise PipelineError(f"{error.filename or path}: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _packages_lock() -> Iterator[None]:
-    """One JVM of this user resolves packages at a time: Ivy's cache is not safe for two writers."""
-    path = Path(tempfile.gettempdir()) / f"odradek-packages-{os.getuid()}.lock"
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _why_no_jvm(jvm_log: Path | None) -> str:
