@@ -28,6 +28,7 @@ from odradek.broker.requests.apis import API_BY_KEY
 from odradek.broker.requests.context import RequestContext
 from odradek.broker.requests.legacy import adapted
 from odradek.broker.requests.repeated_produce import RepeatedProduce
+from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
 from odradek.net.connection import CloseConnection
 from odradek.net.sender import BYTES, close_regions
@@ -92,10 +93,10 @@ class Dispatcher:
 
     __slots__ = ("_entries", "_long_requests", "_produce_quota", "_repeated", "_services")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, shape_budget: ShapeBudget | None = None) -> None:
         self._services = services
         self._produce_quota = services.quotas.produce
-        self._repeated = RepeatedProduce(services)
+        self._repeated = RepeatedProduce(services, shape_budget or ShapeBudget())
         self._entries: dict[int, _Entry] = {}
         self._long_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
 

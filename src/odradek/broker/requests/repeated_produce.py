@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.broker.requests.context import RequestContext
@@ -38,6 +39,7 @@ from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
+    from odradek.broker.requests.shape_budget import ShapeBudget
     from odradek.ids import Uuid
     from odradek.net.connection import Connection
     from odradek.replication.partition import Partition
@@ -46,6 +48,8 @@ SHAPES_MAX = 64
 """Requests that one connection remembers, one for each partition mostly; some 700 bytes each."""
 LENGTHS_MAX = 4
 """Different places of the records in them: topics differ in the lengths of their names."""
+SHAPE_OBJECTS_BYTES = 750
+"""Memory of the objects of one shape, without the bytes that it remembers (measured)."""
 PREFIX_BYTES_MAX = 1_024
 """A longer one is not remembered: a client's id may have 32 KB."""
 TOPIC_ID_VERSION = 13
@@ -78,23 +82,30 @@ class _Shape(NamedTuple):
     rest: bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Memory:
     """What one connection remembers: the shapes by the bytes from the client id to the length of
-    the records, and where in their frames that length stands.
+    the records, and where in their frames that length stands. `used`: see `ShapeHolder`.
     """
 
     shapes: dict[bytes, _Shape] = field(default_factory=dict)
     positions: list[int] = field(default_factory=list)
+    used: bool = False
+
+    def forget(self) -> None:
+        """Forget all shapes."""
+        self.shapes.clear()
+        self.positions.clear()
 
 
 class RepeatedProduce:
     """Used on the event loop only."""
 
-    __slots__ = ("_quota", "_services")
+    __slots__ = ("_budget", "_quota", "_services")
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, budget: ShapeBudget) -> None:
         self._services = services
+        self._budget = budget
         self._quota = services.quotas.produce
 
     def answer(self, connection: Connection, frame: memoryview) -> list[bytes] | None:
@@ -103,6 +114,7 @@ class RepeatedProduce:
         for position in memory.positions:
             shape = memory.shapes.get(bytes(frame[_HEAD_BYTES:position]))
             if shape is not None:
+                memory.used = True
                 break
         else:
             return None
@@ -178,8 +190,11 @@ class RepeatedProduce:
         memory: Memory | None = connection.memory
         if memory is None:
             memory = connection.memory = Memory()
+            connection.on_close.append(partial(self._budget.release, memory))
         if len(memory.shapes) < SHAPES_MAX:
-            _remember(memory, context.api_version, frame, request, reply)
+            size = _remember(memory, context.api_version, frame, request, reply)
+            if size:
+                self._budget.acquire(memory, size)
 
     def _partition(self, version: int, topic: Any) -> Partition | None:
         manager = self._services.replica_manager
@@ -193,18 +208,21 @@ class RepeatedProduce:
 
 def _remember(
     memory: Memory, version: int, frame: memoryview, request: ProduceRequest, reply: list[Any]
-) -> None:
-    """Adds the shape of the request, when both it and its answer are as the codec writes them."""
+) -> int:
+    """Add the shape of the request, when both it and its answer are as the codec writes them.
+
+    Return how many bytes the shape takes, 0 if nothing was added.
+    """
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     around = _around_records(version, frame, request)
     template = _template(version, topic, data.index)
     if around is None or template is None:
-        return
+        return 0
     position, tail = around
     head, rest = template
     if position > PREFIX_BYTES_MAX:
-        return
+        return 0
     shape = _Shape(
         version=version,
         flexible=_is_flexible(version),
@@ -220,15 +238,19 @@ def _remember(
     response = b"".join(reply)
     numbers = response[_CORRELATION_ID_BYTES + len(head) : len(response) - len(rest)]
     if len(numbers) != _NUMBERS.size:
-        return
+        return 0
     (correlation_id,) = unpack_size(response, 0)
     if response != shape.pack(correlation_id, head, *_NUMBERS.unpack(numbers), rest):
-        return  # an error, or more than three numbers to tell
+        return 0  # an error, or more than three numbers to tell
     if position not in memory.positions:
         if len(memory.positions) >= LENGTHS_MAX:
-            return
+            return 0
         memory.positions.append(position)
-    memory.shapes[bytes(frame[_HEAD_BYTES:position])] = shape
+    prefix = bytes(frame[_HEAD_BYTES:position])
+    if prefix in memory.shapes:
+        return 0
+    memory.shapes[prefix] = shape
+    return SHAPE_OBJECTS_BYTES + len(prefix) + len(tail) + len(head) + len(rest)
 
 
 def _is_flexible(version: int) -> bool:

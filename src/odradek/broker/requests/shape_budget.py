@@ -1,0 +1,68 @@
+"""Bounds the memory of remembered request shapes over all connections.
+
+A connection remembers the bytes around the records of its produce requests
+(`odradek.broker.requests.repeated_produce`). That is a cache: when the memory for all connections
+is used up, the connections whose shapes were not used for longest forget theirs. Their next
+requests take the general path, and are remembered again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SHAPE_BYTES_MAX = 32 * 1_048_576
+"""Memory for remembered shapes over all connections: some 30,000 shapes of the usual size."""
+
+HOLDER_BYTES = 600
+"""Memory of a holder without its shapes (measured)."""
+
+
+class ShapeHolder(Protocol):
+    """The shapes that one connection remembers. It is hashed by identity."""
+
+    used: bool
+    """Whether a request met one of the shapes since the budget looked last."""
+
+    def forget(self) -> None:
+        """Forget all shapes. Do not call `ShapeBudget.release`."""
+
+
+class ShapeBudget:
+    """Counts the bytes of all shapes. Owned by the dispatcher, used on its event loop only.
+
+    Holders are evicted by the CLOCK algorithm, which needs no call where a shape is used: a holder
+    whose `used` is set is passed over once.
+    """
+
+    __slots__ = ("_holders", "bytes_max", "used")
+
+    def __init__(self, bytes_max: int = SHAPE_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._holders: dict[ShapeHolder, int] = {}
+
+    def acquire(self, holder: ShapeHolder, size: int) -> None:
+        """Charge `size` more bytes to `holder`, and evict other holders until they fit.
+
+        When they do not fit beside the other shapes of `holder`, it forgets all of its shapes.
+        """
+        holders = self._holders
+        if holder not in holders:
+            holders[holder] = 0
+            size += HOLDER_BYTES
+        holders[holder] += size
+        self.used += size
+        while self.used > self.bytes_max:
+            oldest = next(iter(holders))
+            if oldest.used and len(holders) > 1:
+                oldest.used = False
+                holders[oldest] = holders.pop(oldest)
+            elif oldest is holder and len(holders) > 1:
+                holders[oldest] = holders.pop(oldest)
+            else:
+                self.release(oldest)
+                oldest.forget()
+
+    def release(self, holder: ShapeHolder) -> None:
+        """Give back all bytes of `holder`: its connection is closed, or it forgets its shapes."""
+        self.used -= self._holders.pop(holder, 0)
