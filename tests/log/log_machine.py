@@ -146,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def sent_by(self, producer_id: int) -> list[Batch]:
         """The batches that must be known: those deleted before a power cut need not be."""
-        first = self.log.bases[0]
+        first = self.log.segments.bases[0]
         return [b for b in self.batches if b.producer_id == producer_id and b.base_offset >= first]
 
     @rule(producer_id=st.sampled_from(PRODUCERS))
@@ -327,7 +327,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         found = [(record.offset, record.value) for record in read_all(log)]
         assert found == expected
-        assert log.bases == sorted(log.bases)
+        assert log.segments.bases == sorted(log.segments.bases)
 
     @invariant()
     def epochs_end_where_the_next_begins(self) -> None:

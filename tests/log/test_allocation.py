@@ -91,7 +91,7 @@ def test_recovery_gives_back_what_a_killed_broker_had_reserved(tmp_path: Path) -
     log = open_log(manager)
     while log.size_bytes < 3 * ALLOCATE_FROM_BYTES:
         append(log, BATCH)
-    file, size = Path(log.active.file.path), log.size_bytes
+    file, size = Path(log.segments.active.file.path), log.size_bytes
     with file.open("r+b") as handle:
         allocate_ahead(handle.fileno(), size, ALLOCATE_BYTES_MAX)
     manager.close(clean=False)

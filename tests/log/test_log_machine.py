@@ -7,8 +7,9 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from odradek.errors import KafkaError
-from odradek.log import flushing, recovery
+from odradek.log import recovery
 from odradek.log.directories.log_dir import LogDir
+from odradek.log.log_flusher import LogFlusher
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.log.state.producer_state_manager import ProducerStateManager
@@ -50,7 +51,7 @@ def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recovery point claims what was never synced."""
-    monkeypatch.setattr(flushing, "sync_segments", lambda log, end: None)
+    monkeypatch.setattr(LogFlusher, "_sync", lambda *_: None)
 
 
 def no_dedupe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_only_segments_behind_the_recovery_point_are_read(
     for at in range(40):
         append(log, [b"%03d" % at * 30])
     manager.maintain(NOW_MS)
-    expected = [log.active.base_offset]
+    expected = [log.segments.active.base_offset]
     manager.close(clean=False)
     read: list[int] = []
     real = recovery.recover_segment

@@ -153,7 +153,7 @@ def test_index_entries_are_complete_while_others_look_things_up(tmp_path: Path) 
     for thread, errors in threads:
         thread.join(120)
         assert errors == []
-    index, time_index = log.active.indexes()
+    index, time_index = log.segments.active.indexes()
     assert len(index) == len(time_index) == 2_999
     assert list(index.offsets) == list(range(1, 3_000))
     manager.close()

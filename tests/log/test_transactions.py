@@ -90,7 +90,7 @@ def test_marker_without_data_leaves_no_trace_but_the_epoch(log: UnifiedLog) -> N
     append_transactional(log, [b"open"], 1, 0)
     append_marker(log, 2, committed=False, epoch=3)
     assert log.last_stable_offset == 0
-    assert log.aborted_transactions(0, END) == []
+    assert log.segments.aborted_transactions(0, END) == []
     assert not list(Path(log.directory).glob("*.txnindex"))
     assert error_of(append_transactional, log, [b"late"], 2, 0, epoch=2) is (
         ErrorCode.INVALID_PRODUCER_EPOCH
@@ -114,11 +114,11 @@ def test_aborted_transactions_are_those_that_overlap(log: UnifiedLog) -> None:
     append_transactional(log, [b"d"], 3, 0)
     append_marker(log, 2, committed=True)
     append_marker(log, 3, committed=False)
-    assert log.aborted_transactions(0, END) == [(1, 0), (3, 4)]
-    assert log.aborted_transactions(0, 4) == [(1, 0)]
-    assert log.aborted_transactions(4, END) == [(3, 4)]
-    assert log.aborted_transactions(3, 4) == [(1, 0)]
-    assert log.aborted_transactions(7, END) == []
+    assert log.segments.aborted_transactions(0, END) == [(1, 0), (3, 4)]
+    assert log.segments.aborted_transactions(0, 4) == [(1, 0)]
+    assert log.segments.aborted_transactions(4, END) == [(3, 4)]
+    assert log.segments.aborted_transactions(3, 4) == [(1, 0)]
+    assert log.segments.aborted_transactions(7, END) == []
 
 
 def test_transaction_that_spans_segments_is_found_from_each(log: UnifiedLog) -> None:
@@ -129,9 +129,9 @@ def test_transaction_that_spans_segments_is_found_from_each(log: UnifiedLog) -> 
     append_marker(log, 1, committed=False)
     last = log.segments[-1]
     assert [segment.txn_index is not None for segment in log.segments] == [False] * 3 + [True]
-    for base in log.bases:
-        assert log.aborted_transactions(base, base + 1) == [(1, 0)]
-    assert log.aborted_transactions(log.log_end_offset, END) == []
+    for base in log.segments.bases:
+        assert log.segments.aborted_transactions(base, base + 1) == [(1, 0)]
+    assert log.segments.aborted_transactions(log.log_end_offset, END) == []
     assert last.txn_index is not None
 
 
@@ -150,7 +150,7 @@ def test_index_file_is_kafkas_byte_for_byte(log: UnifiedLog) -> None:
 
 def test_marker_is_kafkas_control_batch_byte_for_byte(log: UnifiedLog) -> None:
     append_marker(log, 7, committed=True, epoch=2, coordinator_epoch=5)
-    data = Path(log.active.file.path).read_bytes()
+    data = Path(log.segments.active.file.path).read_bytes()
     assert data[21:23] == b"\0\x30", "transactional and control"
     assert data[43:61] == (7).to_bytes(8, "big") + b"\0\2" + b"\xff" * 4 + (1).to_bytes(4, "big")
     # length 16, attributes, deltas, key of 4 bytes: version 0, type 1; value of 6: version, epoch
@@ -293,7 +293,7 @@ def test_open_transaction_and_coordinator_epoch_survive_a_restart(
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == 2
     assert log.producers.producers[1].coordinator_epoch == 6
-    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, END) == [(1, 0)]
     append_transactional(log, [b"c"], 2, 1, guard=NO_GUARD)
     append_marker(log, 2, committed=True)
     assert log.last_stable_offset == log.log_end_offset
@@ -339,15 +339,15 @@ def test_recovery_builds_the_index_anew_even_where_the_transaction_began_earlier
     assert len(log.segments) == 2
     append_marker(log, 1, committed=False)
     append_marker(log, 2, committed=False)
-    path = Path(log.active.path(".txnindex"))
+    path = Path(log.segments.active.path(".txnindex"))
     written = path.read_bytes()
-    log.flush_to(log.active.base_offset)
+    log.flush_to(log.segments.active.base_offset)
     manager.checkpoint()
     manager.close(clean=False)
     path.write_bytes(b"\xff" * 40)
     manager = open_manager(tmp_path, CONFIG)
     assert path.read_bytes() == written
-    assert open_log(manager).aborted_transactions(0, END) == [(1, 0), (2, 1)]
+    assert open_log(manager).segments.aborted_transactions(0, END) == [(1, 0), (2, 1)]
     manager.close()
 
 
@@ -373,13 +373,13 @@ def test_truncation_cuts_the_index_and_opens_what_the_marker_had_ended(log: Unif
     append_transactional(log, [b"b"], 1, 1)
     append_marker(log, 1, committed=False)
     log.truncate_to(3)
-    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, END) == [(1, 0)]
     assert log.last_stable_offset == 2
     log.truncate_to(1)
-    assert log.aborted_transactions(0, END) == []
+    assert log.segments.aborted_transactions(0, END) == []
     assert log.last_stable_offset == 0
     append_marker(log, 1, committed=False)
-    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, END) == [(1, 0)]
 
 
 def test_truncation_forgets_what_producers_wrote_behind_it(tmp_path: Path) -> None:
@@ -411,11 +411,11 @@ def test_index_goes_with_its_segment(tmp_path: Path, log: UnifiedLog) -> None:
     for at in range(12):
         append_transactional(log, [bytes(100)], 1, at)
         append_marker(log, 1, committed=False)
-    log.delete_records(log.bases[2])
+    log.delete_records(log.segments.bases[2])
     log.delete_old_segments(NOW_MS)
     log.log_dir.remove_due(NOW_MS)
     found = sorted(int(path.stem) for path in (tmp_path / str(TP)).glob("*.txnindex"))
-    assert found == log.bases
+    assert found == log.segments.bases
 
 
 def test_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
@@ -427,10 +427,10 @@ def test_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
         files.space_left = space
         assert error_of(append_marker, log, 1, committed=False) is ErrorCode.KAFKA_STORAGE_ERROR
         assert log.last_stable_offset == 0
-        assert log.aborted_transactions(0, END) == []
+        assert log.segments.aborted_transactions(0, END) == []
     files.space_left = None
     append_marker(log, 1, committed=False)
-    assert log.aborted_transactions(0, END) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, END) == [(1, 0)]
     assert [record.offset for record in read_all(log)] == [0, 1]
     manager.close()
 
@@ -442,7 +442,7 @@ def test_no_descriptor_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG, files)
     log = open_log(manager)
     append_transactional(log, [b"a"], 1, 0)
-    log.log_dir.pool.release(log.active.file)
+    log.log_dir.pool.release(log.segments.active.file)
 
     def scarce(path: str, flags: int) -> int:
         if path.endswith(".log"):
@@ -455,7 +455,7 @@ def test_no_descriptor_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
     append_transactional(log, [b"b"], 2, 0)
     append_marker(log, 1, committed=False)
     append_marker(log, 2, committed=False)
-    assert log.aborted_transactions(0, 2) == [(1, 0), (2, 1)]
+    assert log.segments.aborted_transactions(0, 2) == [(1, 0), (2, 1)]
     manager.close()
 
 

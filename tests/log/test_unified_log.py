@@ -65,7 +65,7 @@ def test_first_batch_is_whole_and_the_last_is_cut_at_max_bytes(manager) -> None:
     log = open_log(manager)
     for _ in range(3):
         append(log, [b"x" * 200])
-    size = log.active.size // 3
+    size = log.segments.active.size // 3
     whole = log.read(0, 1, 3, min_one_message=True).region
     cut = log.read(1, size + 10, 3, min_one_message=True).region
     refused = log.read(0, 1, 3, min_one_message=False)
@@ -117,11 +117,11 @@ def test_segment_rolls_by_size_by_record_time_and_by_a_full_index(tmp_path: Path
     log = open_log(manager)
     append(log, [b"a"], timestamp_ms=NOW_MS)
     append(log, [b"b"], timestamp_ms=NOW_MS + 1_000)
-    assert log.bases == [0]
+    assert log.segments.bases == [0]
     append(log, [b"c"], timestamp_ms=NOW_MS + 1_001)
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
     append(log, [b"d" * 9_900])
-    assert log.bases == [0, 2, 3]
+    assert log.segments.bases == [0, 2, 3]
     log.update_config(
         LogConfig(segment_bytes=10**6, segment_index_bytes=60, index_interval_bytes=0)
     )
@@ -137,7 +137,7 @@ def test_segment_without_timestamps_rolls_by_the_clock(tmp_path: Path) -> None:
     append(log, [b"a"], timestamp_ms=-1)
     append(log, [b"b"], timestamp_ms=-1, now_ms=NOW_MS + 1_000)
     append(log, [b"c"], timestamp_ms=-1, now_ms=NOW_MS + 1_001)
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
     manager.close()
 
 
@@ -146,7 +146,7 @@ def test_segment_rolls_before_an_offset_that_no_index_entry_can_hold(manager) ->
     append(log, [b"a"])
     log.log_end_offset = INT32_MAX + 1
     append(log, [b"b"])
-    assert log.bases == [0, INT32_MAX + 1]
+    assert log.segments.bases == [0, INT32_MAX + 1]
     assert read_all(log, INT32_MAX + 1)[0].value == b"b"
 
 

@@ -17,13 +17,21 @@ import errno
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.log.cleaner import segment_swap as swap
-from odradek.log.cleaner.selection import Budget, LogToClean, examine, filthiest, job_for
+from odradek.log.cleaner.selection import (
+    Budget,
+    LogToClean,
+    examine,
+    filthiest,
+    job_for,
+    load_timestamps,
+)
 from odradek.log.cleaner.worker_protocol import (
     CleanedGroup,
     CleaningDone,
@@ -31,7 +39,8 @@ from odradek.log.cleaner.worker_protocol import (
     CleaningJob,
     Report,
 )
-from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.residency import NotResident
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
@@ -112,18 +121,18 @@ class LogCleaner:
             count = 0
             self._put_off.clear()
             threads = self._config.get_int("log.cleaner.threads")
-            if not self._stopping and self._filthiest() is not None and threads:
-                self._threads = ThreadPool(threads, "odradek-cleaner")
-                try:
+            self._threads = ThreadPool(max(threads, 1), "odradek-cleaner")
+            try:
+                if not self._stopping:
                     counts = await asyncio.gather(*(self._work(threads) for _ in range(threads)))
                     count = sum(counts)
-                finally:
-                    self._threads.shutdown(wait=True)
-                    self._threads = None
-            self._retain()
+                await self._retain()
+            finally:
+                self._threads.shutdown(wait=True)
+                self._threads = None
             return count
 
-    def _filthiest(self) -> LogToClean | None:
+    async def _filthiest(self) -> LogToClean | None:
         manager, now_ms = self._manager, self._clock.time_ms()
         found = []
         for log in manager.all_logs():
@@ -136,25 +145,41 @@ class LogCleaner:
             if log.log_dir.offline:
                 continue
             try:
-                to_clean = examine(
-                    log, manager.cleaned_offset(log), manager.flushed_offset(log), now_ms
-                )
+                to_clean = await self._examine(log, now_ms)
             except OSError as error:
-                log.log_dir.fail(error, f"looking at {log.topic_partition}")
+                if not log.closed:
+                    log.log_dir.fail(error, f"looking at {log.topic_partition}")
                 continue
             if to_clean is not None:
                 found.append(to_clean)
-        return filthiest(found)
+        # Another worker may have chosen in the meantime.
+        cleaning = manager.cleaning
+        return filthiest([each for each in found if each.log.topic_partition not in cleaning])
 
-    def _retain(self) -> None:
+    async def _examine(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
+        """What there is to clean; what has to be read from the disk is read on a thread first."""
+        manager = self._manager
+        while not log.closed:
+            checkpoint = manager.cleaned_offset(log)
+            try:
+                return examine(log, checkpoint, manager.flushed_offset(log), now_ms, wait=False)
+            except NotResident:
+                await self._in_thread(partial(load_timestamps, log, checkpoint))
+        return None
+
+    async def _retain(self) -> None:
         """What lies before the log start, and with compact,delete what is too old, goes now."""
         now_ms = self._clock.time_ms()
         for log in self._manager.all_logs():
-            if log.config.cleanup_compact and len(log.segments) > 1 and not log.log_dir.offline:
-                try:
-                    log.delete_old_segments(now_ms)
-                except KafkaError as error:
-                    logger.warning("retention of %s: %s", log.topic_partition, error)
+            if not log.config.cleanup_compact or len(log.segments) < 2 or log.log_dir.offline:
+                continue
+            try:
+                await self._in_thread(partial(log.load_for_retention, now_ms))
+                log.delete_old_segments(now_ms, wait=False)
+            except NotResident:
+                logger.debug("retention of %s is put off", log.topic_partition)
+            except KafkaError as error:
+                logger.warning("retention of %s: %s", log.topic_partition, error)
 
     async def _work(self, threads: int) -> int:
         """One worker's life: log after log; how many it cleaned."""
@@ -164,7 +189,7 @@ class LogCleaner:
         chosen: LogToClean | None = None
         count = 0
         try:
-            while not self._stopping and (chosen := self._filthiest()) is not None:
+            while not self._stopping and (chosen := await self._filthiest()) is not None:
                 self._manager.cleaning.add(chosen.log.topic_partition)
                 try:
                     if process is None:

@@ -81,7 +81,11 @@ class PeriodicTasks:
     async def delete_old_segments(self) -> None:
         """Retention by time and by size, and expiry of producers; the logs belong to the loop."""
         services = self._services
-        services.log_manager.retain(services.clock.time_ms())
+        manager, now_ms = services.log_manager, services.clock.time_ms()
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(services.executor, manager.load_for_retention, now_ms)
+        await asyncio.shield(work)
+        manager.retain(now_ms, wait=False)
 
     async def expire_offsets(self) -> None:
         """Removes committed offsets that are past their retention, and groups left empty."""

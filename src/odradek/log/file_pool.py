@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections import OrderedDict
 
 from odradek.environment.files import UPDATE, Files, OpenFile
 from odradek.log.residency import NotResident
+
+NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
+NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class PooledFile:

@@ -71,7 +71,7 @@ def load_log(
     names = recover_swaps(files, directory, files.listdir(directory))
     segments = list_segments(directory, names, log_dir, options)
     for segment in segments:
-        segment.index_interval_bytes = config.index_interval_bytes
+        segment.set_index_interval(config.index_interval_bytes)
     first_base = segments[0].base_offset if segments else 0
     log_start_offset = max(options.log_start_offset, first_base)
     epochs = load_epochs(files, directory, names, segments, log_start_offset)
@@ -87,7 +87,7 @@ def load_log(
     recovered_from = recovered_from if damaged_from is None else damaged_from
     if not segments:
         segments.append(_new_segment(directory, log_dir, options.log_start_offset, 0, options))
-    segments[-1].active = True
+    segments[-1].make_active()
     log_end_offset = segments[-1].next_offset()
     if log_start_offset > log_end_offset:
         _begin_anew(directory, log_dir, segments, log_start_offset, options)
@@ -277,7 +277,7 @@ def load_epochs(
     for segment in segments:
         for _, header in segment.headers(0):
             epochs.assign(header.partition_leader_epoch, header.base_offset)
-    epochs.dirty = True
+    epochs.mark_changed()
     return epochs
 
 
@@ -339,7 +339,6 @@ def recover_segment(
     transactions is empty: it needs the producers, who are taken in later.
     """
     built = segment.index_builder()
-    segment.reset_txn_index()
     good, next_offset = 0, segment.base_offset
     for position, header in good_batches(segment, log_dir.files):
         built.add(header, position)
@@ -347,12 +346,7 @@ def recover_segment(
             epochs.assign(header.partition_leader_epoch, header.base_offset)
         good, next_offset = position + header.size_bytes, header.last_offset + 1
     cut = segment.size - good
-    # Without a torn tail, too: a broker that was killed had space allocated behind the end.
-    log_dir.files.ftruncate(segment.file.open().fd, good)
-    segment.size = good
-    segment.take_indexes(built)
-    segment.close_indexes(sync=False)
-    segment.make_inactive()
+    segment.recover_to(good, built)
     return cut, next_offset
 
 

@@ -8,20 +8,28 @@ closes. `flush`, and the lookups of `timestamps`, may run on other threads meanw
 from __future__ import annotations
 
 import logging
-import threading
-from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.files import OpenFile, make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log import flushing, retention, timestamps, transactions, truncation
-from odradek.log.directories.log_dir import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, LogDir
+from odradek.log import retention, timestamps
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.log_flusher import LogFlusher
 from odradek.log.segments.log_segment import LogSegment
+from odradek.log.segments.log_segments import LogSegments
 from odradek.log.state import checkpoints
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
-from odradek.log.state.producer_files import write_producer_files
+from odradek.log.state.producer_files import (
+    delete_producer_files,
+    load_producers,
+    producer_files_by_offset,
+    remove_producer_files,
+    write_producer_files,
+)
 from odradek.log.state.producer_state_manager import ProducerBatch, ProducerStateManager
 from odradek.log.state.verification import Origin
 from odradek.offloading import run_here
@@ -33,6 +41,7 @@ from odradek.records.batch import (
     TIMESTAMP_TYPE_MASK,
     set_timestamp_type,
 )
+from odradek.records.control import Marker
 from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
@@ -102,7 +111,6 @@ class UnifiedLog:
         producers: ProducerStateManager,
         jitter_ms: int = 0,
     ) -> None:
-        assert segments
         self.topic_partition = topic_partition
         self.directory = directory
         self.log_dir = log_dir
@@ -110,23 +118,25 @@ class UnifiedLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = log_start_offset
-        self.recovery_point = recovery_point
         self.epochs = epochs
         self.producers = producers
-        self.segments = segments
-        self.bases = [segment.base_offset for segment in segments]
+        self.segments = LogSegments(segments)
+        self.flusher = LogFlusher(
+            topic_partition,
+            directory,
+            log_dir,
+            self.segments,
+            recovery_point,
+            lambda: self.log_end_offset,
+        )
         self.closed = False
         self.jitter_ms = jitter_ms
-        self.last_flush_ms = -1
         self._written_epoch = epochs.latest
         self.on_disk = on_disk
         self._hints: dict[int, int] = {}
-        self.flush_lock = threading.Lock()
-        self.directory_synced = False
         self.truncations = 0
-        self.active = segments[-1]
+        self.segments.activate_last()
         self.update_config(config)
-        self.activate(self.active)
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -137,7 +147,12 @@ class UnifiedLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self.segments)
+        return self.segments.size_bytes
+
+    @property
+    def recovery_point(self) -> int:
+        """Every batch below is on the disk."""
+        return self.flusher.recovery_point
 
     @property
     def unflushed_messages(self) -> int:
@@ -150,7 +165,7 @@ class UnifiedLog:
         self._special_rules: dict[bool, BatchRules] = {}
         self._flush_messages = config.flush_messages
         self._segment_bytes = config.segment_bytes
-        self._set_segment_limits(self.active)
+        self._set_segment_limits(self.segments.active)
 
     def _rules_for(self, origin: Origin) -> BatchRules:
         """Made when needed: most logs see no transaction."""
@@ -161,15 +176,10 @@ class UnifiedLog:
         return rules
 
     def _set_segment_limits(self, segment: LogSegment) -> None:
-        segment.index_interval_bytes = self.config.index_interval_bytes
+        segment.set_index_interval(self.config.index_interval_bytes)
         jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.roll_ms)
         segment.set_index_limit(self.config.segment_index_bytes)
         segment.set_roll_times(self.config.roll_ms, jitter_ms)
-
-    def activate(self, segment: LogSegment) -> None:
-        segment.make_active()
-        self._set_segment_limits(segment)
-        self.active = segment
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -185,13 +195,20 @@ class UnifiedLog:
         """Readers of committed records see what is below it."""
         return self.stable_offset(self.high_watermark)
 
-    def aborted_transactions(self, first_offset: int, upper_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap [first, upper)."""
-        return transactions.aborted_transactions(self, first_offset, upper_offset)
-
-    def aborted_in(self, first_offset: int, read: LogReadInfo) -> list[tuple[int, int]]:
-        """As `aborted_transactions`, for what was just read from `first_offset` on."""
-        return transactions.aborted_in(self, first_offset, read)
+    def aborted_in(
+        self, first_offset: int, read: LogReadInfo, *, wait: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap what was just read
+        from `first_offset` on, or little more: the region's end is looked up in the sparse index.
+        Without `wait` NotResident is raised where the disk would have to be read.
+        """
+        segment, region = read.segment, read.region
+        if region is None or segment is None or not self.segments.have_aborted(first_offset):
+            return []
+        upper_offset = segment.offset_bound(region.position + region.length, wait=wait)
+        return self.segments.aborted_transactions(
+            first_offset, upper_offset or self.log_end_offset, wait=wait
+        )
 
     # -- appending ---------------------------------------------------------------------------------
 
@@ -226,7 +243,7 @@ class UnifiedLog:
         last_offset = first_offset + last_delta
         size = length + LOG_OVERHEAD
         _pack_leader_fields(batch, 0, first_offset, length, leader_epoch)
-        segment = self.active
+        segment = self.segments.active
         try:
             if (
                 size > self._segment_bytes - segment.size
@@ -239,7 +256,7 @@ class UnifiedLog:
             if leader_epoch != self._written_epoch:
                 self._write_first_of_epoch(leader_epoch)
             if origin is not None and origin.marker is not None:
-                transactions.before_append(self, segment, producer_id, origin.marker)
+                self._write_aborted(segment, producer_id, origin.marker)
             segment.append(batch, size, last_offset, max_timestamp)
         except OSError as error:
             raise self._append_failed(error) from error
@@ -252,7 +269,7 @@ class UnifiedLog:
                 producers.update(producer_id, epoch, seq, *what)
             else:
                 producer.append(seq, last_delta, last_offset, max_timestamp)
-        must_flush = last_offset + 1 - self.recovery_point >= self._flush_messages
+        must_flush = last_offset + 1 - self.flusher.recovery_point >= self._flush_messages
         start = self.log_start_offset
         return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
 
@@ -290,12 +307,25 @@ class UnifiedLog:
         if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
             return self.log_dir.fail(error, what)
         try:
-            self.active.cut_torn_write()
-            transactions.append_failed(self)
+            self.segments.active.cut_torn_write(self.log_end_offset)
         except OSError as cut_error:
             return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
         _logger.warning("%s; the partial write was cut off", what)
         return self.log_dir.error(what)
+
+    def _write_aborted(self, segment: LogSegment, producer_id: int, marker: Marker) -> None:
+        """Writes the index entry of a marker that aborts something. It stands before its marker: a
+        full disk then refuses the marker, and never leaves one without its entry.
+        """
+        # What is committed is forgotten here too: the partition may have no reader who does that.
+        self.producers.first_unstable_offset(self.high_watermark)
+        if marker.committed:
+            return
+        aborted = self.producers.aborted_by(producer_id, self.log_end_offset)
+        if aborted is not None:
+            if segment.txn_index is None:
+                self.flusher.file_created()
+            segment.append_aborted(aborted)
 
     def _write_first_of_epoch(self, leader_epoch: int) -> None:
         """Before the first batch of an epoch, its start is in the file; before the very first, the
@@ -307,16 +337,12 @@ class UnifiedLog:
             self.on_disk = True
         self.begin_leader_epoch(leader_epoch)
         if self.epochs.dirty:
-            self.write_epochs(sync=False)
+            self._write_epochs(sync=False)
         self._written_epoch = leader_epoch
 
-    def write_epochs(self, *, sync: bool) -> None:
-        path = f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"
+    def _write_epochs(self, *, sync: bool) -> None:
         is_new = self.log_end_offset == 0 and not sync
-        checkpoints.write_epochs(
-            self.log_dir.files, path, self.epochs.entries(), sync=sync, new=is_new
-        )
-        self.epochs.dirty = False
+        self.epochs.write(self.log_dir.files, self.directory, sync=sync, new=is_new)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Writes ``partition.metadata``: for a log that was found without (`topic_id` is None)."""
@@ -339,7 +365,7 @@ class UnifiedLog:
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def _begin_segment(self, segment: LogSegment, first_timestamp: int) -> None:
-        segment.first_timestamp = first_timestamp
+        segment.begin(first_timestamp)
         self._set_segment_limits(segment)
 
     # -- rolling -----------------------------------------------------------------------------------
@@ -353,7 +379,7 @@ class UnifiedLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"The batch of {size} bytes exceeds the segment size {self._segment_bytes}",
             )
-        segment = self.active
+        segment = self.segments.active
         segment.set_index_limit(self.config.segment_index_bytes)
         must_roll = segment.size and (
             size > self._segment_bytes - segment.size
@@ -368,44 +394,40 @@ class UnifiedLog:
 
     def roll(self, now_ms: int) -> None:
         """Begins a new segment at the log's end, unless the active one is empty."""
-        if self.active.size:
+        if self.segments.active.size:
             try:
                 self._roll(now_ms)
             except OSError as error:
                 raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int) -> LogSegment:
-        """OSError leaves the log as it was."""
-        segment = self.make_segment(self.log_end_offset, now_ms)
+        """OSError leaves the log as it was. What is written here is synced by the next flush."""
+        segment = self._new_segment(self.log_end_offset, now_ms)
+        segment.create_files()
+        rolled = self.segments.active
         try:
-            # A recovery point behind the segment says that all of it is on the disk.
-            sync = self.recovery_point >= self.log_end_offset
-            self.active.close_indexes(sync=sync)
+            rolled.close_indexes(sync=False)
             write_producer_files(
-                self.log_dir.files, self.directory, self.log_end_offset, self.producers, sync=sync
+                self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )
         except OSError:
             segment.remove_files()
             raise
-        self.active.make_inactive()
-        self.segments.append(segment)
-        self.bases.append(segment.base_offset)
-        self.directory_synced = False
+        self.flusher.segment_rolled(rolled)
+        self.segments.roll(segment)
         self._hints.clear()
-        self.activate(segment)
+        self._set_segment_limits(segment)
         return segment
 
-    def make_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        segment = LogSegment(
+    def _new_segment(self, base_offset: int, now_ms: int, size: int = 0) -> LogSegment:
+        return LogSegment(
             self.directory,
             base_offset,
             self.log_dir.pool,
             self.log_dir.cache,
-            size=0,
+            size=size,
             created_ms=now_ms,
         )
-        segment.create_files()
-        return segment
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -429,13 +451,13 @@ class UnifiedLog:
         truncations = self.truncations
         while True:
             self._check_readable(offset)
-            segments = self.segments_from(offset)
+            segments = self.segments.from_offset(offset)
             try:
                 found = _read(segments, offset, max_bytes, max_offset, min_one_message)
                 if found.region is not None:
                     found.region.touch(0, min(found.region.length, COLD_READ_BYTES))
                 if with_aborted:
-                    found.aborted = transactions.aborted_in(self, offset, found)
+                    found.aborted = self.aborted_in(offset, found)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and any(s.deleted for s in segments):
                     continue  # the owner deleted or replaced segments in the meantime
@@ -463,7 +485,7 @@ class UnifiedLog:
         try:
             found = self._read_resident(offset, max_bytes, max_offset, min_one_message)
             if with_aborted:
-                found.aborted = transactions.aborted_in(self, offset, found, wait=False)
+                found.aborted = self.aborted_in(offset, found, wait=False)
         except OSError as error:
             raise self._read_failed(error, offset) from error
         return found
@@ -495,15 +517,16 @@ class UnifiedLog:
     def _read_resident(
         self, offset: int, max_bytes: int, max_offset: int, min_one_message: bool
     ) -> LogReadInfo:
-        segment, first_size = self.active, 0
+        segments = self.segments
+        segment, first_size = segments.active, 0
         position = self._hints.get(offset, -1)
         if position < 0:
-            found = self._find(offset)
+            found = segments.locate_resident(offset)
             if found is None:
                 return LogReadInfo(None)
             segment, position, first_size = found
-        to_end = max_offset >= self.log_end_offset and segment is self.active
-        end = segment.size if to_end else self._end_position(segment, max_offset)
+        to_end = max_offset >= self.log_end_offset and segment is segments.active
+        end = segment.size if to_end else segments.end_position_resident(segment, max_offset)
         if end - position > max_bytes:
             if not first_size:
                 # The size of a batch behind a hint is looked up only when the limit may cut it.
@@ -512,33 +535,6 @@ class UnifiedLog:
             self._remember(self.log_end_offset, end)
         file = segment.file.open_resident()
         return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
-
-    def _find(self, offset: int) -> tuple[LogSegment, int, int] | None:
-        """(segment, position, size) of the first batch that ends at `offset` or later."""
-        at = max(bisect_right(self.bases, offset) - 1, 0)
-        segment = self.segments[at]
-        found = segment.locate(offset, wait=False)
-        if found is not None:
-            return segment, *found
-        for segment in self.segments[at + 1 :]:
-            found = segment.locate(offset, wait=False)
-            if found is not None:
-                return segment, *found
-        return None
-
-    def _end_position(self, segment: LogSegment, max_offset: int) -> int:
-        """Where the first batch at or behind `max_offset`, which is below the log's end, begins."""
-        at = bisect_right(self.bases, segment.base_offset)
-        if at < len(self.bases) and max_offset >= self.bases[at]:
-            return segment.size
-        found = segment.locate(max_offset, wait=False)
-        return segment.size if found is None else found[0]
-
-    def segments_from(self, offset: int) -> list[LogSegment]:
-        """The segments from the one that holds `offset` on, at this moment; from any thread."""
-        segments = list(self.segments)
-        at = bisect_right(segments, offset, key=_base_offset)
-        return segments[max(at - 1, 0) :]
 
     def _remember(self, offset: int, position: int) -> None:
         """Where a consumer that has read to the end will go on: it needs no search then."""
@@ -570,11 +566,7 @@ class UnifiedLog:
 
     def flush_to(self, offset: int) -> None:
         """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
-        flushing.flush_to(self, offset)
-
-    def file_created(self) -> None:
-        """A new file of the log's directory: the next flush syncs the directory too."""
-        self.directory_synced = False
+        self.flusher.flush_to(offset)
 
     # -- cutting -----------------------------------------------------------------------------------
 
@@ -604,29 +596,112 @@ class UnifiedLog:
         due_ms = self.log_dir.clock.time_ms() + self.config.file_delete_delay_ms
         self.log_dir.remove_later(segment.mark_deleted(), due_ms)
 
-    def take_first_segments(self, count: int) -> list[LogSegment]:
-        """Takes segments out of the log's list and moves the log start behind them."""
-        assert count < len(self.segments)
-        taken = self.segments[:count]
-        del self.segments[:count], self.bases[:count]
-        self.raise_log_start(self.bases[0])
-        return taken
+    def replace_segments(
+        self, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
+    ) -> None:
+        """Puts a compacted segment, whose files have their names, in the place of the old ones."""
+        new = self._new_segment(old[0].base_offset, now_ms, size)
+        new.set_index_interval(self.config.index_interval_bytes)
+        if has_aborted:
+            new.find_txn_index()
+        self.segments.replace(old, new)
+        for segment in old[1:]:
+            remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
 
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Applies retention by time, by size and by log start offset; how many segments went."""
-        return retention.delete_old_segments(self, now_ms)
+    def delete_old_segments(self, now_ms: int, *, wait: bool = True) -> int:
+        """Applies retention by time, by size and by log start offset; how many segments went.
+
+        Without `wait` NotResident is raised where the disk would have to be read first: see
+        `load_for_retention`.
+        """
+        config, count = self.config, 0
+        try:
+            if config.cleanup_delete:
+                rule = retention.older_than(config.retention_ms, now_ms, wait=wait)
+                count += self._delete_while(rule, now_ms)
+                rule = retention.excess_over(config.retention_bytes, self.size_bytes)
+                count += self._delete_while(rule, now_ms)
+            rule = retention.before_log_start(self.log_start_offset)
+            return count + self._delete_while(rule, now_ms)
+        except OSError as error:
+            raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
+
+    def load_for_retention(self, now_ms: int) -> None:
+        """Reads what `delete_old_segments` needs without `wait`. From any thread."""
+        if not self.config.cleanup_delete:
+            return
+        rule = retention.older_than(self.config.retention_ms, now_ms, wait=True)
+        try:
+            for segment in self.segments.from_offset(0):
+                if not rule.is_deletable(segment, 0):
+                    return
+        except OSError as error:
+            if not self.closed and not segment.deleted:
+                raise self.log_dir.fail(error, f"reading {segment.file.path}") from error
+
+    def _delete_while(self, rule: retention.Rule, now_ms: int) -> int:
+        count = retention.count_deletable(
+            self.segments, self.log_end_offset, self.high_watermark, rule
+        )
+        if not count:
+            return 0
+        if count == len(self.segments):
+            self.roll(now_ms)
+        taken = self.segments.take_first(count)
+        self.raise_log_start(self.segments.bases[0])
+        for segment in taken:
+            _logger.info("deleting %s: %s", segment.file.path, rule.reason)
+            self.discard(segment)
+            remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
+        return count
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts all batches from the one with `offset` on (KIP-101), producers and epochs too."""
+        """Cuts all batches from the one with `offset` on (KIP-101), producers and epochs too.
+
+        An offset in mid-batch cuts that whole batch: the log ends where its data ends. An offset
+        before the first segment leaves an empty log that begins there.
+        """
         if offset >= self.log_end_offset:
             return
+        self._hints.clear()
+        self.truncations += 1
         try:
-            self._hints.clear()
-            self.truncations += 1
-            truncation.truncate_to(self, offset)
-            self._written_epoch = self.epochs.latest
+            self._truncate_to(offset)
         except OSError as error:
             raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
+
+    def _truncate_to(self, offset: int) -> None:
+        """All is on the disk when it returns: a crash must not bring back what was cut."""
+        files, removed = self.log_dir.files, list[LogSegment]()
+
+        def cut() -> int:
+            if offset < self.segments.bases[0]:
+                start = self._new_segment(offset, self.segments.active.created_ms)
+                start.create_files()
+                removed.extend(self.segments.restart(start))
+            else:
+                removed.extend(self.segments.truncate_to(offset))
+            self._set_segment_limits(self.segments.active)
+            self.log_end_offset = self.segments.active.next_offset()
+            return self.log_end_offset
+
+        self.flusher.truncate(cut)
+        for segment in removed:
+            self.discard(segment)
+        files.fsync_dir(self.directory)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self._write_epochs(sync=True)
+        self._written_epoch = self.epochs.latest
+        # Before anything is appended behind the cut: a recovery point past it would claim it is
+        # synced.
+        self.log_dir.write_checkpoints()
+        found = producer_files_by_offset(files.listdir(self.directory))
+        delete_producer_files(files, self.directory, found, above=self.log_end_offset)
+        self.producers.take_over(
+            load_producers(files, self.directory, found, list(self.segments), self.log_end_offset)
+        )
 
     # -- ending ------------------------------------------------------------------------------------
 
@@ -643,7 +718,8 @@ class UnifiedLog:
                 self._close_cleanly(sync=sync)
             except OSError as error:
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
-        self.closed = True  # first: a flush on another thread looks at it
+        self.closed = True  # first: a read on another thread looks at it
+        self.flusher.close()
         for segment in self.segments:
             segment.let_go()
 
@@ -651,20 +727,19 @@ class UnifiedLog:
         if sync:
             self.flush()
         if self.epochs.dirty:
-            self.write_epochs(sync=False)
-        if self.active.size or self.active.base_offset:
-            self.active.file.open()
-            self.active.cut_torn_write()
-            if not sync and len(self.segments) == 1 and self.active.is_soon_read():
+            self._write_epochs(sync=False)
+        active = self.segments.active
+        if active.size or active.base_offset:
+            active.file.open()
+            active.cut_torn_write(self.log_end_offset)
+            if not sync and len(self.segments) == 1 and active.is_soon_read():
                 return
-            self.active.close_indexes(sync=sync)
+            active.close_indexes(sync=sync)
             write_producer_files(
                 self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )
-
-
-def _base_offset(segment: LogSegment) -> int:
-    return segment.base_offset
+        if sync:
+            self.flusher.synced_whole()
 
 
 def _read(

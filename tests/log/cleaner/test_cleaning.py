@@ -189,12 +189,12 @@ def test_small_segments_become_one(manager, log, tmp_path) -> None:
         append_pairs(log, [(b"k%d" % n, b"v")])
         log.roll(NOW_MS)
     compact(manager, log)
-    assert log.bases == [0, 10]
+    assert log.segments.bases == [0, 10]
     assert [offset for offset, *_ in pairs_of(log)] == list(range(10))
     names = {path.name for path in (tmp_path / "topic-0").glob("*.log*")}
     assert f"{0:020}.log" in names and f"{5:020}.log.deleted" in names
     again, log = reopened(manager, tmp_path)
-    assert log.bases == [0, 10]
+    assert log.segments.bases == [0, 10]
     assert [offset for offset, *_ in pairs_of(log)] == list(range(10))
     again.close()
 
@@ -207,7 +207,7 @@ def test_what_was_compacted_is_as_old_as_the_newest_of_its_segments(manager, log
     for base, written_s in ((0, 1_000), (1, 2_000)):
         os.utime(tmp_path / "topic-0" / f"{base:020}.log", (written_s, written_s))
     compact(manager, log)
-    assert log.bases == [0, 2]
+    assert log.segments.bases == [0, 2]
     assert (tmp_path / "topic-0" / f"{0:020}.log").stat().st_mtime == 2_000
 
 

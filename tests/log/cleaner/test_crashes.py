@@ -182,7 +182,7 @@ def test_an_old_segment_that_a_power_cut_brings_back_is_removed(prepared: Path) 
     manager, log = reopen(prepared)
     before = {path: path.read_bytes() for path in (prepared / "topic-0").glob("*.log")}
     compact(manager, log, now_ms=LATER_MS, roll=False)
-    compacted, bases = pairs_of(log), list(log.bases)
+    compacted, bases = pairs_of(log), list(log.segments.bases)
     manager.checkpoint()
     manager.close(clean=False)
     back = [path for path in before if not path.exists()]
@@ -190,7 +190,7 @@ def test_an_old_segment_that_a_power_cut_brings_back_is_removed(prepared: Path) 
     for path in back:
         path.write_bytes(before[path])
     manager, log = reopen(prepared)
-    assert (log.bases, pairs_of(log)) == (bases, compacted)
+    assert (log.segments.bases, pairs_of(log)) == (bases, compacted)
     assert not any(path.exists() for path in back)
     manager.close()
 

@@ -49,7 +49,7 @@ steps = st.one_of(
 def committed(log: UnifiedLog) -> list[Record]:
     """What a consumer with isolation.level=read_committed is given, by its own rules."""
     end = log.last_stable_offset
-    upcoming = sorted(log.aborted_transactions(0, end), key=lambda it: it[1], reverse=True)
+    upcoming = sorted(log.segments.aborted_transactions(0, end), key=lambda it: it[1], reverse=True)
     aborted: set[int] = set()
     found: list[Record] = []
     position = log.log_start_offset

@@ -45,11 +45,11 @@ def test_aborted_data_goes_and_its_marker_only_after_the_horizon(manager, log) -
     compact(manager, log)
     kept = ["1 marker x1", "2 data x1", "3 marker x1", "4 data x1"]
     assert batches(log) == kept, "this pass has seen the data: the marker says what it was"
-    assert log.aborted_transactions(0, 5) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, 5) == [(1, 0)]
 
     pass_again(manager, log, NOW_MS)
     assert batches(log)[0] == "1 marker x1 horizon"
-    assert log.aborted_transactions(0, 5) == []
+    assert log.segments.aborted_transactions(0, 5) == []
     pass_again(manager, log, NOW_MS + RETENTION_MS - 1)
     assert batches(log)[0] == "1 marker x1 horizon"
     pass_again(manager, log, NOW_MS + RETENTION_MS)
@@ -71,7 +71,7 @@ def test_a_marker_stays_as_long_as_an_emptied_batch_of_its_transaction(manager, 
     for at in range(3):
         pass_again(manager, log, NOW_MS + at * 10 * RETENTION_MS)
     assert batches(log)[:2] == ["0 data x0", "1 marker x1"], "the producer's last sequence"
-    assert log.aborted_transactions(0, 2) == [(1, 0)]
+    assert log.segments.aborted_transactions(0, 2) == [(1, 0)]
 
 
 def test_a_commit_marker_goes_after_its_data(manager, log) -> None:

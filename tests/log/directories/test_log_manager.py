@@ -322,14 +322,18 @@ def test_flush_is_asked_for_when_enough_messages_wait(tmp_path: Path) -> None:
 
 def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
-    manager = open_manager(tmp_path, LogConfig(flush_ms=5_000), clock=clock)
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, LogConfig(flush_ms=5_000), files, clock=clock)
     log = open_log(manager)
     append(log, [b"a"])
     manager.maintain(clock.time_ms())
-    assert log.recovery_point == 0
+    path = log.segments.active.file.path
+    assert (log.recovery_point, path in files._synced) == (0, False)
     clock.advance(5_000)
     manager.maintain(clock.time_ms())
-    assert log.recovery_point == 1
+    assert (log.recovery_point, path in files._synced) == (1, True)
+    log.roll(NOW_MS)
+    manager.maintain(clock.time_ms())
     assert "topic 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
     manager.close()
 
@@ -355,12 +359,12 @@ def test_retention_by_time_takes_whole_old_segments_and_at_last_the_active_one(
     for at in range(5):
         append(log, [b"x"], timestamp_ms=NOW_MS + at * 3_000, now_ms=NOW_MS + at * 3_000)
     assert manager.retain(NOW_MS + 13_000) == 1
-    assert (log.log_start_offset, log.bases) == (1, [1, 2, 3, 4])
+    assert (log.log_start_offset, log.segments.bases) == (1, [1, 2, 3, 4])
     log.high_watermark = 3
     assert manager.retain(NOW_MS + 10**6) == 2, "only below the high watermark"
     log.high_watermark = 5
     assert manager.retain(NOW_MS + 10**6) == 2
-    assert (log.log_start_offset, log.log_end_offset, log.bases) == (5, 5, [5])
+    assert (log.log_start_offset, log.log_end_offset, log.segments.bases) == (5, 5, [5])
     append(log, [b"y"])
     manager.maintain(NOW_MS + 10**6)
     assert not list((tmp_path / "topic-0").glob("*.deleted"))
@@ -403,7 +407,7 @@ def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
         append(log, [b"x" * 400])
     assert manager.retain(NOW_MS) > 0
     assert 3_000 <= log.size_bytes < 4_000
-    assert log.log_start_offset == log.bases[0] > 0
+    assert log.log_start_offset == log.segments.bases[0] > 0
     manager.close()
 
 
@@ -420,10 +424,10 @@ def test_deleted_records_take_their_segments_with_the_next_pass(tmp_path: Path) 
     with pytest.raises(KafkaError):
         log.read(1, 100, 3, min_one_message=True)
     assert manager.retain(NOW_MS) == 2
-    assert log.bases == [2, 3]
+    assert log.segments.bases == [2, 3]
     log.delete_records(3)
     manager.retain(NOW_MS)
-    assert (log.bases, log.log_start_offset) == ([3], 3)
+    assert (log.segments.bases, log.log_start_offset) == ([3], 3)
     manager.close()
 
 
@@ -524,7 +528,7 @@ def test_full_disk_cuts_the_partial_write_and_goes_on_when_there_is_space(tmp_pa
                 raise AssertionError("the disk was not full")
             assert values_of(log) == written, "reads go on"
             path = root / "topic-0" / "00000000000000000000.log"
-            assert path.stat().st_size == log.active.size, "the partial write is cut off"
+            assert path.stat().st_size == log.segments.active.size, "the partial write is cut off"
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
         assert not log.log_dir.offline
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
@@ -559,6 +563,7 @@ def test_checkpoints_for_which_there_is_no_room_are_written_later(
     manager = open_manager(tmp_path, CONFIG, files)
     log = open_log(manager)
     append(log, [b"a"])
+    log.roll(NOW_MS)
     log.flush()
 
     def scarce(path: str, flags: int) -> int:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 from odradek.environment.files import READ, Files, OpenFile, unlink_if_there
 from odradek.log.segments.log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
 from odradek.log.segments.offset_index import index_path
-from odradek.log.state.producer_files import remove_producer_files
 from odradek.records.batch import HEADER_BYTES, parse_header
 
 if TYPE_CHECKING:
@@ -66,21 +65,11 @@ def finish_swap(
         if not log.closed:
             _remove(files, log.directory, base, SWAP_SUFFIX)
         return False
-    new = LogSegment(
-        log.directory, base, log.log_dir.pool, log.log_dir.cache, size=size, created_ms=now_ms
-    )
-    new.index_interval_bytes = log.config.index_interval_bytes
     _keep(old)
     for segment in old:
         log.discard(segment)
     _rename(files, log.directory, base, SWAP_SUFFIX, "")
-    if has_aborted:
-        new.find_txn_index()
-    at = log.segments.index(old[0])
-    log.segments[at : at + len(old)] = [new]
-    log.bases[at : at + len(old)] = [base]
-    for segment in old[1:]:
-        remove_producer_files(files, log.directory, segment.base_offset)
+    log.replace_segments(old, size, now_ms, has_aborted=has_aborted)
     return True
 
 
@@ -104,9 +93,7 @@ def take_back(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
 def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
     if log.closed or log.log_dir.offline:
         return False
-    at = log.bases.index(old[0].base_offset) if old[0].base_offset in log.bases else -1
-    found = log.segments[at : at + len(old)] if at >= 0 else []
-    return len(found) == len(old) and all(a is b for a, b in zip(found, old, strict=True))
+    return log.segments.are_in_place(old)
 
 
 def _rename(files: Files, directory: str, base: int, source: str, target: str) -> None:

@@ -9,12 +9,9 @@ must never come upon the gaps that cleaning leaves.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from odradek.log.cleaner.worker_protocol import CleaningJob
-from odradek.log.retention import largest_timestamp
-from odradek.log.segments.log_segment import LogSegment
 from odradek.log.unified_log import UnifiedLog
 
 _logger = logging.getLogger(__name__)
@@ -62,56 +59,62 @@ def first_dirty_offset(log: UnifiedLog, checkpoint: int | None) -> int:
 
 
 def examine(
-    log: UnifiedLog, checkpoint: int | None, flushed_offset: int, now_ms: int
+    log: UnifiedLog,
+    checkpoint: int | None,
+    flushed_offset: int,
+    now_ms: int,
+    *,
+    wait: bool = True,
 ) -> LogToClean | None:
-    """What there is to clean in this log; None when its active segment is all that it has."""
+    """What there is to clean in this log; None when its active segment is all that it has.
+
+    Without `wait` NotResident is raised where the disk would have to be read: `load_timestamps`.
+    """
     if len(log.segments) < 2:
         return None
     dirty = first_dirty_offset(log, checkpoint)
-    end = min(log.last_stable_offset, log.active.base_offset, flushed_offset)
-    end = min(end, _first_recent_offset(log, dirty, now_ms))
+    end = min(log.last_stable_offset, log.segments.active.base_offset, flushed_offset)
+    end = min(end, _first_recent_offset(log, dirty, now_ms, wait=wait))
     # Only whole segments: the one that holds the first uncleanable offset is left alone.
-    count = max(bisect_right(log.bases, max(end, dirty)) - 1, 0)
-    upper_bound = log.bases[count]
-    below = log.segments[:count]
+    upper_bound = log.segments.bases[log.segments.index_of(max(end, dirty))]
+    below = log.segments.below(upper_bound)
     # A segment in the middle of which the dirty part begins counts for both.
     clean = sum(segment.size for segment in below if segment.base_offset < dirty)
-    at = max(bisect_right(log.bases, dirty) - 1, 0)
+    at = log.segments.index_of(dirty)
     cleanable = sum(segment.size for segment in below[at:])
     if upper_bound <= dirty:
         cleanable = 0
-    overdue = _is_overdue(log, at, now_ms)
+    overdue = _is_overdue(log, dirty, now_ms, wait=wait)
     return LogToClean(log, dirty, upper_bound, clean, cleanable, overdue)
 
 
-def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int) -> int:
+def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> int:
     """The base of the first segment with a record younger than `min.compaction.lag.ms`."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
-        at = max(bisect_right(log.bases, dirty) - 1, 0)
-        for segment in log.segments[at:-1]:
-            if largest_timestamp(log, segment) > now_ms - lag_ms:
+        for segment in log.segments.from_offset(dirty)[:-1]:
+            if segment.largest_timestamp(wait=wait) > now_ms - lag_ms:
                 return segment.base_offset
-    return log.active.base_offset
+    return log.segments.active.base_offset
 
 
-def _is_overdue(log: UnifiedLog, first_dirty_segment: int, now_ms: int) -> bool:
+def _is_overdue(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> bool:
     """Whether a segment that is not clean began longer than `max.compaction.lag.ms` ago."""
     oldest_ms = now_ms - log.config.max_compaction_lag_ms
     if oldest_ms <= 0:
         return False
-    return any(
-        0 < _first_timestamp(segment) < oldest_ms
-        for segment in log.segments[first_dirty_segment:-1]
-        if segment.size
-    )
+    for segment in log.segments.from_offset(dirty)[:-1]:
+        segment.load_first_timestamp(wait=wait)
+        if segment.size and 0 < segment.first_timestamp < oldest_ms:
+            return True
+    return False
 
 
-def _first_timestamp(segment: LogSegment) -> int:
-    """The largest timestamp of the segment's first batch, read once."""
-    if segment.first_timestamp < 0:
-        segment.first_timestamp = next(header for _, header in segment.headers(0)).max_timestamp
-    return segment.first_timestamp
+def load_timestamps(log: UnifiedLog, checkpoint: int | None) -> None:
+    """Reads what `examine` needs without `wait`; from any thread."""
+    for segment in log.segments.from_offset(first_dirty_offset(log, checkpoint))[:-1]:
+        segment.largest_timestamp()
+        segment.load_first_timestamp()
 
 
 def filthiest(candidates: list[LogToClean]) -> LogToClean | None:

@@ -7,7 +7,6 @@ is no such failure: see `UnifiedLog.append_as_leader`.
 
 from __future__ import annotations
 
-import errno
 import heapq
 import logging
 import threading
@@ -19,8 +18,6 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import IndexCache
 
-NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
-NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 DELETE_DIRECTORY_SUFFIX = "-delete"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 _logger = logging.getLogger(__name__)

@@ -39,15 +39,10 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log import recovery
 from odradek.log.directories.closing import close_logs
-from odradek.log.directories.log_dir import (
-    DELETE_DIRECTORY_SUFFIX,
-    NO_DESCRIPTOR_ERRNOS,
-    NO_SPACE_ERRNOS,
-    STRAY_DIRECTORY_SUFFIX,
-    LogDir,
-)
+from odradek.log.directories.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
-from odradek.log.file_pool import FilePool
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
+from odradek.log.residency import NotResident
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
 from odradek.log.unified_log import UnifiedLog
@@ -413,9 +408,20 @@ class LogManager:
         for callback in self._failure_callbacks:
             callback(log_dir)
 
-    def retain(self, now_ms: int) -> int:
+    def load_for_retention(self, now_ms: int) -> None:
+        """Reads from the disk what `retain` needs. From any thread."""
+        for log in self.all_logs():
+            if not log.log_dir.offline:
+                try:
+                    log.load_for_retention(now_ms)
+                except KafkaError as error:
+                    _logger.warning("retention of %s: %s", log.topic_partition, error)
+
+    def retain(self, now_ms: int, *, wait: bool = True) -> int:
         """Retention and expiry of producers for every log; how many segments went. Owner's
         thread.
+
+        Without `wait` a log is passed over for which the disk would have to be read first.
         """
         count = 0
         for log in self.all_logs():
@@ -423,7 +429,9 @@ class LogManager:
             if log.log_dir.offline or log.topic_partition in self.cleaning:
                 continue
             try:
-                count += log.delete_old_segments(now_ms)
+                count += log.delete_old_segments(now_ms, wait=wait)
+            except NotResident:
+                _logger.debug("retention of %s is put off", log.topic_partition)
             except KafkaError as error:
                 _logger.warning("retention of %s: %s", log.topic_partition, error)
         return count
@@ -438,7 +446,7 @@ class LogManager:
         moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
         for log in self.all_logs():
             try:
-                moved |= _flush_if_due(log, now_ms)
+                moved |= log.flusher.flush_if_due(now_ms, log.config.flush_ms)
             except KafkaError as error:
                 _logger.warning("flush of %s: %s", log.topic_partition, error)
         if moved or now_ms >= self._next_checkpoint_ms:
@@ -479,7 +487,7 @@ class LogManager:
 
         return {
             checkpoints.RECOVERY_POINT_FILE: lambda: {
-                log.topic_partition: log.recovery_point for log in logs()
+                log.topic_partition: log.flusher.checkpoint_offset for log in logs()
             },
             # Also where a segment begins there: its name may not survive a power cut.
             checkpoints.LOG_START_FILE: lambda: {
@@ -554,22 +562,6 @@ class LogManager:
 
 def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
     return Counter(log.log_dir for log in logs)
-
-
-def _flush_if_due(log: UnifiedLog, now_ms: int) -> bool:
-    """Flushes rolled segments, and all of it when `flush.ms` is over; whether anything moved."""
-    before = log.recovery_point
-    if log.closed or log.log_dir.offline or before >= log.log_end_offset:
-        log.last_flush_ms = now_ms
-        return False
-    if log.last_flush_ms < 0:
-        log.last_flush_ms = now_ms
-    if now_ms - log.last_flush_ms >= log.config.flush_ms:
-        log.last_flush_ms = now_ms
-        log.flush()
-    elif before < log.active.base_offset:
-        log.flush_to(log.active.base_offset)
-    return log.recovery_point > before
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:

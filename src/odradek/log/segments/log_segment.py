@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 from odradek.environment.files import (
     READ,
@@ -24,7 +25,7 @@ from odradek.environment.files import (
     unlink_if_there,
     write_all,
 )
-from odradek.log.file_pool import FilePool, PooledFile
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, FilePool, PooledFile
 from odradek.log.residency import NotResident, read_resident
 from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
@@ -156,6 +157,7 @@ class LogSegment:
         "_allocated",
         "_cache",
         "_load_lock",
+        "_modified_ms",
         "_pending",
         "_pool",
         "_pwrite",
@@ -212,6 +214,7 @@ class LogSegment:
         self.index_room = 0
         self._pending: list[int] = []
         self._load_lock = threading.Lock()
+        self._modified_ms = -1
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
@@ -286,14 +289,23 @@ class LogSegment:
             _logger.warning("space behind the end of %s is not freed: %s", self.file.path, error)
         self._allocated = False
 
-    def cut_torn_write(self) -> None:
-        """Cuts off what a failed `append` left behind the last whole batch.
+    def cut_torn_write(self, end_offset: int) -> None:
+        """Cuts off what a failed append left behind the last whole batch, which ends before
+        `end_offset`: its own bytes, and the index entry of an abort marker.
 
-        A file that is not open was not written to: `append` opens it first.
+        A file that is not open was not written to: `append` opens it first. Without a descriptor
+        the index entry stays, and the next one is written over it.
         """
         handle = self.file.handle
         if handle is not None:
             self._pool.files.ftruncate(handle.fd, self.size)
+        if self.txn_index is None:
+            return
+        try:
+            self.txn_index.truncate(end_offset)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR_ERRNOS:
+                raise
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:
         """Adds an aborted transaction to the index."""
@@ -312,6 +324,14 @@ class LogSegment:
         if self.txn_index is not None:
             self._pool.files.unlink(self.txn_index.path)
             self.txn_index = None
+
+    def begin(self, first_timestamp: int) -> None:
+        """The first batch was appended; its largest timestamp."""
+        self.first_timestamp = first_timestamp
+
+    def set_index_interval(self, index_interval_bytes: int) -> None:
+        """How many bytes of log lie between two index entries."""
+        self.index_interval_bytes = index_interval_bytes
 
     def set_index_limit(self, segment_index_bytes: int) -> None:
         """Sets `index_room`: entries until this must be called again; 0 when the index is full."""
@@ -445,15 +465,24 @@ class LogSegment:
             self.txn_index.drop()
 
     def index_builder(self) -> IndexBuilder:
-        """Empty indexes, to be filled from the ``.log`` and then taken over with `take_indexes`."""
+        """Empty indexes, to be filled from the ``.log``; see `recover_to`."""
         return IndexBuilder(self)
 
-    def take_indexes(self, built: IndexBuilder) -> None:
-        """Replaces the indexes, and what is known of the timestamps, by what was built."""
+    def recover_to(self, size: int, built: IndexBuilder) -> None:
+        """Cuts the file behind `size` good bytes, and writes the indexes that were built of them.
+
+        The file is cut without a torn end, too: a broker that was killed had space allocated there.
+        The index of aborted transactions is empty then: it needs the producers, who come later.
+        """
+        self.reset_txn_index()
+        self._pool.files.ftruncate(self.file.open().fd, size)
+        self.size = size
         self._pending.clear()
         self.index, self.time_index = built.index, built.time_index
         self.bytes_since_index_entry = built.bytes_since_entry
         self._take_timestamps(built)
+        self.close_indexes(sync=False)
+        self.make_inactive()
 
     def _take_timestamps(self, built: IndexBuilder) -> None:
         self.max_timestamp = built.max_timestamp
@@ -478,7 +507,8 @@ class LogSegment:
         if self.size and self.first_timestamp < 0:
             if not wait:
                 raise NotResident
-            self.first_timestamp = parse_header(self.read_batch(0, HEADER_BYTES)).max_timestamp
+            for _, header in islice(self.headers(0), 1):
+                self.first_timestamp = header.max_timestamp
 
     def load_timestamps(self, *, wait: bool = True) -> None:
         """Makes `max_timestamp` known: the last entry of the time index, which closing a segment,
@@ -494,6 +524,21 @@ class LogSegment:
         self.max_timestamp = time_index.last_timestamp
         self.max_timestamp_offset = self.base_offset + time_index.last_offset
         self._timestamps_known = True
+
+    def largest_timestamp(self, *, wait: bool = True) -> int:
+        """The largest record timestamp, or the time of the last change where no record has one.
+        `wait` as above.
+        """
+        self.load_timestamps(wait=wait)
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        if self.active:
+            return self._pool.files.modified_ms(self.file.path)
+        if self._modified_ms < 0:
+            if not wait:
+                raise NotResident
+            self._modified_ms = self._pool.files.modified_ms(self.file.path)
+        return self._modified_ms
 
     def _read_last_time_entry(self) -> bool:
         """Takes the largest timestamp of an inactive segment from the end of its time index."""

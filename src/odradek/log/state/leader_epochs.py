@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from odradek.environment.files import Files
+from odradek.log.state import checkpoints
+
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 
@@ -24,6 +27,16 @@ class LeaderEpochFileCache:
         self.dirty = False
         for epoch, start in entries or []:
             self.assign(epoch, start)
+        self.dirty = False
+
+    def mark_changed(self) -> None:
+        """The entries are not those of the file, which was of no use."""
+        self.dirty = True
+
+    def write(self, files: Files, directory: str, *, sync: bool, new: bool) -> None:
+        """Writes ``leader-epoch-checkpoint`` of the log's directory; `new`: there is none yet."""
+        path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        checkpoints.write_epochs(files, path, self.entries(), sync=sync, new=new)
         self.dirty = False
 
     def entries(self) -> list[tuple[int, int]]:

@@ -162,10 +162,7 @@ def _rebuild_windows(segments: list[LogSegment], end: int, state: ProducerStateM
     replayed = ProducerStateManager()
     for _ in _replay(replayed, scan, scan[0].base_offset if scan else end, end):
         pass
-    for producer_id, entry in replayed.producers.items():
-        known = state.producers.get(producer_id)
-        if known is not None and known.epoch == entry.epoch and entry.batches:
-            known.batches = entry.batches
+    state.take_windows(replayed)
 
 
 def batches_between(

@@ -459,6 +459,19 @@ class ProducerStateManager:
         self.ongoing = dict(sorted(each for each in open_since if each[0] >= 0))
         self.unreplicated = {}
 
+    def take_over(self, loaded: ProducerStateManager) -> None:
+        """Replaces the producers by those that were loaded; open verifications stay."""
+        self.producers = loaded.producers
+        self.ongoing = loaded.ongoing
+        self.unreplicated = loaded.unreplicated
+
+    def take_windows(self, replayed: ProducerStateManager) -> None:
+        """Takes over the windows of another state for the producers that have the same epoch."""
+        for producer_id, entry in replayed.producers.items():
+            known = self.producers.get(producer_id)
+            if known is not None and known.epoch == entry.epoch and entry.batches:
+                known.batches = entry.batches
+
     def load_window(self, data: bytes) -> None:
         """Puts the batches of a window file before what the snapshot of that offset gave."""
         windows: dict[int, deque[BatchTuple]] = {}

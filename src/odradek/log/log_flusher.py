@@ -1,0 +1,156 @@
+"""Making a log durable, from any thread: what one fsync promises, and what it must cover.
+
+The recovery point is the offset below which every batch is on the disk. The indexes and the
+producer snapshot of a segment are written when it is rolled, and synced by the next flush. Until
+then the recovery point that goes to the checkpoint stays at the beginning of that segment, so that
+a start after a crash reads it, and builds its indexes again. The checkpoint's recovery point is
+never inside of the active segment either: such a start reads that segment from its beginning
+anyway, and the next roll then needs no fsync before the new segment is appended to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from odradek.environment.files import READ, OpenFile
+from odradek.ids import TopicPartition
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.segments.log_segment import LogSegment
+from odradek.log.segments.log_segments import LogSegments
+from odradek.log.state import checkpoints
+from odradek.log.state.producer_files import sync_producer_files
+
+
+class LogFlusher:
+    """Owner of the recovery point. `flush_to` may be called from any thread, the other methods by
+    the owner of the log.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        log_dir: LogDir,
+        segments: LogSegments,
+        recovery_point: int,
+        log_end_offset: Callable[[], int],
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._directory = directory
+        self._log_dir = log_dir
+        self._segments = segments
+        self._log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.last_flush_ms = -1
+        self._rolled: list[LogSegment] = []
+        self._lock = threading.Lock()
+        self._directory_synced = False
+        self._closed = False
+        self._all_synced = False
+
+    @property
+    def checkpoint_offset(self) -> int:
+        """The recovery point for the checkpoint: see the module. From any thread."""
+        if self._all_synced:
+            return self.recovery_point
+        base_offset = self._segments.active.base_offset  # before `_rolled`: see `segment_rolled`
+        return min([base_offset, self.recovery_point, *(s.base_offset for s in self._rolled)])
+
+    def file_created(self) -> None:
+        """A new file of the log's directory: the next flush syncs the directory too."""
+        self._directory_synced = False
+
+    def segment_rolled(self, segment: LogSegment) -> None:
+        """Called before another segment becomes the active one."""
+        self._rolled.append(segment)
+        self._directory_synced = False
+
+    def flush_to(self, offset: int) -> None:
+        """Returns when all below `offset` is on the disk, and all files of rolled segments.
+
+        Calls that wait for one another share an fsync. KAFKA_STORAGE_ERROR, and the directory is
+        offline, when it fails: it is never tried again.
+        """
+        with self._lock:
+            if offset <= self.recovery_point and not self._rolled:
+                return
+            if self._log_dir.offline or self._closed:
+                raise self._log_dir.error()
+            rolled = list(self._rolled)
+            end = offset if offset <= self._segments.active.base_offset else self._log_end_offset()
+            try:
+                self._sync(rolled, end)
+            except OSError as error:
+                if self._closed:
+                    raise self._log_dir.error("the log was closed") from error
+                raise self._log_dir.fail(error, f"flushing {self._topic_partition}") from error
+            self.recovery_point = max(self.recovery_point, end)
+            for segment in rolled:
+                if segment.base_offset < end:
+                    self._rolled.remove(segment)
+
+    def flush_if_due(self, now_ms: int, flush_ms: int) -> bool:
+        """Flushes rolled segments, and all when the last flush is `flush_ms` ago; whether the
+        checkpoint's recovery point has moved. On a thread.
+        """
+        before = self.checkpoint_offset
+        unflushed = self.recovery_point < self._log_end_offset()
+        if self._closed or self._log_dir.offline or not (unflushed or self._rolled):
+            self.last_flush_ms = now_ms
+            return False
+        if self.last_flush_ms < 0:
+            self.last_flush_ms = now_ms
+        active_base = self._segments.active.base_offset
+        if now_ms - self.last_flush_ms >= flush_ms:
+            self.last_flush_ms = now_ms
+            self.flush_to(self._log_end_offset())
+        elif self._rolled or self.recovery_point < active_base:
+            self.flush_to(active_base)
+        return self.checkpoint_offset > before
+
+    def truncate(self, cut: Callable[[], int]) -> None:
+        """Has `cut` cut the log, while no flush runs; it returns the new end. Returns when the cut
+        is on the disk.
+        """
+        with self._lock:
+            self.recovery_point = min(self.recovery_point, cut())
+            active = self._segments.active
+            self._rolled = [s for s in self._rolled if s in self._segments and s is not active]
+            active.flush(indexes=False)
+
+    def close(self) -> None:
+        """No flush begins any more."""
+        self._closed = True
+
+    def synced_whole(self) -> None:
+        """The log was closed, and all of it is on the disk."""
+        self._all_synced = True
+
+    def _sync(self, rolled: list[LogSegment], end: int) -> None:
+        """Syncs every segment between the recovery point and `end`, and what belongs to the rolled
+        ones. The indexes of the active segment need no sync: recovery reads it from its beginning.
+        """
+        segments = list(self._segments)
+        files = self._log_dir.files
+        for at, segment in enumerate(segments):
+            next_base = segments[at + 1].base_offset if at + 1 < len(segments) else None
+            is_synced = (next_base or end + 1) <= self.recovery_point and segment not in rolled
+            if segment.base_offset >= end or is_synced:
+                continue
+            segment.flush(indexes=next_base is not None)
+            if next_base is not None:
+                sync_producer_files(files, self._directory, next_base)
+        if not self._directory_synced:
+            self._directory_synced = True  # first: a file that is created now is not covered
+            for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
+                self._sync_file(f"{self._directory}/{name}")
+            files.fsync_dir(self._directory)
+
+    def _sync_file(self, path: str) -> None:
+        files = self._log_dir.files
+        try:
+            handle = OpenFile(files, files.open(path, READ))
+        except FileNotFoundError:
+            return
+        files.fsync(handle.fd)

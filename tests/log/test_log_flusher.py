@@ -1,0 +1,89 @@
+"""What a flush covers, and what the checkpoint of the recovery point may claim."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
+from tests.log.faulty_files import FaultyFiles
+
+SYNCED_AT_ONCE = LogConfig(flush_messages=1)
+
+
+def test_a_roll_waits_for_no_fsync(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
+    log = open_log(manager)
+    append(log, [b"1"])
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+    files.fail_fsync = OSError("an fsync on the owner's thread")
+    log.roll(NOW_MS)
+    append(log, [b"2"])
+    assert files.fail_fsync is not None
+    files.fail_fsync = None
+    manager.close()
+
+
+def test_the_checkpoint_stays_before_a_rolled_segment_until_its_indexes_are_synced(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
+    log = open_log(manager)
+    append(log, [b"1"])
+    log.flush()
+    assert (log.recovery_point, log.flusher.checkpoint_offset) == (1, 0), "inside of the active one"
+    log.roll(NOW_MS)
+    assert (log.recovery_point, log.flusher.checkpoint_offset) == (1, 0), "not synced"
+    index = log.segments[0].path(".timeindex")
+    assert index not in files._synced
+    manager.maintain(NOW_MS)
+    assert files._synced[index]
+    assert (log.recovery_point, log.flusher.checkpoint_offset) == (1, 1)
+    append(log, [b"2"])
+    log.flush()
+    manager.close()
+    text = (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    assert f"{TP.topic} {TP.partition} 2" in text, "all of it is on the disk"
+
+
+def test_a_flush_up_to_an_older_roll_leaves_the_newer_one_to_the_next(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig(), FaultyFiles())
+    log = open_log(manager)
+    for value in (b"1", b"2", b"3"):
+        append(log, [value])
+        log.roll(NOW_MS)
+    log.flush_to(1)
+    assert (log.recovery_point, log.flusher.checkpoint_offset) == (1, 1)
+    log.flush_to(3)
+    assert (log.recovery_point, log.flusher.checkpoint_offset) == (3, 3)
+    manager.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_behind_an_unsynced_roll_loses_no_index(tmp_path: Path, seed: int) -> None:
+    """All batches are on the disk, and the checkpoint was written, when the segment is rolled."""
+    config = LogConfig(flush_messages=1, index_interval_bytes=0)
+    files = FaultyFiles(loses_names=True)
+    manager = open_manager(tmp_path, config, files)
+    log = open_log(manager)
+    for number in range(20):
+        append(log, [b"%d" % number], timestamp_ms=NOW_MS + number)
+    log.flush()
+    manager.checkpoint()
+    log.roll(NOW_MS)
+    append(log, [b"20"], timestamp_ms=NOW_MS)
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, config, files))
+    assert values_of(log)[:20] == [b"%d" % number for number in range(20)]
+    assert log.segments[0].largest_timestamp() == NOW_MS + 19
+    found = log.offset_for_timestamp(NOW_MS + 7)
+    assert found is not None
+    assert found.offset == 7
+    manager.close()
