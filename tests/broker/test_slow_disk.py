@@ -7,7 +7,9 @@ wait on the event loop itself is recorded, and fails the test.
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,13 @@ from odradek.protocol.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.records.record import iter_batches, iter_records
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, list_offsets, produce
 from tests.helpers.slow_files import DEADLINE_S, SlowFiles
@@ -33,11 +41,17 @@ SEGMENTS = 3
 BATCHES = 10
 """Batches of each segment, of one record each."""
 VALUE_BYTES = 3000
+LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 LAST_OFFSET = SEGMENTS * BATCHES - 1
 
 
 def value(offset: int) -> bytes:
     return b"%d " % offset + bytes(VALUE_BYTES)
+
+
+def keyed(content: bytes) -> bytearray:
+    now_ms = time.time_ns() // 1_000_000
+    return build_batch([Record(b"key", content, now_ms)], timestamp_ms=now_ms)
 
 
 def log_of(server: BrokerServer, topic: str = "t") -> UnifiedLog:
@@ -88,6 +102,24 @@ def broker(data_dir: Path, files: SlowFiles) -> Iterator[Broker]:
         files.evict()
         yield broker
         files.release()
+
+
+def commit(client: WireClient, offset: int) -> int:
+    """Commits an offset of t for a group without members; the error code."""
+    request = OffsetCommitRequest(
+        "group",
+        topics=[
+            OffsetCommitRequestTopic(
+                "t", partitions=[OffsetCommitRequestPartition(0, committed_offset=offset)]
+            )
+        ],
+    )
+    find = FindCoordinatorRequest(coordinator_keys=["group"])
+    while client.call(find, 4).coordinators[0].error_code:
+        pass
+    while (code := client.call(request, 8).topics[0].partitions[0].error_code) in LOADING:
+        pass
+    return code
 
 
 def is_answered(client: WireClient) -> bool:
@@ -245,3 +277,85 @@ def test_a_topic_deleted_under_a_cold_fetch(broker: Broker, files: SlowFiles) ->
         files.release()
         refused = client.receive().responses[0].partitions[0]
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_append_that_begins_a_segment_waits_for_no_fsync_on_the_loop(
+    data_dir: Path, files: SlowFiles
+) -> None:
+    """With flush.messages=1 all is on the disk when the segment is rolled."""
+    config = {"log.segment.bytes": 1 << 20, "log.flush.interval.messages": 1}
+    environment = Environment(files=files)
+    with Broker(config, data_dir=data_dir, environment=environment) as broker:
+
+        async def active_base(server: BrokerServer) -> int:
+            return log_of(server).segments.active.base_offset
+
+        with WireClient(broker.bootstrap_servers) as client:
+            client.call(produce("t", batch(bytes(600_000))), 9)
+            before = broker.call(active_base)
+            files.hold()
+            client.send(produce("t", batch(bytes(600_000))), 9)
+            assert files.reached.wait(DEADLINE_S), "nothing was synced"
+            with WireClient(broker.bootstrap_servers) as other:
+                assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
+            assert broker.call(active_base) > before
+            assert not is_answered(client)
+            files.release()
+            answer = client.receive().responses[0].partition_responses[0]
+            assert answer.error_code == 0
+
+
+def test_retention_reads_timestamps_on_a_thread(data_dir: Path, files: SlowFiles) -> None:
+    config = {"log.retention.ms": 1}
+    environment = Environment(files=files)
+    with Broker(config, data_dir=data_dir, environment=environment) as broker:
+        files.evict()
+        files.hold()
+        with ThreadPoolExecutor(1) as threads:
+            passed = threads.submit(
+                broker.call, lambda server: server.periodic.delete_old_segments()
+            )
+            assert files.reached.wait(DEADLINE_S)
+            with WireClient(broker.bootstrap_servers) as other:
+                assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
+            assert not passed.done()
+            files.release()
+            passed.result(DEADLINE_S)
+
+        async def bases(server: BrokerServer) -> list[int]:
+            return log_of(server).segments.bases
+
+        assert broker.call(bases) == [LAST_OFFSET + 1]
+
+
+def test_the_cleaner_reads_timestamps_on_a_thread(tmp_path: Path, files: SlowFiles) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        fill(broker, "t", lambda offset: keyed(value(offset)))
+    config = {
+        "log.cleanup.policy": "compact",
+        "log.cleaner.min.compaction.lag.ms": 1_000_000,
+        "log.cleaner.max.compaction.lag.ms": 2_000_000,
+    }
+    environment = Environment(files=files)
+    with Broker(config, data_dir=tmp_path, environment=environment) as broker:
+        files.evict()
+        files.hold()
+        with ThreadPoolExecutor(1) as threads:
+            passed = threads.submit(broker.call, lambda server: server.log_cleaner.clean())
+            assert files.reached.wait(DEADLINE_S)
+            with WireClient(broker.bootstrap_servers) as other:
+                assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
+            assert not passed.done()
+            files.release()
+            assert passed.result(DEADLINE_S) == 0
+
+
+def test_a_group_is_loaded_without_blocking(data_dir: Path, files: SlowFiles) -> None:
+    with Broker(data_dir=data_dir) as broker, WireClient(broker.bootstrap_servers) as client:
+        assert commit(client, 7) == 0
+    files.evict()
+    with (
+        Broker(data_dir=data_dir, environment=Environment(files=files)) as broker,
+        WireClient(broker.bootstrap_servers) as client,
+    ):
+        assert commit(client, 8) == 0

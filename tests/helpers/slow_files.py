@@ -56,7 +56,7 @@ class SlowFiles(RealFiles):
     # -- what the log calls ------------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:
-        if self._evicted:
+        if self._evicted and not flags & os.O_CREAT:
             try:
                 inode = os.stat(path).st_ino  # noqa: PTH116
             except FileNotFoundError:
