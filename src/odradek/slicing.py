@@ -1,116 +1,64 @@
-"""Long work on the event loop, in turns: the others have theirs in between.
+"""Cooperative slicing: long work on the event loop in time slices, between which other work runs.
 
-One request may name 200,000 things, each of which costs some microseconds. Whoever works on such a
-list gives way after every `ELEMENTS_A_TURN` of them. The number is counted, not timed, so what
-happens between two turns can be repeated in a test.
+One request may name 200,000 things, each of which costs some microseconds. Work on such a list
+ends its time slice after every `ELEMENTS_PER_SLICE` of them. The elements are counted and the time
+is not measured, so a test can repeat what happens between two slices.
 
-Between two turns anything may change that another request can change: state is looked up anew for
-each element, and nothing that was found in one turn is taken for true in the next. The order of a
-connection's requests does not change, because its next one waits for the coroutine.
+Long work is a generator that yields at the end of each slice, or yields a future that it has to
+wait for. Between two slices any other request may change any state: state is looked up for each
+element. The order of a connection's requests does not change, because the next one starts when the
+work has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import threading
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
-from contextlib import contextmanager
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Generator
+from typing import Any, TypeVar
 
+from odradek.collector import postponed_full_collections
 from odradek.result_tasks import run
 from odradek.results import Result
 
-ELEMENTS_A_TURN = 200
-"""Elements worked on before the others have their turn: some milliseconds."""
-
-ELEMENTS_AT_ONCE = 1_000
-"""Elements of a request that is worked on without any turns, in plain calls."""
-
 Pause = asyncio.Future[Any] | None
-"""What a generator yields at the end of a slice: None, or a future that it needs before the next
-one. It asks the future itself for its value or error.
-"""
+"""What a generator of long work yields: None at the end of a slice, a future to wait for."""
 
-T = TypeVar("T")
+ELEMENTS_PER_SLICE = 200
+"""Elements that are worked on in one time slice: some milliseconds."""
+
+ELEMENTS_UNSLICED_MAX = 1_000
+"""Elements of a request that is decoded, executed and encoded without slices."""
+
 R = TypeVar("R")
-P = ParamSpec("P")
 
 
-COLLECTIONS_PUT_OFF = 2_000
-"""Collections of the middle generation without one of the oldest, while long work is done: some ten
-million new objects, ten times as many as the longest request makes.
-"""
-
-_thresholds_lock = threading.Lock()
-"""The collector is the process's; several brokers in it have a loop on a thread each."""
-_usual_thresholds = (0, 0, 0)
-_long_work = 0
-
-
-@contextmanager
-def long_work() -> Iterator[None]:
-    """Puts full garbage collections off. They stop everybody for as long as there are objects, of
-    which long work has a million, and none of them is garbage before its end. For work that waits
-    for nothing but its turns: what waits for others may be under way all the time.
-    """
-    global _long_work, _usual_thresholds
-    with _thresholds_lock:
-        if not _long_work:
-            _usual_thresholds = gc.get_threshold()
-            gc.set_threshold(*_usual_thresholds[:2], COLLECTIONS_PUT_OFF)
-        _long_work += 1
-    try:
-        yield
-    finally:
-        with _thresholds_lock:
-            _long_work -= 1
-            if not _long_work:
-                gc.set_threshold(*_usual_thresholds)
-
-
-async def give_way() -> None:
-    """Lets the loop serve everybody else once."""
+async def end_slice() -> None:
+    """Let the event loop run everything else that is ready."""
     await asyncio.sleep(0)
 
 
-class Turns:
-    """Counts the elements of one piece of work, over all of its lists."""
+class SliceCounter:
+    """Counts the elements of one piece of work in a coroutine, over all of its lists."""
 
     __slots__ = ("_left",)
 
     def __init__(self) -> None:
-        self._left = ELEMENTS_A_TURN
+        self._left = ELEMENTS_PER_SLICE
 
     def charge(self, count: int) -> None:
-        """The element being worked on costs as much as `count` more."""
+        """Count `count` elements more: the current one names so many."""
         self._left -= count
 
-    async def take(self) -> None:
-        """Counts one element, after having given way if the turn was over."""
+    async def count(self) -> None:
+        """Count one element, and end the slice before it if the slice is over."""
         if self._left <= 0:
-            self._left = ELEMENTS_A_TURN
-            await give_way()
+            self._left = ELEMENTS_PER_SLICE
+            await end_slice()
         self._left -= 1
 
-    async def map(self, function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """``list(map(function, items))``, giving way where a turn is over. `items` must not change
-        meanwhile. The list itself counts as an element, so that many short ones count, too.
-        """
-        results: list[R] = []
-        self._left -= 1
-        for item in items:
-            if self._left <= 0:
-                self._left = ELEMENTS_A_TURN
-                await give_way()
-            self._left -= 1
-            results.append(function(item))
-        return results
 
-
-def at_once(work: Generator[None, None, R]) -> R:
-    """What the generator returns; nobody has a turn in between."""
+def run_to_completion(work: Generator[None, None, R]) -> R:
+    """Run the generator without ending any slice."""
     while True:
         try:
             next(work)
@@ -118,20 +66,11 @@ def at_once(work: Generator[None, None, R]) -> R:
             return ended.value  # type: ignore[no-any-return]
 
 
-def begun_work(work: Generator[Pause, None, R]) -> R | Coroutine[Any, Any, R]:
-    """What the generator returns, if that takes no more than a turn, else a coroutine of the rest,
-    which begins in a turn of its own.
-    """
-    try:
-        pause = next(work)
-    except StopIteration as ended:
-        return ended.value  # type: ignore[no-any-return]
-    return in_turns(work, pause)
+async def in_slices(work: Generator[Pause, None, R], pause: Pause = None) -> R:
+    """Run the generator in time slices. A cancelled coroutine closes it.
 
-
-async def in_turns(work: Generator[Pause, None, R], pause: Pause = None) -> R:
-    """What the generator returns; wherever it yields, others have their turn, and a future that it
-    yields is waited for. Cancelled meanwhile, it is closed.
+    Args:
+        pause: A future to wait for before the first slice.
     """
     try:
         while True:
@@ -142,15 +81,15 @@ async def in_turns(work: Generator[Pause, None, R], pause: Pause = None) -> R:
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]
             if pause is None:
-                await give_way()
+                await end_slice()
     finally:
         work.close()
 
 
 def sliced(work: Generator[Pause, None, Result[R]]) -> Result[R]:
-    """Run the generator in time slices, which it ends by its yields.
+    """Run the generator in time slices.
 
-    The first slice runs at once. When the generator returns in it, its result is returned.
+    The first slice runs immediately. When the generator returns in it, its result is returned.
     Otherwise the result is not executed before the generator has returned.
     """
     try:
@@ -166,44 +105,11 @@ async def _remaining_slices(work: Generator[Pause, None, Result[R]], pause: Paus
             if pause is not None:
                 await asyncio.wait((pause,))
                 pause = next(work)
-            with long_work():
+            with postponed_full_collections():
                 while pause is None:
-                    await give_way()
+                    await end_slice()
                     pause = next(work)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
     finally:
         work.close()
-
-
-def begun(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R | Coroutine[Any, Any, R]]:
-    """Has a coroutine function begin at once: its result, if that takes no more than a turn, else
-    a coroutine of the rest. It may wait for nothing but its turns.
-    """
-
-    @wraps(function)
-    def begin(*args: P.args, **kwargs: P.kwargs) -> R | Coroutine[Any, Any, R]:
-        coroutine = function(*args, **kwargs)
-        try:
-            waits_for = coroutine.send(None)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
-        assert waits_for is None, "it waits for something else than its turn"
-        return _rest(_Begun(coroutine))
-
-    return begin
-
-
-class _Begun:
-    """A coroutine that has begun may be awaited no more, its iterator may."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._coroutine = coroutine
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._coroutine.__await__()
-
-
-async def _rest(begun_before: _Begun) -> Any:
-    with long_work():
-        return await begun_before

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from odradek import slicing as turns
+from odradek import slicing
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests import dispatch
 from odradek.broker.requests.dispatch import LONG_REQUESTS_MAX, Dispatcher
+from odradek.collector import COLLECTIONS_POSTPONED
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
 from odradek.metadata.store.memory import MemoryStore
@@ -38,17 +39,17 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.protocol.registry import response_class
-from odradek.slicing import ELEMENTS_A_TURN, ELEMENTS_AT_ONCE
+from odradek.slicing import ELEMENTS_PER_SLICE, ELEMENTS_UNSLICED_MAX
 from tests.broker.test_call_count import framed, received
 from tests.helpers.many_elements import long_requests
 from tests.helpers.mock_transport import MockTransport, open_connection
 from tests.helpers.requests import batch, fetch
 
-ELEMENTS = 2 * ELEMENTS_AT_ONCE
+ELEMENTS = 2 * ELEMENTS_UNSLICED_MAX
 LONG = [(api, name, request) for api, name, request in long_requests(ELEMENTS)]
 LONG_IDS = [f"{api.handler}-{name}" for api, name, _ in LONG]
 ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one piece
-PARTITIONS = 2 * ELEMENTS_A_TURN
+PARTITIONS = 2 * ELEMENTS_PER_SLICE
 # What they answer depends on nothing but the request and an empty broker.
 SAME_ANSWER = {
     ApiKey.LIST_OFFSETS,
@@ -109,13 +110,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Brok
 def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """An element for each time that the loop was given way: the collector's last threshold."""
     times: list[int] = []
-    give_way = turns.give_way
+    end_slice = slicing.end_slice
 
     async def counted() -> None:
         times.append(gc.get_threshold()[2])
-        await give_way()
+        await end_slice()
 
-    monkeypatch.setattr(turns, "give_way", counted)
+    monkeypatch.setattr(slicing, "end_slice", counted)
     return times
 
 
@@ -174,7 +175,7 @@ def test_another_connection_is_answered_before_a_long_request_is(
 
     runner.run(run())
     if not name.endswith("[0]") and name not in ARRAYS_OF_NUMBERS:
-        assert len(given) >= ELEMENTS // ELEMENTS_A_TURN - 1
+        assert len(given) >= ELEMENTS // ELEMENTS_PER_SLICE - 1
 
 
 @pytest.mark.parametrize(("api", "name", "request_"), REPEATABLE)
@@ -186,9 +187,9 @@ def test_the_answer_is_the_one_that_is_made_at_once(
     request_: Any,
 ) -> None:
     runner, server = broker
-    in_turns = runner.run(asked(server, request_, api.max_version))
-    monkeypatch.setattr(dispatch, "ELEMENTS_AT_ONCE", 10 * ELEMENTS)
-    assert runner.run(asked(server, request_, api.max_version)) == in_turns
+    sliced = runner.run(asked(server, request_, api.max_version))
+    monkeypatch.setattr(dispatch, "ELEMENTS_UNSLICED_MAX", 10 * ELEMENTS)
+    assert runner.run(asked(server, request_, api.max_version)) == sliced
 
 
 def test_full_collections_are_put_off_meanwhile(
@@ -198,7 +199,7 @@ def test_full_collections_are_put_off_meanwhile(
     usual = gc.get_threshold()
     names = [f"g{number}" for number in range(ELEMENTS)]
     runner.run(asked(server, DescribeGroupsRequest(names), 5))
-    assert set(given) == {turns.COLLECTIONS_PUT_OFF}
+    assert set(given) == {COLLECTIONS_POSTPONED}
     assert gc.get_threshold() == usual
 
 
@@ -235,7 +236,7 @@ def test_a_connection_lost_meanwhile_harms_nobody(
         assert not transport.written
 
     runner.run(run())
-    assert gc.get_threshold()[2] != turns.COLLECTIONS_PUT_OFF
+    assert gc.get_threshold()[2] != COLLECTIONS_POSTPONED
 
 
 def test_work_cancelled_between_two_turns_is_closed() -> None:
@@ -250,7 +251,7 @@ def test_work_cancelled_between_two_turns_is_closed() -> None:
 
     async def run() -> None:
         work = endless()
-        task = asyncio.get_running_loop().create_task(turns.in_turns(work))
+        task = asyncio.get_running_loop().create_task(slicing.in_slices(work))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -321,14 +322,14 @@ def test_the_fetch_of_a_connection_lost_in_mid_turn_does_not_wait(
 
 def in_next_turn(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Does `action` when the loop is given way for the first time."""
-    give_way = turns.give_way
+    end_slice = slicing.end_slice
 
     async def acting() -> None:
-        monkeypatch.setattr(turns, "give_way", give_way)
+        monkeypatch.setattr(slicing, "end_slice", end_slice)
         action()
-        await give_way()
+        await end_slice()
 
-    monkeypatch.setattr(turns, "give_way", acting)
+    monkeypatch.setattr(slicing, "end_slice", acting)
 
 
 async def created(server: BrokerServer, name: str) -> None:
@@ -348,18 +349,18 @@ def test_topics_are_made_written_read_and_deleted_in_turns(
     with running(tmp_path) as (runner, server):
         create = CreateTopicsRequest([CreatableTopic("t", PARTITIONS, 1, [], [])], 1000, False)
         assert runner.run(asked(server, create, 7)).topics[0].error_code == 0
-        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
         given.clear()
         runner.run(check_produce(server))
-        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
         given.clear()
         runner.run(check_session(server))
-        assert len(given) >= 2 * (PARTITIONS // ELEMENTS_A_TURN)
+        assert len(given) >= 2 * (PARTITIONS // ELEMENTS_PER_SLICE)
         given.clear()
         assert len(runner.run(asked(server, MetadataRequest(None), 12)).topics) == 1
         delete = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
         assert runner.run(asked(server, delete, 6)).responses[0].error_code == 0
-        assert len(given) >= PARTITIONS // ELEMENTS_A_TURN
+        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
         assert not server.services.replica_manager.partitions
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.protocol import interpret
-from odradek.protocol.codec import Message, decoder, turn_decoder
+from odradek.protocol.codec import Message, decoder, sliced_decoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import frame_size, pack_size
 from odradek.protocol.headers import parse_request_header, request_header
@@ -114,7 +114,7 @@ def peak_bytes(decode: Any) -> int:
 
 def in_one_turn(cls: type[Message], version: int, view: memoryview, pos: int) -> Any:
     """The decoder in turns, without anybody between two of them."""
-    decode = turn_decoder(cls, version)(view, pos)
+    decode = sliced_decoder(cls, version)(view, pos)
     try:
         while True:
             next(decode)

@@ -16,10 +16,10 @@ from odradek.replication.partition import FetchIsolation, FetchPartitionData, Pa
 from odradek.replication.purgatory import Purgatory
 from odradek.result_tasks import wait
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_A_TURN, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 from tests.replication.fakes import BATCH, ListLog, partition_of
 
-LONG = 2 * ELEMENTS_A_TURN + 1
+LONG = 2 * ELEMENTS_PER_SLICE + 1
 
 
 @dataclass
@@ -252,7 +252,7 @@ def test_fetch_cancelled_between_two_slices_closes_its_regions(reads: int) -> No
             manager.fetches.end_all()
         for partition in manager.partitions:
             partition.append(BATCH, 1, 0)
-        await until(lambda: len(manager.logs[ELEMENTS_A_TURN].reads) == reads)
+        await until(lambda: len(manager.logs[ELEMENTS_PER_SLICE].reads) == reads)
         result.cancel()
         await iterations(5)
         regions = [region for log in manager.logs for region in log.regions]

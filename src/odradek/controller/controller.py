@@ -55,7 +55,7 @@ from odradek.metadata.store.interface import (
     StoreFailure,
 )
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
-from odradek.slicing import Turns, in_turns
+from odradek.slicing import SliceCounter, in_slices
 
 if TYPE_CHECKING:
     from odradek.metadata.kafka_import.takeover import Takeover
@@ -107,7 +107,7 @@ class Controller:
     def subscribe(self, subscriber: Subscriber) -> None:
         """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
         what the store has included. Dynamic broker configs are in force before it is called. Where
-        there is much to do it is a generator, which is run in turns (`odradek.slicing`).
+        there is much to do it is a generator, which is run in time slices (`odradek.slicing`).
         """
         self._subscribers.append(subscriber)
 
@@ -373,7 +373,7 @@ class Controller:
 
     async def _publish(self, image: MetadataImage) -> None:
         """From here on everybody sees the image. The next change waits until all subscribers have
-        seen it, however many turns they take.
+        seen it, however many time slices they take.
         """
         old, self.image = self.image, image
         if old.broker_configs != image.broker_configs:
@@ -382,19 +382,19 @@ class Controller:
         for subscriber in self._subscribers:
             work = subscriber(old, image)
             if work is not None:
-                await in_turns(work)
+                await in_slices(work)
 
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
         planning = planning_topics(self.image, self._config, topics, self._new_uuid)
-        results = await in_turns(planning)
+        results = await in_slices(planning)
         created = [result for result in results if isinstance(result, CreatedTopic)]
         operations: list[Operation] = []
-        turns = Turns()
+        slices = SliceCounter()
         for it in created:
-            await turns.take()
-            turns.charge(len(it.image.partitions))
+            await slices.count()
+            slices.charge(len(it.image.partitions))
             operations += znodes.create_topic_operations(it.image, it.configs, self._epoch)
         image = self.image.with_topics(
             {it.image.name: it.image for it in created},
@@ -409,9 +409,9 @@ class Controller:
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
         names: set[TopicName] = set()
-        turns = Turns()
+        slices = SliceCounter()
         for topic_id in ids:
-            await turns.take()
+            await slices.count()
             topic = self.image.topics_by_id.get(topic_id)
             if topic is None or topic.name in names:
                 results.append(
@@ -421,7 +421,7 @@ class Controller:
                 )
                 continue
             names.add(topic.name)
-            turns.charge(len(topic.partitions))
+            slices.charge(len(topic.partitions))
             has_configs = bool(self.image.topic_configs.get(topic.name))
             operations += znodes.delete_topic_operations(topic, has_configs)
             results.append(None)
@@ -440,9 +440,9 @@ class Controller:
         results: list[KafkaError | None] = []
         operations: list[Operation] = []
         changed: dict[TopicName, TopicImage] = {}
-        turns = Turns()
+        slices = SliceCounter()
         for request in requests:
-            await turns.take()
+            await slices.count()
             try:
                 topic = plan_partitions(self.image, request)
             except KafkaError as error:
@@ -452,7 +452,7 @@ class Controller:
             operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
             operations += znodes.partition_operations(topic.name, added, self._epoch)
             changed[topic.name] = topic
-            turns.charge(len(topic.partitions))
+            slices.charge(len(topic.partitions))
             results.append(None)
         image = self.image.with_topics(changed, {})
         failure = await self._commit(image, operations, validate_only)
@@ -465,10 +465,10 @@ class Controller:
         operations: list[Operation] = []
         topics: dict[TopicName, dict[str, str]] = {}
         others: dict[ResourceType, dict[str, dict[str, str]]] = defaultdict(dict)
-        turns = Turns()
+        slices = SliceCounter()
         for change in changes:
-            await turns.take()
-            turns.charge(len(change.ops))
+            await slices.count()
+            slices.charge(len(change.ops))
             try:
                 check_change_count(len(changes))
                 configs = plan_config_change(self.image, self._config, change)
@@ -494,7 +494,7 @@ class Controller:
         self, alterations: Sequence[QuotaAlteration], validate_only: bool
     ) -> dict[Entity, KafkaError | None]:
         planning = planning_alterations(self.image.client_quotas, alterations)
-        quotas, results = await in_turns(planning)
+        quotas, results = await in_slices(planning)
         operations = quota_operations(self.image.client_quotas, quotas)
         image = self.image.with_quotas(quotas)
         failure = await self._commit(image, operations, validate_only)

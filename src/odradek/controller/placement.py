@@ -21,7 +21,7 @@ from odradek.metadata.topics import (
     check_topic_name,
     new_partition,
 )
-from odradek.slicing import ELEMENTS_A_TURN, at_once
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 
 def plan_topics(
@@ -31,7 +31,7 @@ def plan_topics(
     new_uuid: Callable[[], Uuid],
 ) -> list[CreatedTopic | KafkaError]:
     """What each request for a topic comes to, one after the other: a topic, or what refuses it."""
-    return at_once(planning_topics(image, config, topics, new_uuid))
+    return run_to_completion(planning_topics(image, config, topics, new_uuid))
 
 
 def planning_topics(
@@ -42,7 +42,7 @@ def planning_topics(
 ) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
     """As `plan_topics`, with a yield wherever a turn is over."""
     plan = _Plan(image, config)
-    left = ELEMENTS_A_TURN
+    left = ELEMENTS_PER_SLICE
     results: list[CreatedTopic | KafkaError] = []
     for topic in topics:
         try:
@@ -52,7 +52,7 @@ def planning_topics(
             results.append(error)
         left -= 1 + len(topic.assignments) + len(topic.configs)
         if left <= 0:
-            left = ELEMENTS_A_TURN
+            left = ELEMENTS_PER_SLICE
             yield
     return results
 

@@ -14,13 +14,14 @@ from collections.abc import Generator
 from concurrent.futures import Executor
 from typing import Any, Protocol, runtime_checkable
 
+from odradek.collector import postponed_full_collections
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol import record_codec
 from odradek.protocol.errors import MalformedMessage
 from odradek.records.batch import NO_PRODUCER_ID, BatchHeader, Compression, parse_header
 from odradek.records.record import Record, body_of, iter_batches, records_of
-from odradek.slicing import give_way, in_turns, long_work
+from odradek.slicing import end_slice, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -162,10 +163,10 @@ class ShardLoader:
         """Replay the batches in `data` from offset `first` on; return the offset after the last."""
         next_offset = pos = 0
         bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
-        with long_work():
+        with postponed_full_collections():
             while True:
                 if bulk is not None:
-                    pos, taken = await in_turns(bulk.take(pos, first))
+                    pos, taken = await in_slices(bulk.take(pos, first))
                     next_offset = taken or next_offset
                 batch = next(iter_batches(memoryview(data)[pos:]), None)
                 if batch is None:
@@ -175,7 +176,7 @@ class ShardLoader:
                 await self._replay_batch(shard, batch, header, first)
                 pos += len(batch)
             if bulk is not None:
-                await in_turns(bulk.finish())
+                await in_slices(bulk.finish())
         if not next_offset:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the log was cut short while it was read")
         return next_offset
@@ -200,7 +201,7 @@ class ShardLoader:
     async def _take(self, record: Record) -> None:
         if self._left <= 0:
             self._left = SLICE_RECORDS
-            await give_way()
+            await end_slice()
         self._left -= 1 + len(record.value or b"") // BYTES_PER_RECORD
 
 

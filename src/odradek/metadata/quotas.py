@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.slicing import ELEMENTS_A_TURN, at_once
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
@@ -61,7 +61,7 @@ def plan_alterations(
     """The quotas after those alterations that are not refused, and what refuses the others. The
     second one of an entity is refused, and the first one stays.
     """
-    return at_once(planning_alterations(quotas, alterations))
+    return run_to_completion(planning_alterations(quotas, alterations))
 
 
 def planning_alterations(
@@ -70,11 +70,11 @@ def planning_alterations(
     """As `plan_alterations`, with a yield wherever a turn is over."""
     changed: dict[Entity, Mapping[str, float]] = dict(quotas)
     results: dict[Entity, KafkaError | None] = {}
-    left = ELEMENTS_A_TURN
+    left = ELEMENTS_PER_SLICE
     for entity, ops in alterations:
         left -= 1 + len(ops)
         if left <= 0:
-            left = ELEMENTS_A_TURN
+            left = ELEMENTS_PER_SLICE
             yield
         try:
             if entity in results:

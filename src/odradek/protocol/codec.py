@@ -21,7 +21,7 @@ from odradek.protocol import wire
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
 from odradek.protocol.spec import MessageSpec, load
 from odradek.protocol.wire import Append, Chunk
-from odradek.slicing import ELEMENTS_A_TURN
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 
 class Message(Protocol):
@@ -37,8 +37,8 @@ class Message(Protocol):
 M = TypeVar("M", bound=Message)
 Decoder = Callable[[memoryview, int], tuple[M, int]]
 Encoder = Callable[[M, Append], None]
-TurnDecoder = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
-TurnEncoder = Callable[[M, Append], Generator[None, None, None]]
+SlicedDecoder = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
+SlicedEncoder = Callable[[M, Append], Generator[None, None, None]]
 
 _RUNTIME: dict[str, Any] = {
     name: value for name, value in vars(wire).items() if not name.startswith("_")
@@ -48,7 +48,7 @@ _RUNTIME: dict[str, Any] = {
     "StructError": struct.error,
     "pack": struct.pack,
     "unpack_from": struct.unpack_from,
-    "ELEMENTS_A_TURN": ELEMENTS_A_TURN,
+    "ELEMENTS_PER_SLICE": ELEMENTS_PER_SLICE,
     "BYTE": tuple(bytes((value,)) for value in range(128)),
     "ZERO_UUID": bytes(16),
 }
@@ -75,25 +75,25 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     return _function(cls, version, "encode", False)  # type: ignore[no-any-return]
 
 
-def turn_decoder(cls: type[M], version: int) -> TurnDecoder[M]:
-    """As `decoder`, but a generator, which yields after every `ELEMENTS_A_TURN` elements."""
+def sliced_decoder(cls: type[M], version: int) -> SlicedDecoder[M]:
+    """As `decoder`, but a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
     return _function(cls, version, "decode", True)  # type: ignore[no-any-return]
 
 
-def turn_encoder(cls: type[M], version: int) -> TurnEncoder[M]:
-    """As `encoder`, but a generator, which yields after every `ELEMENTS_A_TURN` elements."""
+def sliced_encoder(cls: type[M], version: int) -> SlicedEncoder[M]:
+    """As `encoder`, but a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
     return _function(cls, version, "encode", True)  # type: ignore[no-any-return]
 
 
-def _function(cls: type[Message], version: int, which: str, in_turns: bool) -> Any:
-    found = _functions.get((cls, version, which, in_turns))
+def _function(cls: type[Message], version: int, which: str, sliced: bool) -> Any:
+    found = _functions.get((cls, version, which, sliced))
     if found is None:
         compiled = compiler.decode_source if which == "decode" else compiler.encode_source
-        source, formats = compiled(_spec(cls, version), version, in_turns)
+        source, formats = compiled(_spec(cls, version), version, sliced)
         method = "unpack_from" if which == "decode" else "pack"
         structs = {name: getattr(struct.Struct(form), method) for name, form in formats.items()}
-        found = _link(cls, version, f"{which}{' in turns' * in_turns}", source, structs)
-        _functions[cls, version, which, in_turns] = found
+        found = _link(cls, version, f"{which}{' in slices' * sliced}", source, structs)
+        _functions[cls, version, which, sliced] = found
     return found
 
 

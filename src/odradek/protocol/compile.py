@@ -7,8 +7,8 @@ and written by one precompiled `struct.Struct`, together with the length byte, o
 section's zero, behind them. A compact length below 128 and an empty tag section never leave the
 straight line.
 
-Both are compiled in turns, too: then they are generators that yield after every so many elements
-(`odradek.slicing`), and what they would return is the generator's result.
+Both are also compiled for time slices (`odradek.slicing`): as generators that yield after every
+`ELEMENTS_PER_SLICE` elements and return the same.
 
 Names in compiled code: fields of the message have suffix ``_0``, those of a struct in it ``_1``,
 and so on. The source is registered in `linecache`, so tracebacks show it; to read one,
@@ -36,10 +36,10 @@ from odradek.protocol.spec import (
 class _Source:
     """Lines of source, their indentation, and the run of fixed-width fields not yet written out."""
 
-    def __init__(self, spec: MessageSpec, version: int, in_turns: bool = False) -> None:
+    def __init__(self, spec: MessageSpec, version: int, sliced: bool = False) -> None:
         self.spec = spec
         self.version = version
-        self.in_turns = in_turns
+        self.sliced = sliced
         self.flexible = spec.is_flexible(version)
         self.lines: list[str] = []
         self.indent = 0
@@ -60,18 +60,18 @@ class _Source:
         with self.block(f"if {condition}:"):
             self.line(statement)
 
-    def begin_turns(self) -> None:
+    def begsliced(self) -> None:
         """At the top of the function: it is a generator, even where it has no loop."""
-        if self.in_turns:
-            self.line("turn = ELEMENTS_A_TURN")
-            self.when("turn < 0", "yield")
+        if self.sliced:
+            self.line("elements_left = ELEMENTS_PER_SLICE")
+            self.when("elements_left < 0", "yield")
 
     def count_turn(self) -> None:
-        """At the top of a loop over elements: others may have their turn."""
-        if self.in_turns:
-            self.line("turn -= 1")
-            with self.block("if turn < 0:"):
-                self.line("turn = ELEMENTS_A_TURN - 1")
+        """Count one element at the top of a loop, and end a slice that is over."""
+        if self.sliced:
+            self.line("elements_left -= 1")
+            with self.block("if elements_left < 0:"):
+                self.line("elements_left = ELEMENTS_PER_SLICE - 1")
                 self.line("yield")
 
     def fixed(self, code: str, value: str) -> None:
@@ -94,8 +94,8 @@ class _Source:
 
 
 class _Decoder(_Source):
-    def __init__(self, spec: MessageSpec, version: int, in_turns: bool = False) -> None:
-        super().__init__(spec, version, in_turns)
+    def __init__(self, spec: MessageSpec, version: int, sliced: bool = False) -> None:
+        super().__init__(spec, version, sliced)
         # What a client sends is bounded in its number of parts too; our own files are not.
         self.counted = spec.kind == "request"
 
@@ -109,7 +109,7 @@ class _Decoder(_Source):
         message = f"{self.spec.name} v{self.version} ends within a field"
         left = ", left=REQUEST_ELEMENTS_MAX" if self.counted else ""
         with self.block(f"def decode(view, pos{left}):"):
-            self.begin_turns()
+            self.begsliced()
             self.line("size = len(view)")
             with self.block("try:"):
                 self.line(f"return {self.struct(self.spec.body, 0)}, pos")
@@ -260,7 +260,7 @@ class _Encoder(_Source):
         errors = "(StructError, TypeError, AttributeError, UnicodeEncodeError)"
         title = f"{self.spec.name} v{self.version}: "
         with self.block("def encode(message_0, append):"):
-            self.begin_turns()
+            self.begsliced()
             with self.block("try:"):
                 self.struct(self.spec.body, "message_0", 0)
                 self.flush()
@@ -425,18 +425,18 @@ def _differs(field: FieldSpec, value: str) -> str:
 
 
 def decode_source(
-    spec: MessageSpec, version: int, in_turns: bool = False
+    spec: MessageSpec, version: int, sliced: bool = False
 ) -> tuple[str, dict[str, str]]:
     """Source of ``decode`` and the struct formats that it wants, by their unpack_from's name."""
-    decoder = _Decoder(spec, version, in_turns)
+    decoder = _Decoder(spec, version, sliced)
     decoder.function()
     return decoder.text(), decoder.structs
 
 
 def encode_source(
-    spec: MessageSpec, version: int, in_turns: bool = False
+    spec: MessageSpec, version: int, sliced: bool = False
 ) -> tuple[str, dict[str, str]]:
     """Source of ``encode`` and the struct formats that it wants, by their pack's name."""
-    encoder = _Encoder(spec, version, in_turns)
+    encoder = _Encoder(spec, version, sliced)
     encoder.function()
     return encoder.text(), encoder.structs

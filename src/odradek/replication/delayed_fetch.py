@@ -23,7 +23,7 @@ from odradek.replication.partition import (
 )
 from odradek.replication.purgatory import DelayedOperation
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_A_TURN, Pause, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, Pause, sliced
 
 if TYPE_CHECKING:
     from odradek.ids import Uuid
@@ -94,11 +94,11 @@ class LogRead:
 
         `delayed` watches each partition from its read on.
         """
-        left = ELEMENTS_A_TURN
+        left = ELEMENTS_PER_SLICE
         try:
             for target in targets:
                 if not left:
-                    left = ELEMENTS_A_TURN
+                    left = ELEMENTS_PER_SLICE
                     yield None
                 left -= 1
                 try:
@@ -271,7 +271,7 @@ def fetch(
 ) -> Generator[Pause, None, Result[FetchData]]:
     """Read the targets in time slices; wait and read again if that is not sufficient."""
     delayed: DelayedFetch | None = None
-    if targets[ELEMENTS_A_TURN:]:
+    if targets[ELEMENTS_PER_SLICE:]:
         # What is appended between two slices must count.
         delayed = DelayedFetch(manager, params, targets)
         manager.fetches.watch(delayed, params.max_wait_ms)

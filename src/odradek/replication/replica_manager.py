@@ -27,7 +27,7 @@ from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.partition import ACKS_ALL, FetchPartitionData, Partition
 from odradek.replication.purgatory import Purgatory
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_A_TURN, at_once, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -77,7 +77,7 @@ class ReplicaManager:
 
     def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
         """Makes the partitions here those of `new_image`."""
-        at_once(self.applying(old_image, new_image))
+        run_to_completion(self.applying(old_image, new_image))
 
     def applying(
         self, old_image: MetadataImage | None, new_image: MetadataImage
@@ -92,7 +92,7 @@ class ReplicaManager:
             yield from self._deletions.finish_recorded(new_image)
         yield from self._remove_topics(old_image, new_image)
         for seen, (name, topic) in enumerate(new_topics.items()):
-            if not (seen + 1) % ELEMENTS_A_TURN:
+            if not (seen + 1) % ELEMENTS_PER_SLICE:
                 yield
             configs = new_image.topic_configs.get(name, {})
             if topic is not old_topics.get(name):
@@ -125,7 +125,7 @@ class ReplicaManager:
         log_config = self._log_config(configs)
         self.topic_names[topic.topic_id] = topic.name
         for image in topic.partitions:
-            if not (image.partition + 1) % ELEMENTS_A_TURN:
+            if not (image.partition + 1) % ELEMENTS_PER_SLICE:
                 yield
             if self._node_id not in image.replicas:
                 continue
@@ -169,7 +169,7 @@ class ReplicaManager:
     ) -> Generator[None, None, None]:
         log_config = self._log_config(configs)
         for image in topic.partitions:
-            if not (image.partition + 1) % ELEMENTS_A_TURN:
+            if not (image.partition + 1) % ELEMENTS_PER_SLICE:
                 yield
             partition = self.partitions.get((topic.name, image.partition))
             if partition is not None:
@@ -211,7 +211,7 @@ class ReplicaManager:
 
     def partition(self, topic: str, partition: int) -> Partition:
         """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-        found = self.find(topic, partition)
+        found = self.partitions.get((topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found

@@ -21,7 +21,7 @@ from odradek.protocol.messages.alter_replica_log_dirs_request import (
 )
 from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from odradek.result_tasks import wait
-from odradek.slicing import ELEMENTS_AT_ONCE
+from odradek.slicing import ELEMENTS_UNSLICED_MAX
 from odradek.testing import Broker
 from tests.helpers.requests import batch, fetch, produce
 from tests.helpers.wire import WireClient
@@ -251,7 +251,7 @@ def test_what_names_no_partition_is_not_answered(broker: Broker, client: WireCli
 
 
 def test_many_partitions_are_answered_each(broker: Broker, client: WireClient) -> None:
-    count = 2 * ELEMENTS_AT_ONCE
+    count = 2 * ELEMENTS_UNSLICED_MAX
     broker.create_topic("t", 3)
     path = own_directory(client)
     numbers = list(range(count))
@@ -264,7 +264,7 @@ def test_many_partitions_are_answered_each(broker: Broker, client: WireClient) -
 
 def test_many_partitions_of_one_topic_are_worked_on_in_turns(broker: Broker) -> None:
     broker.create_topic("t", 3)
-    request = asked(("/nowhere", "t", list(range(2 * ELEMENTS_AT_ONCE))))
+    request = asked(("/nowhere", "t", list(range(2 * ELEMENTS_UNSLICED_MAX))))
 
     async def ask(server: Any) -> Any:
         rest = handle(server.services, None, request)  # type: ignore[arg-type]

@@ -41,15 +41,15 @@ def when_read(
     action: Callable[[], object],
 ) -> None:
     """Does `action` once, when the loop is given way and there are `count` regions."""
-    give_way = turns.give_way
+    end_slice = turns.end_slice
 
     async def acting() -> None:
         if len(regions) == count:
-            monkeypatch.setattr(turns, "give_way", give_way)
+            monkeypatch.setattr(turns, "end_slice", end_slice)
             action()
-        await give_way()
+        await end_slice()
 
-    monkeypatch.setattr(turns, "give_way", acting)
+    monkeypatch.setattr(turns, "end_slice", acting)
 
 
 async def filled(server: BrokerServer, name: str) -> None:

@@ -27,7 +27,7 @@ from odradek.protocol.registry import response_class
 from odradek.protocol.spec import StructSpec, find
 from odradek.result_tasks import in_task, wait_executed
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_A_TURN
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 
 def frame(api_key: int, version: int, body: bytes = b"", *, flexible: bool = False) -> memoryview:
@@ -165,7 +165,7 @@ def test_response_that_is_known_with_the_execution_is_encoded_before_the_next_re
         executing: PendingResult[ListOffsetsResponse] = PendingResult(executed=False)
         answer(lambda *_: executing, monkeypatch)
         reply = dispatch(connection, list_offsets_frame())
-        partitions = [ListOffsetsPartitionResponse() for _ in range(2 * ELEMENTS_A_TURN)]
+        partitions = [ListOffsetsPartitionResponse() for _ in range(2 * ELEMENTS_PER_SLICE)]
         executing.complete(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", partitions)]))
         assert not reply.executed
         await wait_executed(reply)

@@ -11,33 +11,33 @@ from hypothesis import strategies as st
 from odradek import slicing
 from odradek.broker.requests.elements import each, each_partition
 from odradek.result_tasks import wait
-from odradek.slicing import ELEMENTS_A_TURN
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One entry for each time that other work could run."""
     given: list[None] = []
-    give_way = slicing.give_way
+    end_slice = slicing.end_slice
 
     async def counted() -> None:
         given.append(None)
-        await give_way()
+        await end_slice()
 
-    monkeypatch.setattr(slicing, "give_way", counted)
+    monkeypatch.setattr(slicing, "end_slice", counted)
     return given
 
 
 def test_few_elements_are_worked_on_without_an_event_loop() -> None:
-    assert each(str, range(ELEMENTS_A_TURN)).get() == [str(n) for n in range(ELEMENTS_A_TURN)]
+    assert each(str, range(ELEMENTS_PER_SLICE)).get() == [str(n) for n in range(ELEMENTS_PER_SLICE)]
     assert each(str, []).get() == []
 
 
 def test_many_elements_are_worked_on_in_slices(slices: list[None]) -> None:
     async def test() -> None:
-        result = each(str, range(5 * ELEMENTS_A_TURN))
+        result = each(str, range(5 * ELEMENTS_PER_SLICE))
         assert not result.executed
-        assert await wait(result) == [str(number) for number in range(5 * ELEMENTS_A_TURN)]
+        assert await wait(result) == [str(number) for number in range(5 * ELEMENTS_PER_SLICE)]
         assert len(slices) == 4
 
     asyncio.run(test())
@@ -45,7 +45,7 @@ def test_many_elements_are_worked_on_in_slices(slices: list[None]) -> None:
 
 def test_an_element_counts_as_many_as_it_names(slices: list[None]) -> None:
     async def test() -> None:
-        await wait(each(lambda _: "x" * ELEMENTS_A_TURN, range(10), len))
+        await wait(each(lambda _: "x" * ELEMENTS_PER_SLICE, range(10), len))
         assert len(slices) == 9
 
     asyncio.run(test())
@@ -53,7 +53,7 @@ def test_an_element_counts_as_many_as_it_names(slices: list[None]) -> None:
 
 def test_many_topics_with_few_partitions_count_too(slices: list[None]) -> None:
     async def test() -> None:
-        topics = range(3 * ELEMENTS_A_TURN)
+        topics = range(3 * ELEMENTS_PER_SLICE)
         none = each_partition(topics, lambda _: (), lambda _, each: each, lambda _, values: values)
         assert await wait(none) == [[]] * len(topics)
         assert len(slices) >= 2

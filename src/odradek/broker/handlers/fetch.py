@@ -38,7 +38,7 @@ from odradek.protocol.messages.fetch_response import (
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
 from odradek.replication.partition import UNDEFINED_EPOCH, FetchIsolation, FetchPartitionData
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_A_TURN, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -109,13 +109,13 @@ def _params(services: Services, context: RequestContext, request: FetchRequest) 
 def _requested(request: FetchRequest, by_id: bool) -> Generator[None, None, list[FetchPartition]]:
     """The partitions of the request. Yields at the end of each time slice."""
     requested: list[FetchPartition] = []
-    left = ELEMENTS_A_TURN
+    left = ELEMENTS_PER_SLICE
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         left -= 1
         for each in topic.partitions:
             if left <= 0:
-                left = ELEMENTS_A_TURN
+                left = ELEMENTS_PER_SLICE
                 yield
             left -= 1
             requested.append(
@@ -204,10 +204,10 @@ class _Response:
         session = self._fetch.session
         topics: list[FetchableTopicResponse] = []
         last: str | Uuid | None = None
-        left = ELEMENTS_A_TURN
+        left = ELEMENTS_PER_SLICE
         for requested, each in zip(self._fetch.partitions, data, strict=True):
             if not left:
-                left = ELEMENTS_A_TURN
+                left = ELEMENTS_PER_SLICE
                 yield
                 if session is not None:
                     self._check_epoch(session)

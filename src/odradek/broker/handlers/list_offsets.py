@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
+from odradek.old_slicing import Turns, begun
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from odradek.slicing import Turns, begun
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services

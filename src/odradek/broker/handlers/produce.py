@@ -32,6 +32,7 @@ from odradek.errors import ErrorCode, KafkaError, RecordsRefused
 from odradek.ids import TopicPartition
 from odradek.log.state.verification import CLIENT, NO_GUARD, Origin
 from odradek.net.connection import CloseConnection
+from odradek.old_slicing import ELEMENTS_A_TURN, begun_work, in_turns
 from odradek.protocol.messages.produce_request import TopicProduceData
 from odradek.protocol.messages.produce_response import (
     BatchIndexAndErrorMessage,
@@ -49,7 +50,6 @@ from odradek.records.batch import (
     parse_header,
 )
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, Partition
-from odradek.slicing import ELEMENTS_A_TURN, begun_work, in_turns
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -203,12 +203,6 @@ def refused(
 
 def _response(topic: TopicProduceData, answer: PartitionProduceResponse) -> ProduceResponse:
     return ProduceResponse([TopicProduceResponse(topic.name, topic.topic_id, [answer])])
-
-
-async def handle_long(services: Services, context: RequestContext, request: ProduceRequest) -> Any:
-    """As `handle`, for a request that names very many partitions."""
-    call = _Call(services, context, request, services.clock.time_ms())
-    return await in_turns(_handle_each(call, request))
 
 
 def _handle_each(call: _Call, request: ProduceRequest) -> Generator[None, None, Result]:

@@ -8,10 +8,10 @@ first use. A Produce request that is like an earlier one of its connection goes 
 What cannot be answered closes the connection, as in Kafka: an unknown API, a version that is not
 served (ApiVersions alone has an answer for that), a body that does not decode, a handler's bug.
 
-A request of more than `ELEMENTS_AT_ONCE` elements, and the answer of a handler that took turns, are
-decoded and encoded in time slices (`odradek.slicing`), so that other connections do not wait for
-them. For such a request ``handle_long`` of the handler is called, where it has one. No more of them
-than `LONG_REQUESTS_MAX` are executed at a time: decoded, one takes many times its frame's memory.
+A request of more than `ELEMENTS_UNSLICED_MAX` elements is decoded and its response encoded in time
+slices (`odradek.slicing`), so that other connections do not wait for them. So is the response of
+any handler that took time slices. No more than `LONG_REQUESTS_MAX` such requests are executed at
+a time: decoded, one takes many times its frame's memory.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from odradek.broker.requests.legacy import adapted
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
+from odradek.collector import postponed_full_collections
 from odradek.net.connection import CloseConnection
 from odradek.net.sender import BYTES, close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import (
-    TurnDecoder,
-    TurnEncoder,
+    SlicedDecoder,
+    SlicedEncoder,
     decoder,
     encoder,
-    turn_decoder,
-    turn_encoder,
+    sliced_decoder,
+    sliced_encoder,
 )
 from odradek.protocol.errors import MalformedMessage, TooManyElements
 from odradek.protocol.headers import parse_request_header, response_header_packer
 from odradek.protocol.registry import request_class, response_class
 from odradek.result_tasks import run, wait_executed
 from odradek.results import Abandoned, PendingResult, Result
-from odradek.slicing import ELEMENTS_AT_ONCE, in_turns, long_work, sliced
+from odradek.slicing import ELEMENTS_UNSLICED_MAX, in_slices, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONG_REQUESTS_MAX = 4
-"""Requests worked on in turns at a time, each of some hundred bytes an element when it is decoded
-and answered. The others wait as frames, for which the network layer has its bounds.
+"""Requests executed in time slices at the same time. Each takes some hundred bytes an element when
+it is decoded and answered. The others wait as frames, for which the network layer has its bounds.
 """
 
 PRODUCE = int(ApiKey.PRODUCE)
@@ -78,7 +79,6 @@ class _Entry:
 
     decode: Callable[..., tuple[Any, int]]
     handle: Handler
-    handle_long: Handler
     request_class: type
     response_class: type
     response_header: Callable[[int], bytes]
@@ -118,7 +118,7 @@ class Dispatcher:
                         _UNSUPPORTED_API_VERSIONS,
                     ]
                 entry = self._load(api_key, version)
-            request = entry.decode(frame, pos, ELEMENTS_AT_ONCE)[0]
+            request = entry.decode(frame, pos, ELEMENTS_UNSLICED_MAX)[0]
         except TooManyElements:
             assert entry is not None
             context = RequestContext(api_key, version, correlation_id, client_id, connection)
@@ -155,7 +155,7 @@ class Dispatcher:
         """As `dispatch`, in time slices. The request is executed when its response is encoded."""
         async with self._long_requests:
             try:
-                with long_work():
+                with postponed_full_collections():
                     return await self._execute_sliced(entry, context, frame, pos)
             except CloseConnection as error:
                 reason = error.reason
@@ -166,13 +166,13 @@ class Dispatcher:
     async def _execute_sliced(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
-        decode: TurnDecoder[Any] = turn_decoder(entry.request_class, context.api_version)
+        decode: SlicedDecoder[Any] = sliced_decoder(entry.request_class, context.api_version)
         try:
-            request = (await in_turns(decode(frame, pos)))[0]
+            request = (await in_slices(decode(frame, pos)))[0]
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         try:
-            result = entry.handle_long(self._services, context, request)
+            result = entry.handle(self._services, context, request)
             if self._produce_quota.enabled and context.api_key == PRODUCE:
                 result = result.then(
                     partial(throttled_produce, self._services, context, len(frame))
@@ -196,7 +196,6 @@ class Dispatcher:
         entry = _Entry(
             decode=decoder(request_class(api_key), version),
             handle=adapted(api.handler, handler.handle),
-            handle_long=adapted(api.handler, getattr(handler, "handle_long", handler.handle)),
             request_class=request_class(api_key),
             response_class=response_class(api_key),
             response_header=response_header_packer(api_key, version),
@@ -261,7 +260,7 @@ def _encoding(
     if response is None:
         return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
-    encode: TurnEncoder[Any] = turn_encoder(entry.response_class, context.api_version)
+    encode: SlicedEncoder[Any] = sliced_encoder(entry.response_class, context.api_version)
     try:
         yield from _joining(encode(response, chunks.append), chunks)
     except GeneratorExit:

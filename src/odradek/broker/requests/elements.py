@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_A_TURN, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 I = TypeVar("I")  # noqa: E741 - an item
 K = TypeVar("K")
@@ -38,10 +38,10 @@ def _each(
     function: Callable[[I], R], items: Iterable[I], size: Callable[[R], int] | None
 ) -> Generator[None, None, Result[list[R]]]:
     values: list[R] = []
-    left = ELEMENTS_A_TURN
+    left = ELEMENTS_PER_SLICE
     for item in items:
         if left <= 0:
-            left = ELEMENTS_A_TURN
+            left = ELEMENTS_PER_SLICE
             yield
         left -= 1
         value = function(item)
@@ -78,13 +78,13 @@ def _each_partition(
     size: Callable[[R], int] | None,
 ) -> Generator[None, None, Result[list[A]]]:
     responses: list[A] = []
-    left = ELEMENTS_A_TURN
+    left = ELEMENTS_PER_SLICE
     for topic in topics:
         values: list[R] = []
         left -= 1  # so that many topics with few partitions count, too
         for partition in partitions(topic):
             if left <= 0:
-                left = ELEMENTS_A_TURN
+                left = ELEMENTS_PER_SLICE
                 yield
             left -= 1
             value = function(topic, partition)
@@ -92,7 +92,7 @@ def _each_partition(
                 left -= size(value)
             values.append(value)
         if left <= 0:
-            left = ELEMENTS_A_TURN
+            left = ELEMENTS_PER_SLICE
             yield
         responses.append(topic_response(topic, values))
     return Result(responses)

@@ -19,7 +19,7 @@ from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from odradek.slicing import at_once
+from odradek.slicing import run_to_completion
 from tests.coordinator.group.group_machine import EPOCH_MS, through_bytes
 from tests.coordinator.group.on_disk import image_of, topic
 
@@ -85,7 +85,7 @@ class ConsumerMachine:
             except PatternsNeeded as needed:
                 names = scene.image.topics_by_name
                 work = self.patterns.match(needed.patterns, names, scene.matches)
-                scene = scene._replace(matches=at_once(work))
+                scene = scene._replace(matches=run_to_completion(work))
         self.apply(outcome)
         return outcome.response
 

@@ -30,7 +30,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
-from odradek.slicing import at_once
+from odradek.slicing import run_to_completion
 from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, told
 from tests.coordinator.group.on_disk import coordinator, image_of, topic
 from tests.coordinator.group.test_group_coordinator import CLIENT, on_loop
@@ -55,7 +55,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def match(service: TopicPatterns, *regexes: str, names: tuple[str, ...] = ("a",)) -> PatternMatches:
-    return at_once(service.match(regexes, names, NO_MATCHES))
+    return run_to_completion(service.match(regexes, names, NO_MATCHES))
 
 
 @pytest.mark.parametrize(

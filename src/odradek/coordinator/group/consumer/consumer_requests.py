@@ -52,7 +52,7 @@ from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
-from odradek.slicing import give_way, in_turns
+from odradek.slicing import end_slice, in_slices
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
@@ -213,9 +213,9 @@ class ConsumerGroups:
         decide: Callable[[Scene], T | asyncio.Future[T]],
     ) -> T | asyncio.Future[T]:
         async with self._matching:
-            await give_way()
+            await end_slice()
             while True:
-                scene = scene._replace(matches=await in_turns(work))
+                scene = scene._replace(matches=await in_slices(work))
                 try:
                     return decide(scene)
                 except PatternsNeeded as needed:
