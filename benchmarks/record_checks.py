@@ -1,10 +1,17 @@
 """What work per record costs a broker: checks of compacted topics, and searches for timestamps.
 
     python -m benchmarks.record_checks compacted [--pairs N] [--scale X] [--broker NAME]
+    python -m benchmarks.record_checks lookups [--rounds N] [--seconds S]
 
 `compacted` produces keyed records of 200 bytes (key and value) to plain and to compacted topics, in
 batches of 50 and of 500, of equal and of varying sizes, uncompressed and with lz4. It prints the
 broker's CPU-seconds for a million records, all values, and the median of the paired ratios.
+
+`lookups` sends produce requests of one record, one in flight, and prints percentiles of their
+latencies in three phases: alone; while two clients look up timestamps in a batch of 300,000 records
+with one request in flight each; and while a foreign program uses as much CPU as those look-ups cost
+the broker. The phases alternate, and the values of all rounds are pooled. The same is done with a
+compacted topic to which two clients send large compressed batches.
 """
 
 from __future__ import annotations
@@ -25,11 +32,24 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from conformance.differential.wire import Wire
 from conformance.peer.artifacts import ROOT
 from conformance.peer.server import STARTERS, BrokerProcess
 
 from benchmarks.loads import drop_topic, measured
 from benchmarks.machine import description
+from benchmarks.processes import cpu_seconds
+from odradek.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.records.record import Record, build_batch
 
 MILLION = 1_000_000
 NAMES = ("odradek", "kafka")
@@ -38,6 +58,16 @@ KEY_BYTES = 16
 KEYS = 1_000
 VALUES = 997
 SEED = 11
+
+
+LOOKUP_RECORDS = 300_000
+LOOKUP_TOPIC, OPENED_TOPIC, OTHER_TOPIC = "lookups", "opened", "other"
+OPENED_RECORDS = 100_000
+OTHER_PAUSE_S = 0.002
+PRODUCE_VERSION, LIST_OFFSETS_VERSION = 9, 5
+BASE_TIMESTAMP = 1_700_000_000_000
+KINDS = ("lookups", "opened")
+PERCENTILES = (50, 90, 99, 99.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +192,156 @@ def _ratios(values: dict[str, dict[str, list[dict[str, float]]]]) -> dict[str, f
     return ratios
 
 
+def tiny_records(count: int, compression: str) -> bytearray:
+    """A batch of very small records, one in each 1/10 ms."""
+    records = (Record(b"k", b"", BASE_TIMESTAMP + number // 10) for number in range(count))
+    return build_batch(records, compression=compression)
+
+
+def produce_request(topic: str, records: bytearray) -> ProduceRequest:
+    return ProduceRequest(
+        None,
+        1,
+        30_000,
+        [TopicProduceData(topic, partition_data=[PartitionProduceData(0, records)])],
+    )
+
+
+def client(kind: str, address: str, seconds: float) -> dict[str, Any]:
+    """One client with one request in flight: the latencies of its requests in microseconds."""
+    wire = Wire(address)
+    version, pause_s = PRODUCE_VERSION, 0.0
+    request: Any
+    if kind == "lookups":
+        last = BASE_TIMESTAMP + (LOOKUP_RECORDS - 1) // 10
+        partition = ListOffsetsPartition(0, -1, last)
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(LOOKUP_TOPIC, [partition])])
+        version = LIST_OFFSETS_VERSION
+    elif kind == "opened":
+        request = produce_request(OPENED_TOPIC, tiny_records(OPENED_RECORDS, "zstd"))
+    else:
+        request, pause_s = produce_request(OTHER_TOPIC, tiny_records(1, "none")), OTHER_PAUSE_S
+    latencies = []
+    end = time.perf_counter() + seconds
+    while (began := time.perf_counter()) < end:
+        wire.send(request, version)
+        response = wire.receive()
+        latencies.append(round((time.perf_counter() - began) * MILLION))
+        _check(kind, response)
+        time.sleep(pause_s)
+    wire.close()
+    return {"microseconds": latencies}
+
+
+def _check(kind: str, response: Any) -> None:
+    if kind == "lookups":
+        offset = response.topics[0].partitions[0].offset
+        assert offset == (LOOKUP_RECORDS - 1) // 10 * 10, offset
+    else:
+        code = response.responses[0].partition_responses[0].error_code
+        assert code == 0, code
+
+
+def spin(share: float, seconds: float) -> dict[str, Any]:
+    """Use `share` of one processor."""
+    began = time.perf_counter()
+    used = time.process_time()
+    while (elapsed := time.perf_counter() - began) < seconds:
+        if time.process_time() - used > share * elapsed:
+            time.sleep(0.001)
+    return {}
+
+
+def phase(
+    broker: BrokerProcess, kind: str | None, spinners: list[float], seconds: float
+) -> tuple[list[int], int, float]:
+    """The latencies of the other client beside two clients of `kind` or some spinners; how many
+    requests of `kind` were executed, and the broker's CPU-seconds a second.
+    """
+    program = [sys.executable, "-m", "benchmarks.record_checks"]
+    commands = [["client", kind, broker.bootstrap, str(seconds + 1)]] * 2 if kind else []
+    commands += [["spin", str(share), str(seconds + 1)] for share in spinners]
+    before, began = cpu_seconds(broker.pid), time.perf_counter()
+    beside = [
+        subprocess.Popen([*program, *command], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        for command in commands
+    ]
+    time.sleep(1)
+    other = subprocess.run(
+        [*program, "client", "other", broker.bootstrap, str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    requests = 0
+    for process in beside:
+        output, _ = process.communicate(timeout=120)
+        requests += len(json.loads(output).get("microseconds", []))
+    used = (cpu_seconds(broker.pid) - before) / (time.perf_counter() - began)
+    latencies = json.loads(other.stdout)["microseconds"]
+    return latencies, requests, used
+
+
+def run_lookups(rounds: int, seconds: float) -> dict[str, Any]:
+    """Percentiles by kind and phase, in milliseconds."""
+    pooled: dict[str, list[int]] = {}
+    counts: dict[str, int] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as work,
+        STARTERS["odradek"](Path(work) / "odradek") as broker,
+    ):
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
+        compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
+        configs = {LOOKUP_TOPIC: {}, OPENED_TOPIC: compacted, OTHER_TOPIC: {}}
+        for name, config in configs.items():
+            admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
+        wire = Wire(broker.bootstrap)
+        packed = tiny_records(LOOKUP_RECORDS, "gzip")
+        wire.send(produce_request(LOOKUP_TOPIC, packed), PRODUCE_VERSION)
+        _check("produce", wire.receive())
+        _tell(f"a batch of {LOOKUP_RECORDS:,} records in {len(packed):,} bytes")
+        for _ in range(rounds):
+            alone, _, idle = phase(broker, None, [], seconds)
+            pooled.setdefault("alone", []).extend(alone)
+            for kind in KINDS:
+                beside, requests, used = phase(broker, kind, [], seconds)
+                share = max(used - idle, 0.0)
+                spinners = [1.0] * int(share) + [share % 1.0]
+                foreign, _, _ = phase(broker, None, spinners, seconds)
+                pooled.setdefault(f"beside {kind}", []).extend(beside)
+                pooled.setdefault(f"beside as much CPU as {kind}", []).extend(foreign)
+                counts[kind] = counts.get(kind, 0) + requests
+                _tell(
+                    f"{kind:8} {requests / seconds:5.1f}/s, {share:.2f} CPU: p99 alone "
+                    f"{percentile(alone, 99):.2f} ms, beside it {percentile(beside, 99):.2f} ms, "
+                    f"beside as much CPU {percentile(foreign, 99):.2f} ms"
+                )
+    phases = {
+        name: {"requests": len(values)}
+        | {f"p{at}_ms": percentile(values, at) for at in PERCENTILES}
+        for name, values in pooled.items()
+    }
+    ratios = {
+        kind: phases[f"beside {kind}"]["p99_ms"] / phases[f"beside as much CPU as {kind}"]["p99_ms"]
+        for kind in KINDS
+    }
+    return {
+        "rounds": rounds,
+        "seconds": seconds,
+        "batch_bytes": len(packed),
+        "phases": phases,
+        "p99_ratio_to_foreign": ratios,
+        "requests_beside": counts,
+    }
+
+
+def percentile(microseconds: list[int], at: float) -> float:
+    """In milliseconds."""
+    ordered = sorted(microseconds)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * at / 100))] / 1000
+
+
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -184,18 +364,41 @@ def main() -> None:
     load.add_argument("--scale", type=float, default=1.0, help="of the number of records")
     load.add_argument("--broker", choices=NAMES, help="one of the two alone")
     load.add_argument("--only", default="", help="only rows with this in their title")
-    client = commands.add_parser("produce")
-    client.add_argument("address")
-    client.add_argument("topic")
-    client.add_argument("row")
+    search = commands.add_parser("lookups", help="latency of a client beside long work on records")
+    search.add_argument("--rounds", type=int, default=6)
+    search.add_argument("--seconds", type=float, default=10.0, help="of each phase of a round")
+    _add_children(commands)
     given = parser.parse_args()
+    result: dict[str, Any] = {}
     if given.command == "produce":
         print(json.dumps(produce(given.address, given.topic, Row(**json.loads(given.row)))))
         return
-    names = (given.broker,) if given.broker else NAMES
-    result = {"commit": _commit(), "machine": description()}
-    result |= run_compacted(names, given.pairs, given.scale, given.only)
-    print(json.dumps(result, indent=1))
+    if given.command == "client":
+        print(json.dumps(client(given.kind, given.address, given.seconds)))
+        return
+    if given.command == "spin":
+        print(json.dumps(spin(given.share, given.seconds)))
+        return
+    if given.command == "compacted":
+        names = (given.broker,) if given.broker else NAMES
+        result = run_compacted(names, given.pairs, given.scale, given.only)
+    else:
+        result = run_lookups(given.rounds, given.seconds)
+    print(json.dumps({"commit": _commit(), "machine": description()} | result, indent=1))
+
+
+def _add_children(commands: Any) -> None:
+    """The processes that the measurements start."""
+    sender = commands.add_parser("produce")
+    for name in ("address", "topic", "row"):
+        sender.add_argument(name)
+    other = commands.add_parser("client")
+    other.add_argument("kind")
+    other.add_argument("address")
+    other.add_argument("seconds", type=float)
+    foreign = commands.add_parser("spin")
+    foreign.add_argument("share", type=float)
+    foreign.add_argument("seconds", type=float)
 
 
 if __name__ == "__main__":
