@@ -19,6 +19,7 @@ from odradek.records.scan import (
     UNUSUAL_RECORD_COST,
     check_records,
     find_timestamp,
+    is_usual,
     largest_timestamp,
 )
 
@@ -51,14 +52,19 @@ def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
         slices += 1
 
 
-def by_decoding(body: bytes, count: int) -> list[int] | str:
-    """What the check of a compacted topic found when it decoded each record."""
+def around(body: bytes, count: int) -> bytearray:
+    """A batch of these records; its CRC is wrong."""
     batch = build_batch([Record(b"", b"")], timestamp_ms=0)[:HEADER_BYTES] + body
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[57:61] = count.to_bytes(4, "big", signed=True)
+    return batch
+
+
+def by_decoding(body: bytes, count: int) -> list[int] | str:
+    """What the check of a compacted topic found when it decoded each record."""
     keyless = []
     try:
-        for index, record in enumerate(iter_records(batch)):
+        for index, record in enumerate(iter_records(around(body, count))):
             if record.offset != index:
                 return f"record {index} has the offset delta {record.offset}"
             if record.key is None:
@@ -115,12 +121,16 @@ def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
                 body[at] = (body[at] + data.draw(st.sampled_from([-4, -2, -1, 1, 2, 4]))) % 256
     found, _ = outcome(check_records(Body(bytes(body), len(body)), len(given) + count))
     assert found == by_decoding(bytes(body), len(given) + count)
+    usual = is_usual(memoryview(around(bytes(body), len(given) + count)))
+    assert not usual or found == []
 
 
 @given(body=st.binary(max_size=60), count=st.integers(1, 5))
 @example(body=bytes([12, 0, 0, 0, 1, 1, 0]), count=1)
 def test_scan_agrees_with_the_decoder_on_noise(body: bytes, count: int) -> None:
-    assert outcome(check_records(Body(body, len(body)), count))[0] == by_decoding(body, count)
+    found, _ = outcome(check_records(Body(body, len(body)), count))
+    assert found == by_decoding(body, count)
+    assert not is_usual(memoryview(around(body, count))) or found == []
 
 
 @pytest.mark.parametrize("timestamp_delta", [0, 63, 64, 8_191, 8_192, -1])
@@ -137,6 +147,23 @@ def test_each_size_of_a_varint_is_read(
         body = body_at(0, count, timestamp_delta=timestamp_delta, key=key, wrong=wrong)
         found, _ = outcome(check_records(Body(body, len(body)), count))
         assert found == f"record 0 has the offset delta {wrong}" == by_decoding(body, count)
+
+
+def test_a_small_batch_with_keys_is_usual_whatever_the_sizes_of_its_values() -> None:
+    given = [Record(b"key", b"v" * size, 1 << 41) for size in (0, 63, 64, 200, 8_100)]
+    given.append(Record(b"", None, 1 << 41))
+    batch = build_batch(given)
+    assert is_usual(memoryview(batch))
+    for change in ({11: 1}, {22: 1}, {60: 1}, {60: 0}, {57: 0xFF}, {HEADER_BYTES + 3: 1}):
+        changed = bytearray(batch)
+        for at, bits in change.items():
+            changed[at] = bits if bits != 1 else changed[at] ^ 1
+        assert not is_usual(memoryview(changed)), change
+    assert not is_usual(memoryview(batch)[:-1])
+    assert not is_usual(memoryview(batch + b"x"))
+    assert not is_usual(memoryview(build_batch([Record(None, b"v", 1)])))
+    large = build_batch([Record(b"k", b"v", 1)] * (RECORDS_A_SLICE + 1))
+    assert not is_usual(memoryview(large))
 
 
 def test_offset_deltas_of_three_bytes_are_read_and_compared() -> None:

@@ -11,9 +11,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
+from functools import cache
 
-from odradek.records.batch import TIMESTAMP_TYPE_MASK, BatchHeader
-from odradek.records.compression import Body
+from odradek.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+)
+from odradek.records.compression import COPIED_BYTES_MAX, Body
 from odradek.records.record import CorruptRecord, decode_header_key, read_varint
 
 RECORDS_A_SLICE = 1_000
@@ -30,9 +37,14 @@ HEADERS_AT_ONCE = 8
 
 _NULL = 1
 """The varint of -1, which is the length of a null key or value."""
+VALUE_BYTES_SHORT_MAX = 63
+VALUE_BYTES_USUAL_MAX = 8_191
+"""The largest values whose length has one byte, and two bytes."""
 RECORD_LENGTH_MIN = 6
 """The length of an empty record: five varints of one byte behind the attributes."""
-_unpack_start = struct.Struct("5B").unpack_from
+_unpack_start = struct.Struct("<H5B").unpack_from
+_unpack_shape = struct.Struct(">8xi9xh34xi").unpack_from
+"""Of a batch's header: batch length, attributes, number of records."""
 _unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 
 
@@ -74,7 +86,28 @@ def check_records(body: Body, count: int) -> Generator[None, None, list[int]]:
     return keyless
 
 
-def _check_usual(  # noqa: C901, PLR0915 - calls for each varint would double the time
+def is_usual(batch: memoryview) -> bool:
+    """Whether the batch is small and not compressed, and its records are sound and have keys.
+
+    The check needs no generator. It says nothing of other batches, and nothing of header and CRC,
+    which the append validates.
+    """
+    size = len(batch) - HEADER_BYTES
+    if not 0 < size <= COPIED_BYTES_MAX:
+        return False
+    length, attributes, count = _unpack_shape(batch)
+    if (
+        length != len(batch) - LOG_OVERHEAD
+        or attributes & COMPRESSION_MASK
+        or not 0 < count <= RECORDS_A_SLICE
+    ):
+        return False
+    keyless: list[int] = []
+    checked, _ = _check_usual(Body(bytes(batch[HEADER_BYTES:]), size), 0, 0, count, keyless)
+    return checked == count and not keyless
+
+
+def _check_usual(  # noqa: C901 - calls for each varint would double the time
     body: Body, position: int, first: int, end: int, keyless: list[int]
 ) -> tuple[int, int]:
     """Check records from index `first` to `end` (exclusive) that have the usual form.
@@ -84,56 +117,49 @@ def _check_usual(  # noqa: C901, PLR0915 - calls for each varint would double th
     the index and the position of the first record that was not checked.
     """
     data, size, unpack, index_twice = body.data, body.size, _unpack_start, 2 * first
+    spans, value_lengths = _spans(), _value_lengths()
     try:
         for index_twice in range(2 * first, 2 * end, 2):
-            a = data[position]
-            if a < 0x80:
-                at = position + 1
-                stop = at + (a >> 1)
-            else:
-                b = data[position + 1]
-                if b >= 0x80:
-                    break
-                at = position + 2
-                stop = at + ((a & 0x7F | b << 7) >> 1)
-            if a & 1 or stop > size:  # an odd varint is a negative number
+            # Length, attributes and timestamp delta, and the beginning of the offset delta.
+            length, b, c, d, e, f = unpack(data, position)
+            stop = position + spans[length]
+            if stop > size:
                 break
-            # Behind the attributes: timestamp delta, offset delta, length of the key.
-            b, c, d, e, f = unpack(data, at + 1)
-            if b < 0x80:
-                if c < 0x80:
-                    delta, key, at = c, d, at + 4
-                elif d < 0x80:
-                    delta, key, at = c & 0x7F | d << 7, e, at + 5
+            if length & 0x80:
+                at = position + 6
+            else:
+                c, d, e, f, at = b, c, d, e, position + 5
+            if c < 0x80:
+                if d < 0x80:
+                    delta, key = d, e
                 elif e < 0x80:
-                    delta, key, at = c & 0x7F | (d & 0x7F) << 7 | e << 14, f, at + 6
+                    delta, key, at = d & 0x7F | e << 7, f, at + 1
+                elif f < 0x80:
+                    delta, key, at = d & 0x7F | (e & 0x7F) << 7 | f << 14, data[at + 1], at + 2
                 else:
                     break
-            elif c >= 0x80:
+            elif d >= 0x80:
                 break
-            elif d < 0x80:
-                delta, key, at = d, e, at + 5
             elif e < 0x80:
-                delta, key, at = d & 0x7F | e << 7, f, at + 6
+                delta, key, at = e, f, at + 1
             elif f < 0x80:
-                delta, key, at = d & 0x7F | (e & 0x7F) << 7 | f << 14, data[at + 6], at + 7
+                delta, key, at = e & 0x7F | f << 7, data[at + 1], at + 2
+            elif data[at + 1] < 0x80:
+                delta = e & 0x7F | (f & 0x7F) << 7 | data[at + 1] << 14
+                key, at = data[at + 2], at + 3
             else:
                 break
             if delta != index_twice or (key & 0x81 and key != _NULL):
                 break
+            # The value has to end before the last byte, which is the number of headers.
             at += key >> 1
-            if at >= stop:
-                break
-            # The value, and behind it the number of headers, which is 0 in the last byte.
-            a = data[at]
-            if a < 0x80:
-                at += 2 + (a >> 1)
-            else:
-                b = data[at + 1]
-                if b >= 0x80:
+            left = stop - at
+            if left > VALUE_BYTES_SHORT_MAX + 2:
+                if data[at : at + 2] != value_lengths[left]:
                     break
-                at += 3 + ((a & 0x7F | b << 7) >> 1)
-            if at != stop or (a & 1 and a != _NULL) or data[stop - 1]:
+            elif data[at] != 2 * left - 4 and (left != 2 or data[at] != _NULL):
+                break
+            if data[stop - 1]:
                 break
             if key == _NULL:
                 keyless.append(index_twice >> 1)
@@ -141,8 +167,31 @@ def _check_usual(  # noqa: C901, PLR0915 - calls for each varint would double th
         else:
             return end, position
     except (struct.error, IndexError):
-        pass  # the body ends in this record
+        pass  # the body ends in this record, or its value is long
     return index_twice >> 1, position
+
+
+@cache
+def _spans() -> list[int]:
+    """How many bytes a record takes, by the first two bytes (little-endian) of its length.
+
+    A length of another size, or a negative one, has a span that no body has.
+    """
+    spans = [1 << 60] * 65_536
+    for low in range(0, 0x80, 2):
+        spans[low::256] = [1 + (low >> 1)] * 256
+        spans[low | 0x80 : 0x8000 : 256] = range(2 + (low >> 1), 2 + (low >> 1) + 64 * 128, 64)
+    return spans
+
+
+@cache
+def _value_lengths() -> list[bytes]:
+    """The length of a value, which has two bytes, by the bytes from there to the record's end."""
+    unused = VALUE_BYTES_SHORT_MAX + 3
+    values = range(VALUE_BYTES_SHORT_MAX + 1, VALUE_BYTES_USUAL_MAX + 1)
+    lengths = [bytes((2 * value & 0x7F | 0x80, value >> 6)) for value in values]
+    # One length has two bytes, and the number of headers one.
+    return [b""] * (unused + 1) + lengths
 
 
 def _check_others(  # noqa: C901 - calls for each varint would double the time

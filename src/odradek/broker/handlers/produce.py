@@ -484,8 +484,12 @@ def _open(
     answers: list[PartitionProduceResponse],
 ) -> None:
     """Append a batch after a look at its records: now if that takes one slice, else later."""
+    from odradek.records.scan import is_usual
     from odradek.records.validate_body import open_batch
 
+    if not partition.recompressed and is_usual(records):
+        answers.append(_append(call, partition, index, records))
+        return
     config, where = partition.log.config, str(partition.topic_partition)
     work = open_batch(records, config, call.now_ms, checked=partition.opened, where=where)
     try:
