@@ -13,23 +13,25 @@ INVALID_REQUEST.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
-from odradek.old_slicing import Turns, begun
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.list_offsets_request import (
         ListOffsetsPartition,
         ListOffsetsRequest,
+        ListOffsetsTopic,
     )
     from odradek.replication.partition import Partition
 
@@ -55,49 +57,73 @@ READ_COMMITTED = 1
 CONSUMER = -1
 
 
-@begun
-async def handle(
+def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Answers at once unless a lookup has to read records."""
-    turns = Turns()
+) -> Result[ListOffsetsResponse]:
+    """Answer immediately unless a look-up has to read records."""
     named: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for each in topic.partitions:
-            await turns.take()
-            key = (topic.name, each.partition_index)
-            (repeated if key in named else named).add(key)
-    lookups: list[_Lookup] = []
-    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-    for topic in request.topics:
-        await turns.take()
-        answers = topics.setdefault(topic.name, {})
-        for each in topic.partitions:
-            await turns.take()
-            answer = answers[each.partition_index] = ListOffsetsPartitionResponse(
-                each.partition_index
-            )
-            try:
-                if (topic.name, each.partition_index) in repeated:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST)
-                _check_timestamp(each.timestamp, context.api_version)
-                partition = services.replica_manager.partition(topic.name, each.partition_index)
-                partition.check_leader_epoch(each.current_leader_epoch)
-                latest = _latest_offset(partition, request)
-                if not _answer_at_once(partition, each.timestamp, latest, answer):
-                    lookups.append((partition, each, latest, answer))
-            except KafkaError as error:
-                answer.error_code = int(error.code)
-    response = ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name, list(answers.values()))
-            for name, answers in topics.items()
-        ]
+
+    def note(topic: ListOffsetsTopic, wanted: ListOffsetsPartition) -> None:
+        key = (topic.name, wanted.partition_index)
+        (repeated if key in named else named).add(key)
+
+    noted = each_partition(
+        request.topics, lambda topic: topic.partitions, note, lambda topic, _: None
     )
-    if lookups:
-        return _look_up(services, lookups, response, context.api_version)
-    return _without_epochs(response, context.api_version)
+    return noted.chain(lambda _: _answered(services, context, request, repeated))
+
+
+def _answered(
+    services: Services,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    repeated: set[tuple[str, int]],
+) -> Result[ListOffsetsResponse]:
+    version = context.api_version
+    lookups: list[_Lookup] = []
+
+    def answer_for(
+        topic: ListOffsetsTopic, wanted: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        answer = ListOffsetsPartitionResponse(wanted.partition_index)
+        try:
+            if (topic.name, wanted.partition_index) in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            _check_timestamp(wanted.timestamp, version)
+            partition = services.replica_manager.partition(topic.name, wanted.partition_index)
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+            latest = _latest_offset(partition, request)
+            if not _answer_at_once(partition, wanted.timestamp, latest, answer):
+                lookups.append((partition, wanted, latest, answer))
+        except KafkaError as error:
+            answer.error_code = int(error.code)
+        return answer
+
+    def response(
+        answered: list[tuple[str, list[ListOffsetsPartitionResponse]]],
+    ) -> Result[ListOffsetsResponse]:
+        topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+        for name, answers in answered:
+            by_index = topics.setdefault(name, {})
+            by_index.update((answer.partition_index, answer) for answer in answers)
+        response = ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(name, list(answers.values()))
+                for name, answers in topics.items()
+            ]
+        )
+        if lookups:
+            return _look_up(services, lookups, response, version)
+        return Result(_without_epochs(response, version))
+
+    answered = each_partition(
+        request.topics,
+        lambda topic: topic.partitions,
+        answer_for,
+        lambda topic, answers: (topic.name, answers),
+    )
+    return answered.chain(response)
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -130,12 +156,13 @@ def _answer_at_once(
     return True
 
 
+@in_task
 async def _look_up(
     services: Services,
     lookups: list[_Lookup],
     response: ListOffsetsResponse,
     version: int,
-) -> ListOffsetsResponse:
+) -> Result[ListOffsetsResponse]:
     """Search one partition after the other. An offset at or behind the latest offset is none."""
     for partition, wanted, latest, answer in lookups:
         log = partition.log
@@ -151,7 +178,7 @@ async def _look_up(
             continue
         if found is not None and found[1] < latest:
             answer.timestamp, answer.offset, answer.leader_epoch = found
-    return _without_epochs(response, version)
+    return Result(_without_epochs(response, version))
 
 
 def _without_epochs(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
