@@ -49,7 +49,7 @@ def fill(log: UnifiedLog, keys: int, *, seed: int = 1) -> None:
     now_ms = SystemClock().time_ms()
     for batch in batches_of_keys(keys, seed=seed):
         log.append_as_leader(memoryview(batch), 0, now_ms=now_ms)
-        log.high_watermark = log.log_end_offset
+        log.advance_high_watermark(log.log_end_offset)
     log.roll(now_ms)
 
 

@@ -115,7 +115,7 @@ def test_records_before_the_log_start_are_not_loaded(tmp_path: Path) -> None:
             state.groups.runtime.shard(0)
             state.groups.runtime.write(0, [offset(1), offset(2, partition=1)])
             log = state.log()
-            log.high_watermark = log.log_end_offset
+            log.advance_high_watermark(log.log_end_offset)
             log.delete_records(1)
         async with coordinator(tmp_path) as state:
             assert (committed(state), committed(state, partition=1)) == (None, 2)

@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> UnifiedLog:
 
 def append(log: UnifiedLog, batch: bytearray) -> None:
     info = log.append_as_leader(memoryview(batch), 0, now_ms=NOW_MS)
-    log.high_watermark = info.last_offset + 1
+    log.advance_high_watermark(info.last_offset + 1)
 
 
 def lying(count: int = 3, body: bytes = RECORD * 3, **fields: Any) -> bytearray:

@@ -72,7 +72,7 @@ def append(log: UnifiedLog, values: list[bytes], epoch: int = 0, **options: int)
     now_ms = options.pop("now_ms", NOW_MS)
     batch = memoryview(batch_of(values, **options))  # type: ignore[arg-type]
     info = log.append_as_leader(batch, epoch, now_ms=now_ms)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return info
 
 
@@ -94,7 +94,7 @@ def append_transactional(
     info = log.append_as_leader(
         memoryview(batch), leader_epoch, now_ms=NOW_MS, origin=Origin(guard)
     )
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return info
 
 
@@ -107,7 +107,7 @@ def append_marker(
     leader_epoch, now_ms = options.pop("leader_epoch", 0), options.pop("now_ms", NOW_MS)
     batch = build_marker(producer_id, epoch, marker, now_ms)
     info = log.append_as_leader(memoryview(batch), leader_epoch, now_ms=now_ms, origin=origin)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return info
 
 

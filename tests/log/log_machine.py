@@ -234,13 +234,13 @@ class LogMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.log_start, self.deletable), label="offset")
-        self.log.high_watermark = self.end
+        self.log.advance_high_watermark(self.end)
         self.log.delete_records(offset)
         self.log_start = max(self.log_start, offset)
 
     @rule()
     def retain(self) -> None:
-        self.log.high_watermark = self.end
+        self.log.advance_high_watermark(self.end)
         self.manager.retain(self.clock.time_ms())
         self.forget_deleted()
 

@@ -33,7 +33,7 @@ def test_first_record_at_or_after_the_timestamp_is_found(
         batch = batch_of(values, timestamps=timestamps, compression=codec)
         log.append_as_leader(memoryview(batch), 4, now_ms=NOW_MS)
         written += timestamps
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     start = min(start, len(written))
     log.delete_records(start)
     visible = [(stamp, at) for at, stamp in enumerate(written) if at >= start]

@@ -290,7 +290,7 @@ def test_open_transaction_and_coordinator_epoch_survive_a_restart(
     manager.close(clean=clean)
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 2
     assert log.producers.producers[1].coordinator_epoch == 6
     assert log.segments.aborted_transactions(0, END) == [(1, 0)]

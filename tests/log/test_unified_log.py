@@ -250,3 +250,20 @@ def test_indexes_of_inactive_segments_keep_to_their_memory_and_are_found_again(
         assert next(iter_records(memoryview(found.region.read()))).value == b"%03d" % offset
         assert 1 <= len(manager.cache) <= 3
     manager.close()
+
+
+def test_the_high_watermark_moves_forward_and_never_behind_the_end(tmp_path: Path) -> None:
+    log = open_log(manager := open_manager(tmp_path, LogConfig(flush_messages=3)))
+    batches = [memoryview(batch_of([b"%d" % number])) for number in range(4)]
+    log.append_as_leader(batches[0], 0, now_ms=NOW_MS)
+    assert log.high_watermark == 0, "an append alone commits nothing"
+    log.append_as_leader(batches[1], 0, now_ms=NOW_MS, commit=True)
+    assert log.high_watermark == 2
+    assert log.append_as_leader(batches[2], 0, now_ms=NOW_MS, commit=True).must_flush
+    assert log.high_watermark == 2, "it must be flushed first"
+    assert log.advance_high_watermark(9)
+    assert log.high_watermark == log.log_end_offset == 3
+    assert not log.advance_high_watermark(1)
+    log.truncate_to(1)
+    assert log.high_watermark == 1
+    manager.close()

@@ -113,7 +113,7 @@ class TransactionMachine(LogMachine):
     @invariant()
     def committed_records_are_those_of_the_list(self) -> None:
         log = self.log
-        log.high_watermark = log.log_end_offset
+        log.advance_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == self.stable
         assert read_committed(log, self.log_start) == self.committed_from(self.log_start)
 
@@ -121,5 +121,5 @@ class TransactionMachine(LogMachine):
     def read_committed_anywhere(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.log_start, self.end), label="offset")
         max_bytes = data.draw(st.sampled_from([1, 150, 600, 10**6]), label="max bytes")
-        self.log.high_watermark = self.end
+        self.log.advance_high_watermark(self.end)
         assert read_committed(self.log, offset, max_bytes) == self.committed_from(offset)

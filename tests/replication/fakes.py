@@ -52,14 +52,21 @@ class ListLog:
     def last_stable_offset(self) -> int:
         return self.high_watermark
 
+    def advance_high_watermark(self, offset: int) -> bool:
+        moved = offset > self.high_watermark
+        self.high_watermark = max(self.high_watermark, offset)
+        return moved
+
     def begin_leader_epoch(self, epoch: int) -> None:
         self.epochs.append((epoch, self.log_end_offset))
 
     def append_as_leader(
-        self, batch: Any, epoch: int, *, now_ms: int, origin: object = None
+        self, batch: Any, epoch: int, *, now_ms: int, origin: object = None, commit: bool = False
     ) -> LogAppendInfo:
         offset = self.log_end_offset
         self.log_end_offset += 1
+        if commit and not self.must_flush:
+            self.high_watermark = self.log_end_offset
         return LogAppendInfo(offset, offset, -1, self.log_start_offset, False, self.must_flush)
 
     def read_resident(

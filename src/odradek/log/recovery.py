@@ -54,6 +54,7 @@ class LoadOptions:
     """When `clean`: all of it is on the disk, and not only in the page cache."""
     recovery_point: int = 0
     log_start_offset: int = 0
+    high_watermark: int = 0
     cleaned_offset: int = 0
     now_ms: int = 0
     jitter_ms: int = 0
@@ -113,6 +114,7 @@ def load_log(
         segments=segments,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
+        high_watermark=options.high_watermark,
         recovery_point=recovery_point,
         epochs=epochs,
         producers=producers,
@@ -163,6 +165,7 @@ def new_log(
         segments=[_new_segment(directory, log_dir, 0, 0, options)],
         log_start_offset=0,
         log_end_offset=0,
+        high_watermark=0,
         recovery_point=0,
         epochs=LeaderEpochFileCache(),
         producers=ProducerStateManager(),

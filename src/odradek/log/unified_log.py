@@ -92,7 +92,11 @@ NOTHING_READ = LogReadInfo(None)
 
 
 class UnifiedLog:
-    """See the module. `high_watermark` belongs to the partition, which sets it."""
+    """See the module.
+
+    The log owns its high watermark: everything below is committed. It moves with an append that
+    commits, with `advance_high_watermark`, which the partition calls, and back with a truncation.
+    """
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class UnifiedLog:
         segments: list[LogSegment],
         log_start_offset: int,
         log_end_offset: int,
+        high_watermark: int,
         recovery_point: int,
         epochs: LeaderEpochFileCache,
         producers: ProducerStateManager,
@@ -117,7 +122,7 @@ class UnifiedLog:
         self.topic_id = topic_id
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
+        self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
         self.epochs = epochs
         self.producers = producers
         self.segments = LogSegments(segments)
@@ -181,6 +186,18 @@ class UnifiedLog:
         segment.set_index_limit(self.config.segment_index_bytes)
         segment.set_roll_times(self.config.roll_ms, jitter_ms)
 
+    # -- high watermark ----------------------------------------------------------------------------
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Commits everything below `offset`, at most up to the log's end; whether that is more than
+        before.
+        """
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
     # -- transactions ------------------------------------------------------------------------------
 
     def stable_offset(self, high_watermark: int) -> int:
@@ -213,9 +230,17 @@ class UnifiedLog:
     # -- appending ---------------------------------------------------------------------------------
 
     def append_as_leader(  # noqa: C901 - calls are what this path costs
-        self, batch: Writable, leader_epoch: int, *, now_ms: int, origin: Origin | None = None
+        self,
+        batch: Writable,
+        leader_epoch: int,
+        *,
+        now_ms: int,
+        origin: Origin | None = None,
+        commit: bool = False,
     ) -> LogAppendInfo:
         """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
+
+        With `commit` the high watermark follows, unless the append must be flushed first.
 
         `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
         KAFKA_STORAGE_ERROR when it could not be written: after a full disk the log is as before and
@@ -270,6 +295,8 @@ class UnifiedLog:
             else:
                 producer.append(seq, last_delta, last_offset, max_timestamp)
         must_flush = last_offset + 1 - self.flusher.recovery_point >= self._flush_messages
+        if commit and not must_flush:
+            self.high_watermark = last_offset + 1
         start = self.log_start_offset
         return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
 

@@ -256,11 +256,16 @@ class Partition:
         log = self.log
         if acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
             self._check_min_isr()
-        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms, origin=origin)
+        info = log.append_as_leader(
+            batch,
+            self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            commit=not self.flush_due_offset,
+        )
         if info.must_flush:
             self.flush_due_offset = info.last_offset + 1
         elif not self.flush_due_offset and not info.duplicate:
-            log.high_watermark = info.last_offset + 1
             if self._fetches:
                 size_bytes = len(batch)
                 for fetch in tuple(self._fetches):
@@ -322,10 +327,8 @@ class Partition:
 
     def _advance_high_watermark(self, offset: int) -> None:
         """Commit everything below `offset`, and complete what waits for it. It never goes back."""
-        log = self.log
-        if offset <= log.high_watermark:
+        if not self.log.advance_high_watermark(offset):
             return
-        log.high_watermark = offset
         while self._produces and self._produces[0][0] <= offset:
             heappop(self._produces)[2].resolve(self, ErrorCode.NONE)
         for fetch in tuple(self._fetches):

@@ -43,7 +43,7 @@ def append_pairs(
     origin = Origin(NOT_VERIFIED) if transactional else None
     now_ms = max(NOW_MS, timestamp_ms)
     info = log.append_as_leader(memoryview(batch), 0, now_ms=now_ms, origin=origin)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return info.first_offset
 
 

@@ -121,7 +121,7 @@ def run_until_killed(directory: Path, files: DyingFiles, dies_at: int | None) ->
     """Cleans; False when it was killed on the way."""
     manager = open_manager(directory, CONFIG, files)
     log = open_log(manager)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     log.flush()
     manager.checkpoint()
     files.dies_at = dies_at
@@ -138,7 +138,7 @@ def run_until_killed(directory: Path, files: DyingFiles, dies_at: int | None) ->
 def reopen(directory: Path) -> tuple[LogManager, UnifiedLog]:
     manager = open_manager(directory, CONFIG)
     log = open_log(manager)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     return manager, log
 
 
@@ -236,7 +236,7 @@ def test_a_full_disk_puts_a_cleaning_off_and_the_log_is_as_before(prepared: Path
     files = DyingFiles()
     manager = open_manager(prepared, CONFIG, files)
     log = open_log(manager)
-    log.high_watermark = log.log_end_offset
+    log.advance_high_watermark(log.log_end_offset)
     before = pairs_of(log)
     files.space_left = 100
     with pytest.raises(OSError, match="no space"):

@@ -124,7 +124,7 @@ class History:
             self.written[info.first_offset + at] = pair, txn
         if producer:
             self.sequences[producer] += len(given)
-        self.log.high_watermark = self.log.log_end_offset
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     def plain(self, given: list[Pair], codec: Compression) -> None:
         self.write(given, codec, 0, 0)
@@ -142,7 +142,7 @@ class History:
         txn = self.open.pop(producer, None)
         if txn is not None:
             append_marker(self.log, producer, committed=is_commit)
-            self.log.high_watermark = self.log.log_end_offset
+            self.log.advance_high_watermark(self.log.log_end_offset)
             self.outcomes[txn] = is_commit
 
     def roll(self) -> None:
@@ -158,7 +158,7 @@ class History:
             for path in [*self.root.rglob("*.snapshot"), *self.root.rglob("*.odradek-window")]:
                 path.unlink()
         self.manager = open_manager(self.root, self.config)
-        self.log.high_watermark = self.log.log_end_offset
+        self.log.advance_high_watermark(self.log.log_end_offset)
 
     def check(self) -> None:
         log = self.log

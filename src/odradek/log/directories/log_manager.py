@@ -256,13 +256,12 @@ class LogManager:
                 synced=synced,
                 recovery_point=recovery_points.get(tp, 0),
                 log_start_offset=log_starts.get(tp, 0),
+                high_watermark=high_watermarks.get(tp, 0),
                 cleaned_offset=cleaned.get(tp, 0),
                 now_ms=now_ms,
                 jitter_ms=self._draw_jitter(config),
             )
             log = recovery.load_log(tp, f"{log_dir.path}/{name}", log_dir, config, options)
-            high_watermark = min(high_watermarks.get(tp, 0), log.log_end_offset)
-            log.high_watermark = max(high_watermark, log.log_start_offset)
             log.producers.expire(now_ms, self.producer_expiration_ms)
             self._logs[tp] = log
 
