@@ -36,7 +36,7 @@ from typing import Any
 from odradek.net.budget import MemoryBudget, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
-from odradek.net.sender import BYTES, Sender, close_regions
+from odradek.net.sender import BYTES, Chunk, Sender, close_regions
 from odradek.net.session import (
     ANONYMOUS,
     PLAIN_SOCKET,
@@ -50,7 +50,7 @@ from odradek.results import Abandoned, Result
 logger = logging.getLogger(__name__)
 
 
-Chunks = list[Any]
+Chunks = list[Chunk]
 Reply = Chunks | Result[Chunks]
 Dispatch = Callable[["Connection", memoryview], Reply]
 
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._send(out)
                     break
             else:
-                self._transport.write(b"".join(out))
+                self._transport.write(b"".join(out))  # type: ignore[arg-type]
         if pos == end and not receive.own and not self._hold:
             receive.end = 0
             receive.tail = b""
@@ -501,7 +501,7 @@ class Connection(asyncio.BufferedProtocol):
             if chunk.__class__ not in BYTES:
                 self._send(out)
                 return
-        self._transport.write(b"".join(out))
+        self._transport.write(b"".join(out))  # type: ignore[arg-type]
 
     def _send(self, out: Chunks) -> None:
         """As `_write`; there are regions among the chunks."""

@@ -36,6 +36,7 @@ class Message(Protocol):
 
 M = TypeVar("M", bound=Message)
 Decoder = Callable[[memoryview, int], tuple[M, int]]
+RequestDecoder = Callable[[memoryview, int, int], tuple[M, int]]
 Encoder = Callable[[M, Append], None]
 SlicedDecoder = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
 SlicedEncoder = Callable[[M, Append], Generator[None, None, None]]
@@ -60,8 +61,15 @@ _functions: dict[tuple[type[Message], int, str, bool], Any] = {}
 def decoder(cls: type[M], version: int) -> Decoder[M]:
     """The function ``(view, pos) -> (message, pos)`` for this version.
 
-    It raises `MalformedMessage`; this one raises `UnknownVersion`. That of a request takes as third
-    argument how many elements it may have, and raises `TooManyElements` for more.
+    It raises `MalformedMessage`; this one raises `UnknownVersion`.
+    """
+    return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
+
+
+def request_decoder(cls: type[M], version: int) -> RequestDecoder[M]:
+    """The function ``(view, pos, elements_max) -> (message, pos)`` of a request.
+
+    It raises `TooManyElements` for more than `elements_max` elements, otherwise as `decoder`.
     """
     return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
 

@@ -428,7 +428,7 @@ def _fail_topics(request: Request, chunks: Chunks, code: ErrorCode, topic: str |
     from odradek.protocol.messages.metadata_response import MetadataResponse
 
     header = response_header(ApiKey.METADATA, request.version, request.correlation_id)
-    answered = memoryview(b"".join(chunks))
+    answered = memoryview(b"".join(chunks))  # type: ignore[arg-type]
     response = decode(MetadataResponse, request.version, answered, len(header))
     for each in response.topics:
         if topic is None or each.name == topic:

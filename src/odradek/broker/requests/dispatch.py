@@ -21,8 +21,7 @@ import importlib
 import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.broker.requests.apis import API_BY_KEY
 from odradek.broker.requests.context import RequestContext
@@ -31,14 +30,15 @@ from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
 from odradek.collector import postponed_full_collections
-from odradek.net.connection import CloseConnection
-from odradek.net.sender import BYTES, close_regions
+from odradek.net.connection import Chunks, CloseConnection
+from odradek.net.sender import BYTES, Chunk, close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import (
+    Message,
     SlicedDecoder,
     SlicedEncoder,
-    decoder,
     encoder,
+    request_decoder,
     sliced_decoder,
     sliced_encoder,
 )
@@ -64,8 +64,17 @@ PRODUCE = int(ApiKey.PRODUCE)
 WITH_REGIONS = frozenset({ApiKey.FETCH})
 """Whose answers hold records, which may be regions of files."""
 
-Chunks = list[Any]
-Handler = Callable[["Services", RequestContext, Any], Result[Any]]
+Encode = Callable[[Message, Callable[[Chunk], object]], None]
+"""An encoder of the codec, whose regions are those that a connection can send."""
+
+
+class HandlerModule(Protocol):
+    """A module of `odradek.broker.handlers`. Its handler takes and returns messages of its API."""
+
+    def handle(
+        self, services: Services, context: RequestContext, request: Message, /
+    ) -> Result[Message | None]: ...
+
 
 # ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself,
 # in the format of version 0, which every client can read (KIP-511;
@@ -77,12 +86,12 @@ _UNSUPPORTED_API_VERSIONS = bytes.fromhex("002300000001001200000004")
 class _Entry:
     """All that serving one version of one API takes."""
 
-    decode: Callable[..., tuple[Any, int]]
-    handle: Handler
-    request_class: type
-    response_class: type
+    decode: Callable[[memoryview, int, int], tuple[Message, int]]
+    handle: Callable[[Services, RequestContext, Message], Result[Message | None]]
+    request_class: type[Message]
+    response_class: type[Message]
     response_header: Callable[[int], bytes]
-    encode: Callable[[Any, Callable[[Any], None]], None]
+    encode: Encode
     has_regions: bool
 
 
@@ -107,7 +116,7 @@ class Dispatcher:
         if connection.memory is not None:
             answer = self._repeated.answer(connection, frame)
             if answer is not None:
-                return answer
+                return answer  # type: ignore[return-value]
         try:
             api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
             entry = self._entries.get(api_key << 16 | version)
@@ -129,9 +138,7 @@ class Dispatcher:
         try:
             result = entry.handle(self._services, context, request)
             if self._produce_quota.enabled and api_key == PRODUCE:
-                result = result.then(
-                    partial(throttled_produce, self._services, context, len(frame))
-                )
+                result = throttled_produce(self._services, context, len(frame), result)
             if not result.completed:
                 encode = _encoded_sliced if not result.executed else _encoded
                 return _when_done(result, entry, context, encode)
@@ -140,7 +147,7 @@ class Dispatcher:
             chunks: Chunks = [entry.response_header(correlation_id)]
             entry.encode(result.value, chunks.append)
             if not entry.has_regions:
-                chunks = [b"".join(chunks)]
+                chunks = [b"".join(chunks)]  # type: ignore[arg-type]
             if api_key == PRODUCE:
                 self._repeated.learn(context, frame, request, chunks)
         except CloseConnection:
@@ -166,7 +173,7 @@ class Dispatcher:
     async def _execute_sliced(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
-        decode: SlicedDecoder[Any] = sliced_decoder(entry.request_class, context.api_version)
+        decode: SlicedDecoder[Message] = sliced_decoder(entry.request_class, context.api_version)
         try:
             request = (await in_slices(decode(frame, pos)))[0]
         except MalformedMessage as error:
@@ -174,9 +181,7 @@ class Dispatcher:
         try:
             result = entry.handle(self._services, context, request)
             if self._produce_quota.enabled and context.api_key == PRODUCE:
-                result = result.then(
-                    partial(throttled_produce, self._services, context, len(frame))
-                )
+                result = throttled_produce(self._services, context, len(frame), result)
         except CloseConnection:
             raise
         except Exception as error:
@@ -192,25 +197,26 @@ class Dispatcher:
             raise CloseConnection(f"unknown or unsupported API key {api_key}")
         if not api.min_version <= version <= api.max_version:
             raise CloseConnection(f"unsupported version {version} of {api.key.name}")
-        handler = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
+        module = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
+        handler = cast(HandlerModule, module)
         entry = _Entry(
-            decode=decoder(request_class(api_key), version),
+            decode=request_decoder(request_class(api_key), version),
             handle=adapted(api.handler, handler.handle),
             request_class=request_class(api_key),
             response_class=response_class(api_key),
             response_header=response_header_packer(api_key, version),
             has_regions=api_key in WITH_REGIONS,
-            encode=encoder(response_class(api_key), version),
+            encode=cast(Encode, encoder(response_class(api_key), version)),
         )
         self._entries[api_key << 16 | version] = entry
         return entry
 
 
 def _when_done(
-    result: Result[Any],
+    result: Result[Message | None],
     entry: _Entry,
     context: RequestContext,
-    encode: Callable[[_Entry, RequestContext, Any], Result[Chunks]],
+    encode: Callable[[_Entry, RequestContext, Message | None], Result[Chunks]],
 ) -> Result[Chunks]:
     """Return the encoded response. Any error closes the connection.
 
@@ -223,7 +229,7 @@ def _when_done(
         if not result.done:
             encoded.mark_executed()
 
-    def done(result: Result[Any]) -> None:
+    def done(result: Result[Message | None]) -> None:
         error = result.error
         try:
             if error is None:
@@ -232,6 +238,8 @@ def _when_done(
                 encoded.fail(error)
             else:
                 encoded.fail(_bug(context, error))
+        except CloseConnection as refusal:
+            encoded.fail(refusal)
         except Exception as bug:  # noqa: BLE001 - it closes this connection only
             encoded.fail(_bug(context, bug))
 
@@ -240,29 +248,31 @@ def _when_done(
     return encoded
 
 
-def _encoded(entry: _Entry, context: RequestContext, response: Any) -> Result[Chunks]:
+def _encoded(entry: _Entry, context: RequestContext, response: Message | None) -> Result[Chunks]:
     """The chunks of the response; one, where none of them can be a region."""
     if response is None:
         return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
     entry.encode(response, chunks.append)
-    return Result(chunks if entry.has_regions else [b"".join(chunks)])
+    return Result(chunks if entry.has_regions else [b"".join(chunks)])  # type: ignore[arg-type]
 
 
-def _encoded_sliced(entry: _Entry, context: RequestContext, response: Any) -> Result[Chunks]:
+def _encoded_sliced(
+    entry: _Entry, context: RequestContext, response: Message | None
+) -> Result[Chunks]:
     """As `_encoded`, in time slices, each of which joins what was encoded in it."""
     return sliced(_encoding(entry, context, response))
 
 
 def _encoding(
-    entry: _Entry, context: RequestContext, response: Any
+    entry: _Entry, context: RequestContext, response: Message | None
 ) -> Generator[None, None, Result[Chunks]]:
     if response is None:
         return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
-    encode: SlicedEncoder[Any] = sliced_encoder(entry.response_class, context.api_version)
+    encode: SlicedEncoder[Message] = sliced_encoder(entry.response_class, context.api_version)
     try:
-        yield from _joining(encode(response, chunks.append), chunks)
+        yield from _joining(encode(response, chunks.append), chunks)  # type: ignore[arg-type]
     except GeneratorExit:
         close_regions(chunks)
         raise
@@ -272,11 +282,11 @@ def _encoding(
 
 
 def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
-    """Makes one of the chunks that came in a turn, unless there are regions among them."""
+    """Join the chunks of each time slice, unless there are regions among them."""
     first = 0
     for _ in encoding:
         if all(chunk.__class__ in BYTES for chunk in chunks[first:]):
-            chunks[first:] = [b"".join(chunks[first:])]
+            chunks[first:] = [b"".join(chunks[first:])]  # type: ignore[arg-type]
         first = len(chunks)
         yield
 

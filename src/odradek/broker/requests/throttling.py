@@ -8,25 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.results import Result
+
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
+    from odradek.protocol.codec import Message
     from odradek.protocol.messages.fetch_response import FetchResponse
-    from odradek.protocol.messages.produce_response import ProduceResponse
 
 
 def throttled_produce(
-    services: Services, context: RequestContext, size_bytes: int, response: ProduceResponse | None
-) -> ProduceResponse | None:
+    services: Services,
+    context: RequestContext,
+    size_bytes: int,
+    result: Result[Message | None],
+) -> Result[Message | None]:
     """Count a produce request of `size_bytes` when its response is known."""
-    now_ms = int(services.clock.monotonic_ms())
-    pause_ms = services.quotas.produce.record(
-        context.session.principal.name, context.client_id or "", size_bytes, now_ms
-    )
-    if pause_ms:
-        context.mute(pause_ms)
-        if response is not None:
-            response.throttle_time_ms = shown(pause_ms)
-    return response
+
+    def count(response: Message | None) -> Message | None:
+        now_ms = int(services.clock.monotonic_ms())
+        pause_ms = services.quotas.produce.record(
+            context.session.principal.name, context.client_id or "", size_bytes, now_ms
+        )
+        if pause_ms:
+            context.mute(pause_ms)
+            if isinstance(response, ProduceResponse):  # None with acks=0
+                response.throttle_time_ms = shown(pause_ms)
+        return response
+
+    return result.then(count)
 
 
 def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> int:
