@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.stopping import StopLimits
 from odradek.testing import Broker
 from tests.helpers.wire import WireClient
 
@@ -16,8 +17,9 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is told to stop does not wait long for the disk and for clients. Here it does:
     what it does on the way must not depend on how fast the machine is.
     """
-    monkeypatch.setattr("odradek.broker.broker.STOP_GRACE_S", 40.0)
-    monkeypatch.setattr("odradek.broker.broker.STOP_CLOSED_MS", 40_000.0)
+    patient = StopLimits(40e3, 41e3, 42e3, 43e3, 44e3)
+    monkeypatch.setattr("odradek.broker.broker.STOP_LIMITS", patient)
+    monkeypatch.setattr("odradek.testing.broker.STOP_LIMITS", patient)
 
 
 @pytest.fixture

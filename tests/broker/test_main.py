@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from odradek.broker.broker import STOP_CLOSED_MS, STOP_GRACE_S
 from odradek.broker.main import FORCE_FALLBACKS
 from odradek.environment.files import RealFiles
 from odradek.testing import Broker
@@ -56,8 +55,3 @@ def test_forced_fallbacks_do_without_uvloop_sendfile_and_rwf_nowait(
     assert bytes(got)[-BYTES:] == bytes(records)[-BYTES:]
     assert (calls["sendfile"] == 0) is forced
     assert (calls["RWF_NOWAIT"] == 0) is forced
-
-
-def test_a_stop_leaves_some_of_its_two_seconds_for_the_end() -> None:
-    """As the broker has it: the tests around here give a stop far longer."""
-    assert max(STOP_GRACE_S * 1000, STOP_CLOSED_MS) <= 1_500

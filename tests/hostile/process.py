@@ -17,14 +17,15 @@ from typing import Self
 # Only a hang takes so long: a busy machine may stand still for many seconds.
 TIMEOUT_S = 180.0
 _LISTENS = re.compile(r"listens on PLAINTEXT://(127\.0\.0\.1:\d+)")
-_SERVE = ["serve", "--listen", "127.0.0.1:0"]
-# A broker that is told to stop does not wait long for the disk and for clients. Here it does: what
-# it does on the way must not depend on how fast the machine is.
+_SERVE = ["--listen", "127.0.0.1:0"]
+# A broker that stops does not wait long for the disk and for clients. Here it does: what it does
+# until it has ended must not depend on how fast the machine is.
 _PATIENT = """
-from odradek.broker import broker
-from odradek.cli.main import main
-broker.STOP_GRACE_S, broker.STOP_CLOSED_MS = 120.0, 120_000.0
-main()
+import sys
+from odradek.broker.main import run
+from odradek.broker.stopping import StopLimits
+from odradek.cli.serve import configure
+run(configure(sys.argv[1:]), stop_limits=StopLimits(120e3, 121e3, 122e3, 123e3, 124e3))
 """
 
 
@@ -37,12 +38,16 @@ class BrokerProcess:
         config: Mapping[str, object] | None = None,
         *,
         open_files: int | None = None,
+        program: str = _PATIENT,
+        ready: bool = True,
     ) -> None:
-        """Start the broker, under ``ulimit -n`` with `open_files`."""
+        """Start the broker, under ``ulimit -n`` with `open_files`. `program` is another one that
+        takes the arguments of `serve`. Without `ready` it need not come to listen.
+        """
         sets = [f"--set={name}={value}" for name, value in (config or {}).items()]
         limited = ["sh", "-c", f'ulimit -n {open_files} && exec "$0" "$@"'] if open_files else []
         self._process = subprocess.Popen(
-            [*limited, sys.executable, "-c", _PATIENT, *_SERVE, "--data", str(data), *sets],
+            [*limited, sys.executable, "-c", program, *_SERVE, "--data", str(data), *sets],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -51,7 +56,7 @@ class BrokerProcess:
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.bootstrap_servers = self.wait_for_line(_LISTENS.search)[1]
+        self.bootstrap_servers = self.wait_for_line(_LISTENS.search)[1] if ready else ""
 
     @property
     def pid(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from odradek.broker.requests.context import Services
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_sessions import FetchSessionCache
 from odradek.broker.requests.quotas import ClientQuotas
+from odradek.broker.stopping import STOP_LIMITS, StopLimits, StopSequence
 from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
@@ -63,12 +64,6 @@ THREADS_MAX = 8
 # few KB may unpack to 10,000 times as much, and no fsync or cold read may wait for that.
 OPENED_BATCHES_MAX = 2
 TIMESTAMP_LOOKUPS_MAX = 2
-# What is pending when the broker stops has this long to be answered; SIGTERM ends within two
-# seconds.
-STOP_GRACE_S = 1.0
-# The logs are closed so long after the stop began, if there are more than a few; what is left is
-# for ending.
-STOP_CLOSED_MS = 1_100.0
 # A short history of groups is read before the first client is let in; with a long one clients are
 # answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
 COORDINATORS_WAIT_S = 0.25
@@ -86,7 +81,6 @@ class BrokerServer:
     """
 
     services: Services
-    periodic: PeriodicTasks
 
     def __init__(
         self,
@@ -96,6 +90,7 @@ class BrokerServer:
         network_clock: Clock | None = None,
         store: MetadataStore | None = None,
         use_sendfile: bool = True,
+        stop_limits: StopLimits | None = None,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
@@ -105,9 +100,10 @@ class BrokerServer:
         self._use_sendfile = use_sendfile
         self._executor = ThreadPool(THREADS_MAX, "odradek-io")
         self._unpacker = ThreadPool(OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX, "odradek-unpack")
-        self._undo: list[Callable[[], Awaitable[None]]] = []
-        self._stop_began_ms = 0.0
+        self._closer = ThreadPool(1, "odradek-close")
+        self._stop_sequence = StopSequence(self._clock, stop_limits or STOP_LIMITS)
         self._server: Server | None = None
+        self._periodic: PeriodicTasks | None = None
         self._log_cleaner: LogCleaner | None = None
         self._cleaner_timer: Timer | None = None
 
@@ -127,12 +123,13 @@ class BrokerServer:
         kind = PLAIN_SOCKET if self._use_sendfile else PLAIN_SOCKET_WITHOUT_SENDFILE
         endpoints = [ListenEndpoint(*address, transport_kind=kind) for address in listeners(config)]
         advertised_listeners(config)
+        stopping, limits = self._stop_sequence, self._stop_sequence.limits
         log_manager = await self._load_logs()
         controller = await self._build(log_manager)
-        self._undo.append(controller.stop)
+        stopping.add("the controller", controller.stop, limits.parts_ms)
         find = partial(self._find_takeover, log_manager) if self._store is None else None
         await controller.start(self._registration(endpoints), log_manager.cluster_id, find)
-        self._undo.append(self._drain)
+        stopping.add("the connections", self._drain, limits.parts_ms)
         await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
         self._server = Server(
             self._request_handler(),
@@ -141,10 +138,8 @@ class BrokerServer:
             executor=self._executor,
         )
         await self._server.start(endpoints)
-        self.periodic = PeriodicTasks(self.services)
-        self.periodic.start()
-        self._undo.append(self.periodic.stop)
-        self._undo.append(self._stop_cleaner)
+        self._periodic = PeriodicTasks(self.services)
+        self._periodic.start()
         self._cleaner_timer = self._environment.timers.call_later(
             CLEANER_DELAY_S, lambda: self.log_cleaner.start()
         )
@@ -175,12 +170,6 @@ class BrokerServer:
             )
         return self._log_cleaner
 
-    async def _stop_cleaner(self) -> None:
-        if self._cleaner_timer is not None:
-            self._cleaner_timer.cancel()
-        if self._log_cleaner is not None:
-            await self._log_cleaner.stop()
-
     async def _load_logs(self) -> LogManager:
         """Locks and loads the log directories off the loop."""
         config = self.config
@@ -193,19 +182,11 @@ class BrokerServer:
             producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
             checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
         )
-        self._undo.append(self._shut_down_executor)
-
-        async def close() -> None:
-            within_ms = self._stop_began_ms + STOP_CLOSED_MS - self._clock.monotonic_ms()
-            # A store in memory forgets the topics: nobody will ask for their logs again.
-            clean = not isinstance(self._store, MemoryStore)
-            work = partial(log_manager.close, clean=clean, within_ms=within_ms)
-            await loop.run_in_executor(self._executor, work)
-
         await loop.run_in_executor(
             self._executor, partial(log_manager.load, node_id=config.node_id)
         )
-        self._undo.append(close)
+        close = partial(self._close_logs, log_manager)
+        self._stop_sequence.add("the logs", close, self._stop_sequence.limits.logs_ms)
         return log_manager
 
     async def _build(self, log_manager: LogManager) -> Controller:
@@ -222,7 +203,8 @@ class BrokerServer:
             loop,
             controller.deletions_finished,
         )
-        self._undo.append(replica_manager.stop)
+        limits = self._stop_sequence.limits
+        self._stop_sequence.add("the partitions", replica_manager.stop, limits.parts_ms)
         producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)
         coordinators = Coordinators(
             config, self._clock, controller, replica_manager, self._executor, producer_ids
@@ -308,28 +290,65 @@ class BrokerServer:
         )
 
     async def stop(self) -> None:
-        """Answers what is pending and ends everything that `start` began, the last thing first."""
-        self._stop_began_ms = self._clock.monotonic_ms()
-        while self._undo:
-            undo = self._undo.pop()
-            try:
-                await undo()
-            except Exception:
-                logger.exception("stopping: %s failed", getattr(undo, "__qualname__", undo))
-        self._executor.shutdown(wait=False)
-        self._unpacker.shutdown(wait=False)
+        """Answer what is pending, and end everything that `start` began, the last part first.
+
+        Takes no longer than the `StopLimits`, whatever clients and the disk do.
+        """
+        await self._stop_sequence.run()
+        await self._end_threads()
 
     async def _drain(self) -> None:
-        """Ends all waiting, then the connections."""
-        services = self.services
+        """End all waiting and what runs from time to time, then the connections."""
+        services, stopping = self.services, self._stop_sequence
         services.replica_manager.fetches.end_all()
         services.coordinators.stop()
+        if self._cleaner_timer is not None:
+            self._cleaner_timer.cancel()
+        ends: list[Awaitable[None]] = []
         if self._server is not None:
-            await self._server.stop(STOP_GRACE_S)
+            ends.append(self._server.stop(stopping.left_ms(stopping.limits.answers_ms) / 1000))
+        if self._periodic is not None:
+            ends.append(self._periodic.stop())
+        if self._log_cleaner is not None:
+            ends.append(self._log_cleaner.stop())
+        await asyncio.gather(*ends)
 
-    async def _shut_down_executor(self) -> None:
-        self._executor.shutdown(wait=True)
-        self._unpacker.shutdown(wait=True, cancel_futures=True)
+    async def _close_logs(self, log_manager: LogManager) -> None:
+        """Close the logs on a thread of their own: those of the executor may wait for the disk."""
+        stopping = self._stop_sequence
+        # A store in memory forgets the topics: no start will ask for their logs.
+        clean = not isinstance(self._store, MemoryStore)
+        within_ms = stopping.left_ms(stopping.limits.syncs_ms)
+
+        def unlock() -> None:
+            # A thread that is left behind may work in the directories for a while.
+            self._executor.shutdown(wait=True)
+            log_manager.unlock()
+
+        close = partial(log_manager.close, clean=clean, within_ms=within_ms, unlock=False)
+        closed = asyncio.get_running_loop().run_in_executor(self._closer, close)
+        self._closer.submit(unlock)  # by the same thread, when that is done
+        await closed
+
+    async def _end_threads(self) -> None:
+        """Let all threads end, and wait a moment for those that are busy."""
+        self._unpacker.shutdown(wait=False, cancel_futures=True)
+        pools = (self._executor, self._unpacker, self._closer)
+        for pool in pools:
+            pool.shutdown(wait=False)
+
+        def join() -> None:
+            for pool in pools:
+                pool.shutdown(wait=True)
+
+        joiner = ThreadPool(1, "odradek-join")
+        joined = asyncio.get_running_loop().run_in_executor(joiner, join)
+        joiner.shutdown(wait=False)
+        done, _ = await asyncio.wait([joined], timeout=self._stop_sequence.limits.threads_ms / 1000)
+        if done:
+            joiner.shutdown(wait=True)
+        else:
+            logger.warning("threads that wait for the disk are left behind")
 
     # --- what the outside asks ---
 
@@ -342,6 +361,12 @@ class BrokerServer:
             endpoint.host, endpoint.host
         )
         return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+
+    @property
+    def periodic(self) -> PeriodicTasks:
+        """What the broker does from time to time."""
+        assert self._periodic is not None, "the broker has not started"
+        return self._periodic
 
     @property
     def connections(self) -> Collection[Connection]:

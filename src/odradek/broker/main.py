@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -13,6 +14,7 @@ from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
+    from odradek.broker.stopping import StopLimits
     from odradek.config.broker import BrokerConfig
     from odradek.environment.clock import Clock
     from odradek.environment.environment import Environment
@@ -23,15 +25,28 @@ log = logging.getLogger("odradek.broker")
 FORCE_FALLBACKS = "ODRADEK_FORCE_FALLBACKS"
 
 
-def run(config: BrokerConfig) -> None:
-    """Serves until a signal ends it; exits with 1 and one line when it cannot start."""
+def run(
+    config: BrokerConfig,
+    *,
+    environment: Environment | None = None,
+    stop_limits: StopLimits | None = None,
+) -> None:
+    """Serve until a signal ends the process. Exit with 1 and one line when the broker cannot start.
+
+    The process ends here, without the end of the interpreter, which frees every object: half a
+    second with some thousand partitions. All that has to be written was written by then.
+    """
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(config))
+            runner.run(_serve(config, environment, stop_limits))
     except (KafkaError, OSError) as error:
         message = error.message if isinstance(error, KafkaError) else str(error)
         print(f"odradek: {message}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
+    logging.shutdown()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def fallbacks_forced() -> bool:
@@ -56,6 +71,7 @@ def make_server(
     *,
     environment: Environment | None = None,
     network_clock: Clock | None = None,
+    stop_limits: StopLimits | None = None,
 ) -> BrokerServer:
     """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
     from odradek.broker.broker import BrokerServer
@@ -69,18 +85,30 @@ def make_server(
         network_clock=network_clock,
         store=store,
         use_sendfile=not fallbacks_forced(),
+        stop_limits=stop_limits,
     )
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(
+    config: BrokerConfig, environment: Environment | None, stop_limits: StopLimits | None
+) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    server = make_server(config)
-    await server.start()
+    server = make_server(config, environment=environment, stop_limits=stop_limits)
+    starting = loop.create_task(server.start())
+    waiting = loop.create_task(ended.wait())
+    # A signal ends a start, too: recovery of many logs takes longer than a process may take to end.
+    await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        log.info("stopping, before the start has ended")
+        starting.cancel()
+        await asyncio.wait([starting])
+        return
+    starting.result()
     try:
-        await ended.wait()
+        await waiting
         log.info("stopping")
     finally:
         await server.stop()

@@ -28,13 +28,18 @@ def default_data_dir() -> Path:
 
 
 def serve(arguments: Sequence[str]) -> None:
-    """Runs a broker with the options in `arguments`."""
-    options = _parser().parse_args(arguments)
-    _configure_logging(options.log_level)
-    config = build_config(options.listen, options.data, options.config, options.set)
+    """Run a broker with the options in `arguments`."""
+    config = configure(arguments)
     from odradek.broker.main import run
 
     run(config)
+
+
+def configure(arguments: Sequence[str]) -> BrokerConfig:
+    """Set up logging as the options say, and return the broker's configs."""
+    options = _parser().parse_args(arguments)
+    _configure_logging(options.log_level)
+    return build_config(options.listen, options.data, options.config, options.set)
 
 
 def _parser() -> ArgumentParser:

@@ -733,40 +733,70 @@ class UnifiedLog:
     # -- ending ------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool = True, sync: bool = True) -> None:
-        """Flushes, writes indexes and producer state, and lets go of every file.
+        """Write what the next start needs, sync it, and close every file.
 
         Without `clean` (the directory failed, or the log is deleted) nothing is written. Without
         `sync` the files are whole, but for the page cache to bring to the disk.
         """
         if self.closed:
             return
-        if clean and not self.log_dir.offline:
-            try:
-                self._close_cleanly(sync=sync)
-            except OSError as error:
-                raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+        if clean:
+            self.write_before_close(sync_follows=sync)
+            if sync:
+                self.sync_before_close()
         self.closed = True  # first: a read on another thread looks at it
         self.flusher.close()
         for segment in self.segments:
             segment.let_go()
 
-    def _close_cleanly(self, *, sync: bool) -> None:
-        if sync:
-            self.flush()
+    def write_before_close(self, *, sync_follows: bool) -> None:
+        """Write leader epochs, indexes and producers to the page cache.
+
+        Raises:
+            KafkaError: The directory fails.
+        """
+        if self.closed or self.log_dir.offline:
+            return
+        try:
+            self._write_before_close(sync_follows=sync_follows)
+        except OSError as error:
+            raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+
+    def _write_before_close(self, *, sync_follows: bool) -> None:
         if self.epochs.dirty:
             self._write_epochs(sync=False)
         active = self.segments.active
         if active.size or active.base_offset:
             active.file.open()
             active.cut_torn_write(self.log_end_offset)
-            if not sync and len(self.segments) == 1 and active.is_soon_read():
+            if not sync_follows and len(self.segments) == 1 and active.is_soon_read():
                 return
-            active.close_indexes(sync=sync)
+            active.close_indexes(sync=False)
+            if sync_follows:
+                active.create_files()  # an index without entries was not written
             write_producer_files(
                 self.log_dir.files, self.directory, self.log_end_offset, self.producers
             )
-        if sync:
-            self.flusher.synced_whole()
+
+    def sync_before_close(self) -> None:
+        """Return when records and indexes are on the disk. Changes no file, so that a thread may be
+        left behind in it.
+
+        Raises:
+            KafkaError: The directory fails, or the log was closed in the meantime.
+        """
+        if self.closed or self.log_dir.offline:
+            return
+        self.flush()
+        active = self.segments.active
+        if active.size or active.base_offset:
+            try:
+                active.sync_indexes()
+            except OSError as error:
+                if self.closed:
+                    raise self.log_dir.error("the log was closed") from error
+                raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+        self.flusher.synced_whole()
 
 
 def _read(

@@ -395,11 +395,15 @@ class ReplicaManager:
     # --- the end ---
 
     async def stop(self) -> None:
-        """Answers the fetches that wait, and waits for the flushes that run."""
+        """Answer the fetches that wait. Flushes that run are left to their threads: the records are
+        not acknowledged, and the log is closed with what is synced by then.
+        """
         self.fetches.end_all()
         await self._deletions.stop()
-        if self._flushing:
-            await asyncio.wait(tuple(self._flushing.values()))
+        if flushes := tuple(self._flushing.values()):
+            for flush in flushes:
+                flush.cancel()
+            await asyncio.wait(flushes)
         for partition in self.partitions.values():
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

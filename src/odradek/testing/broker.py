@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from odradek.broker.stopping import StopLimits
 from odradek.environment.environment import Environment
 from odradek.testing.barriers import Barriers
 from odradek.testing.faults import Faults, FaultSetters
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 120.0
+STOP_LIMITS = StopLimits(
+    answers_ms=1_000, parts_ms=40_000, syncs_ms=40_000, logs_ms=50_000, threads_ms=9_000
+)
+"""A test that closes a broker goes on when nothing of it is left, if that takes a while."""
 
 Result = TypeVar("Result")
 
@@ -212,7 +217,13 @@ class Broker(Barriers, FaultSetters):
         store = MemoryStore() if self._data_dir is None else None
         # Idle connections are left alone when a test moves the time: theirs is the real one.
         environment = replace(self._environment, clock=self._clock, interceptor=self._faults)
-        server = make_server(config, store, environment=environment, network_clock=SystemClock())
+        server = make_server(
+            config,
+            store,
+            environment=environment,
+            network_clock=SystemClock(),
+            stop_limits=STOP_LIMITS,
+        )
         await server.start()
         return server
 

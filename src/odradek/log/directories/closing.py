@@ -1,66 +1,165 @@
-"""Closing many logs in bounded time: what the disk has no time for is left to the page cache."""
+"""Closing many logs in bounded time, however slow the disk is.
+
+Closing a log has three steps: what the next start needs is written to the page cache, all of it is
+synced, and the files are closed. Only the second step waits for the disk. It runs on threads, until
+the time that is left is needed for the first step of the other logs. A thread that then still waits
+for an fsync is left behind: it changes nothing any more.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
+import math
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from odradek.environment.clock import Clock
 from odradek.errors import KafkaError
 from odradek.log.unified_log import UnifiedLog
 
 CLOSING_THREADS = 8
-"""How many logs are closed at once."""
-SYNCED_AT_LEAST = 100
-"""So many logs are synced at a clean stop however long that takes."""
+"""How many logs are synced at the same time: they share the journal's commits."""
 UNSYNCED_CLOSE_MS = 0.2
-"""What closing a log takes without waiting for the disk: the time that is kept for each."""
-LAST_SYNC_MS = 300.0
-"""So long the last sync that began in time may take, without others being left for it."""
+"""What writing a log to the page cache takes: the time that is kept for each log."""
+LATE_MS = 300.0
+"""So long after the time is over, logs are still written to the page cache."""
 _logger = logging.getLogger(__name__)
 
 
-def close_logs(
-    logs: list[UnifiedLog], clock: Clock, *, clean: bool, within_ms: float
-) -> tuple[list[UnifiedLog], list[UnifiedLog]]:
-    """Closes all; returns those that were not synced, and those of them that nothing was written
-    for, as if the process had been killed.
+@dataclass(frozen=True, slots=True)
+class ClosedLogs:
+    """What became of the logs that were closed.
+
+    Attributes:
+        unsynced: In the page cache whole, and not synced.
+        left: Not written, as if the process had been killed.
     """
-    deadline_ms = clock.monotonic_ms() + within_ms
-    unsynced = list(_closed_synced(logs, clock, clean, deadline_ms))
-    left = []
-    for log in unsynced:
-        late = clock.monotonic_ms() > deadline_ms + LAST_SYNC_MS
-        _close(log, clean=clean and not late, sync=False)
-        left += [log] * late
-    return unsynced, left
+
+    unsynced: list[UnifiedLog] = field(default_factory=list)
+    left: list[UnifiedLog] = field(default_factory=list)
 
 
-def _closed_synced(
-    logs: list[UnifiedLog], clock: Clock, clean: bool, deadline_ms: float
-) -> Iterator[UnifiedLog]:
-    """Closes logs until what is left of the time is needed to close the others; those others."""
-    time_is_over = False
-
-    def close_in_time(at: int, log: UnifiedLog) -> UnifiedLog | None:
-        nonlocal time_is_over
-        if at >= SYNCED_AT_LEAST and not time_is_over:
-            others_ms = (len(logs) - at) * UNSYNCED_CLOSE_MS
-            time_is_over = clock.monotonic_ms() + others_ms > deadline_ms
-        if time_is_over:
-            return log
-        _close(log, clean=clean, sync=True)
-        return None
-
-    # A synced close waits for several fsyncs; in threads they share the journal's commits.
-    with ThreadPoolExecutor(CLOSING_THREADS, "odradek-close") as threads:
-        yield from filter(None, threads.map(close_in_time, count(), logs))
+class _State(Enum):
+    WAITING = auto()
+    WRITING = auto()
+    WRITTEN = auto()
+    ENDED = auto()
 
 
-def _close(log: UnifiedLog, *, clean: bool, sync: bool) -> None:
-    try:
-        log.close(clean=clean, sync=sync)
-    except KafkaError as error:
-        _logger.warning("closing %s: %s", log.topic_partition, error)
+@dataclass(slots=True)
+class _Job:
+    log: UnifiedLog
+    state: _State = _State.WAITING
+
+
+def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) -> ClosedLogs:
+    """Close all logs within about `within_ms`. What fails is logged, and takes its directory
+    offline.
+    """
+    closing = _Closing(logs, clock, clock.monotonic_ms() + within_ms)
+    closing.start_threads()
+    closing.wait_for_syncs()
+    closing.write_the_others()
+    closing.wait_for_threads()
+    return closing.release()
+
+
+class _Closing:
+    """One call of `close_logs`. `_changed` guards the states of the jobs."""
+
+    def __init__(self, logs: Iterable[UnifiedLog], clock: Clock, deadline_ms: float) -> None:
+        self._clock = clock
+        self._deadline_ms = deadline_ms
+        self._jobs = [_Job(log) for log in logs]
+        self._waiting = deque(self._jobs)
+        self._running: set[int] = set()
+        self._changed = threading.Condition()
+
+    def start_threads(self) -> None:
+        for number in range(min(CLOSING_THREADS, len(self._jobs))):
+            name = f"odradek-close_{number}"
+            threading.Thread(target=self._sync_waiting, name=name, daemon=True).start()
+
+    def _sync_waiting(self) -> None:
+        """Write and sync one log after the other, on a thread."""
+        while (job := self._next_to_sync()) is not None:
+            try:
+                job.log.write_before_close(sync_follows=True)
+                self._set_state(job, _State.WRITTEN)
+                job.log.sync_before_close()
+            except KafkaError as error:
+                if not job.log.closed:
+                    _logger.warning("closing %s: %s", job.log.topic_partition, error)
+            self._set_state(job, _State.ENDED)
+
+    def _next_to_sync(self) -> _Job | None:
+        with self._changed:
+            if not self._waiting or self._time_for_syncs_ms() <= 0:
+                self._changed.notify_all()
+                return None
+            job = self._waiting.popleft()
+            job.state = _State.WRITING
+            self._running.add(id(job))
+            return job
+
+    def _set_state(self, job: _Job, state: _State) -> None:
+        with self._changed:
+            job.state = state
+            if state is _State.ENDED:
+                self._running.discard(id(job))
+            self._changed.notify_all()
+
+    def _time_for_syncs_ms(self) -> float:
+        kept_ms = len(self._waiting) * UNSYNCED_CLOSE_MS
+        return self._deadline_ms - kept_ms - self._clock.monotonic_ms()
+
+    def wait_for_syncs(self) -> None:
+        """Return when a thread has taken each log, or there is no time for further syncs."""
+        with self._changed:
+            while self._waiting and (left_ms := self._time_for_syncs_ms()) > 0:
+                self._changed.wait(_timeout_s(left_ms))
+
+    def write_the_others(self) -> None:
+        """Write the logs that no thread has taken to the page cache, as far as there is time."""
+        with self._changed:
+            others = list(self._waiting)
+            self._waiting.clear()
+        for job in others:
+            if self._clock.monotonic_ms() > self._deadline_ms + LATE_MS:
+                return
+            try:
+                job.log.write_before_close(sync_follows=False)
+            except KafkaError as error:
+                _logger.warning("closing %s: %s", job.log.topic_partition, error)
+            job.state = _State.WRITTEN
+
+    def wait_for_threads(self) -> None:
+        """Return when all threads have ended their logs, or the time is over."""
+        with self._changed:
+            while self._running:
+                writing = any(job.state is _State.WRITING for job in self._jobs)
+                end_ms = self._deadline_ms + LATE_MS * writing
+                left_ms = end_ms - self._clock.monotonic_ms()
+                if left_ms <= 0:
+                    return
+                self._changed.wait(_timeout_s(left_ms))
+
+    def release(self) -> ClosedLogs:
+        """Close the files of all logs but those that a thread is still writing."""
+        closed = ClosedLogs()
+        with self._changed:
+            for job in self._jobs:
+                if job.state is _State.WRITTEN:
+                    closed.unsynced.append(job.log)
+                elif job.state is not _State.ENDED:
+                    closed.left.append(job.log)
+                if job.state is not _State.WRITING:
+                    job.log.close(clean=False)
+        return closed
+
+
+def _timeout_s(ms: float) -> float | None:
+    return None if math.isinf(ms) else ms / 1000

@@ -161,10 +161,10 @@ class LogManager:
             for log_dir in self.log_dirs:
                 self._load_or_fail(log_dir, log_config)
         except (OSError, checkpoints.CorruptCheckpoint) as error:
-            self._unlock()
+            self.unlock()
             raise LogDirectoryError(f"cannot open the log directory: {error}") from error
         except LogDirectoryError:
-            self._unlock()
+            self.unlock()
             raise
 
     def _lock(self, path: str) -> None:
@@ -181,7 +181,8 @@ class LogManager:
         _locked_here.add(real)
         self._locks.append((real, handle))
 
-    def _unlock(self) -> None:
+    def unlock(self) -> None:
+        """Let another broker use the directories."""
         for real, _ in self._locks:
             _locked_here.discard(real)
         self._locks.clear()
@@ -518,45 +519,73 @@ class LogManager:
 
     # -- closing -----------------------------------------------------------------------------------
 
-    def close(self, *, clean: bool = True, within_ms: float = math.inf) -> None:
-        """Closes every log and unlocks the directories.
+    def close(
+        self, *, clean: bool = True, within_ms: float = math.inf, unlock: bool = True
+    ) -> None:
+        """Close every log and unlock the directories. Blocks: not for the event loop.
 
-        With `clean` all is written, synced and checkpointed, and each directory whose logs all
-        closed whole is marked so. Without it nothing more is written (the files are to be thrown
-        away). `within_ms` bounds what is done for many logs (`closing.py`): those for which it does
-        not last are left to the page cache, and recovered at the next start if the machine
-        was booted in between. Those for which not even that could be done are left as a kill
-        leaves them.
+        The checkpoints are written to the page cache first, and each directory is marked as closed,
+        which holds until the machine boots again. If all logs could be synced, the checkpoints are
+        synced as well, and the mark becomes Kafka's. The process may end in the middle of that.
+        Logs for which there is no time are as a kill leaves them: their directory is not marked.
+
+        Args:
+            clean: False writes nothing, because the files are to be thrown away.
+            within_ms: After so long nothing further is synced, apart from the marks.
+            unlock: False keeps the directories locked, until `unlock` is called: other threads
+                of this process may still be working in them.
         """
-        unsynced, left = close_logs(self.all_logs(), self.clock, clean=clean, within_ms=within_ms)
         if clean:
-            self._mark_clean(_by_directory(unsynced), _by_directory(left))
+            closed = close_logs(self.all_logs(), self.clock, within_ms=within_ms)
+            self._mark_closed(_by_directory(closed.unsynced), _by_directory(closed.left))
+        else:
+            for log in self.all_logs():
+                log.close(clean=False)
         self._logs.clear()
-        self._unlock()
+        if unlock:
+            self.unlock()
 
-    def _mark_clean(self, unsynced: Counter[LogDir], left: Counter[LogDir]) -> None:
-        for log_dir in self.log_dirs:
-            if log_dir.offline:
-                continue
-            path = log_dir.path
-            try:
-                self._checkpoint_directory(log_dir)
-                if left[log_dir]:
-                    text = (
-                        "%s: no time to close %d logs: the next start recovers what is not synced"
-                    )
-                    _logger.warning(text, path, left[log_dir])
-                elif unsynced[log_dir]:
-                    text = (
-                        "%s: no time to sync %d logs, which the page cache will bring to the disk"
-                    )
-                    _logger.info(text, path, unsynced[log_dir])
-                    checkpoints.write_closed_unsynced(self.files, path, self._boot_id)
-                else:
-                    marker = f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
-                    checkpoints.write_clean_shutdown(self.files, marker)
-            except OSError as error:
-                log_dir.fail(error, "marking a clean stop")
+    def _mark_closed(self, unsynced: Counter[LogDir], left: Counter[LogDir]) -> None:
+        written = [each for each in self.log_dirs if self._write_last(each, left[each])]
+        for log_dir in written:
+            if unsynced[log_dir]:
+                _logger.info(
+                    "%s: no time to sync %d logs, which the page cache will bring to the disk",
+                    log_dir.path,
+                    unsynced[log_dir],
+                )
+            else:
+                self._sync_last(log_dir)
+
+    def _write_last(self, log_dir: LogDir, left: int) -> bool:
+        """Write the checkpoints and the mark to the page cache; whether that was done."""
+        if log_dir.offline:
+            return False
+        if left:
+            text = "%s: no time to close %d logs: the next start recovers what is not synced"
+            _logger.warning(text, log_dir.path, left)
+            return False
+        try:
+            collectors = self._collectors(log_dir)
+            for name, file in self._checkpoints[log_dir].items():
+                file.close(collectors.get(name))
+            checkpoints.write_closed_unsynced(self.files, log_dir.path, self._boot_id)
+        except OSError as error:
+            log_dir.fail(error, "marking a clean stop")
+            return False
+        return True
+
+    def _sync_last(self, log_dir: LogDir) -> None:
+        """Sync the checkpoints, and mark the directory as closed for any start."""
+        try:
+            for file in self._checkpoints[log_dir].values():
+                file.sync()
+            self.files.fsync_dir(log_dir.path)
+            marker = f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
+            checkpoints.write_clean_shutdown(self.files, marker)
+            unlink_if_there(self.files, f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}")
+        except OSError as error:
+            log_dir.fail(error, "marking a clean stop")
 
 
 def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:

@@ -74,12 +74,13 @@ class OffsetCheckpointFile:
 
         self._replace(without, sync=False)
 
-    def close(self, collect: Callable[[], Offsets]) -> None:
+    def close(self, collect: Callable[[], Offsets] | None = None) -> None:
         """Write for the last time, without waiting for the disk; OSError as in `write`.
 
-        Writes that another thread has begun are dropped.
+        Writes that another thread has begun are dropped. Without `collect` the entries stay.
         """
-        self._replace(lambda _: collect(), sync=False, last=True)
+        change = (lambda latest: latest) if collect is None else (lambda _: collect())
+        self._replace(change, sync=False, last=True)
 
     def sync(self) -> None:
         """Wait until the file is on the disk; its directory is for the caller to sync."""

@@ -409,14 +409,19 @@ class LogSegment:
             handle = self.file.open()  # held by this reference: the owner may let go meanwhile
             files.fsync(handle.fd)
             if indexes:
-                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-                    handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
-                    files.fsync(handle.fd)
-                if self.txn_index is not None:
-                    self.txn_index.sync()
+                self.sync_indexes()
         except FileNotFoundError:
             if not self.deleted:
                 raise
+
+    def sync_indexes(self) -> None:
+        """Return when the indexes, as far as written, are on the disk."""
+        files = self._pool.files
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
+            files.fsync(handle.fd)
+        if self.txn_index is not None:
+            self.txn_index.sync()
 
     # -- indexes -----------------------------------------------------------------------------------
 

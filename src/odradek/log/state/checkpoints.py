@@ -169,12 +169,13 @@ def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
 
     ``{"version":0,"bootId":"...","recoveryPointsMs":1}``: until the machine boots again, its page
     cache has everything. The second value is when the recovery points were written, so that a
-    broker is noticed that worked on the directory since then.
+    broker is noticed that worked on the directory since then. The file is not synced: it holds for
+    the page cache that it is in.
     """
     written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
     content = {"version": 0, "bootId": boot_id, "recoveryPointsMs": written_ms}
     text = json.dumps(content, separators=(",", ":"))
-    write_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}", text.encode("utf-8"), sync=True)
+    write_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}", text.encode("utf-8"), sync=False)
 
 
 def is_closed_unsynced(files: Files, directory: str, boot_id: str) -> bool:
