@@ -94,12 +94,13 @@ def test_batch_that_does_not_unpack_is_corrupt() -> None:
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("count", [2, 4])
-def test_batch_with_another_number_of_records_is_invalid(count: int) -> None:
+def test_batch_with_another_number_of_records_is_invalid(count: int, checked: bool) -> None:
     batch = build_batch([Record(None, b"x" * 50)] * 3, timestamp_ms=1)
     struct.pack_into(">i", batch, 23, count - 1)
     struct.pack_into(">i", batch, 57, count)
     write_crc(batch)
     with pytest.raises(KafkaError) as caught:
-        recompress(batch, LogConfig(compression_type="gzip"), 2)
+        run_here(open_batch(batch, LogConfig(compression_type="gzip"), 2, checked=checked))
     assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -45,9 +45,7 @@ _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x8000_0000
 _INT32_BE = struct.Struct(">i")
-_GZIP_PIECE_BYTES = 16 * 1024
 _OVERFLOW = "failed to write whole buffer"
-_GZIP_CHUNK_BYTES = 256 * 1024
 _USUAL_RATIO = 64
 """How much room is made at first, for each packed byte."""
 _UNPACKED_BYTES_MIN = 1024 * 1024
@@ -201,35 +199,8 @@ class _TooSmall(CorruptCompression):
 
 
 def _unpack_gzip(data: bytes | memoryview, out: memoryview) -> int:
-    """All members of the stream, one after the other, fed in pieces: a member's end costs a copy
-    of what was fed behind it. What comes out is copied in pieces, too.
-    """
-    view, pos, written = memoryview(data), 0, 0
-    unpacker = None
-    while pos < len(view):
-        unpacker = unpacker or zlib.decompressobj(31)
-        piece: bytes | memoryview = view[pos : pos + _GZIP_PIECE_BYTES]
-        pos += len(piece)
-        limit = 0
-        chunk = b""
-        while piece or len(chunk) == limit:
-            limit = min(_GZIP_CHUNK_BYTES, len(out) - written + 1)
-            try:
-                chunk = unpacker.decompress(piece, limit)
-            except zlib.error as error:
-                raise CorruptCompression(f"gzip: {error}") from error
-            if len(chunk) > len(out) - written:
-                raise _TooSmall(f"gzip: unpacks to more than {len(out)} bytes")
-            out[written : written + len(chunk)] = chunk
-            written += len(chunk)
-            piece = unpacker.unconsumed_tail
-            if unpacker.eof:
-                pos -= len(unpacker.unused_data)
-                unpacker = None
-                break
-    if unpacker is not None:
-        raise CorruptCompression("gzip: the stream ends too early")
-    return written
+    """All members of the stream, by one call: between two calls a thread waits for the lock."""
+    return _unpack_frames(cramjam.gzip.decompress_into, data, out) if data else 0
 
 
 def _unpack_snappy(data: bytes | memoryview, out: memoryview) -> int:

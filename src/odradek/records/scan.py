@@ -48,10 +48,13 @@ _unpack_shape = struct.Struct(">8xi9xh34xi").unpack_from
 _unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 
 
-def check_records(body: Body, count: int) -> Generator[None, None, list[int]]:
+def check_records(
+    body: Body, count: int, *, whole: bool = False
+) -> Generator[None, None, list[int]]:
     """Check that `count` records decode and have the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Bytes behind the last record are not looked at.
+    Yields at the end of each slice. Bytes behind the last record are an error only if the `whole`
+    body is asked for.
 
     Returns:
         The indexes of the records without a key.
@@ -83,6 +86,8 @@ def check_records(body: Body, count: int) -> Generator[None, None, list[int]]:
         if left <= 0 and index < count:
             left = RECORDS_A_SLICE
             yield
+    if whole and position != body.size:
+        raise CorruptRecord(f"{body.size - position} bytes are left over behind {count} records")
     return keyless
 
 

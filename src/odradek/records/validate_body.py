@@ -81,12 +81,14 @@ def _opened(
 ) -> Work[Writable]:
     try:
         if where is not None:
-            keyless = yield from check_records(body, header.record_count)
+            whole = target is not None
+            keyless = yield from check_records(body, header.record_count, whole=whole)
             if keyless and config.cleanup_compact:
                 raise _without_keys(keyless, where)
+        elif target is not None:
+            yield from check_offset_deltas(body, header.record_count)
         if target is None:
             return batch
-        yield from check_offset_deltas(body, header.record_count)
     except CorruptRecord as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
     return memoryview((yield from recompressed(batch, header, body, target, config)))
