@@ -1,7 +1,7 @@
-"""What stops the pipeline and has to be told to its operator in one sentence."""
+"""The error that stops the pipeline, with a message for its operator."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The pipeline cannot start or go on; the message says why, and what to do."""
+    """The pipeline cannot start or continue. The message has the cause and a remedy, in a line."""

@@ -1,16 +1,16 @@
-"""What an ingest says of itself: rows, rate and lag for each trigger."""
+"""The progress of an ingest: rows, rate and lag of each batch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One finished batch. `lag` is how many records were left in the topics, None if unknown."""
+    """One finished batch. `lag` is the number of records left in the topics, None if unknown."""
 
     batch_id: int
     accepted: int
@@ -39,16 +39,26 @@ Offsets = Mapping[str, Mapping[str, int]]
 """Topic to partition (a string, as Spark's JSON has it) to offset."""
 
 
-def total_lag(sources: Iterable[Any]) -> int | None:
-    """The records between where a progress report's sources ended and their topics' ends."""
+class SourceOffsets(Protocol):
+    """The offsets of a source in Spark's progress report, as JSON (`SourceProgress` of PySpark)."""
+
+    @property
+    def endOffset(self) -> str | None: ...
+
+    @property
+    def latestOffset(self) -> str | None: ...
+
+
+def total_lag(sources: Iterable[SourceOffsets]) -> int | None:
+    """Return the number of records between the sources' end offsets and their topics' ends."""
     lags = [_source_lag(_offsets(one.endOffset), _offsets(one.latestOffset)) for one in sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
 
-def _offsets(value: Any) -> Offsets | None:
-    # A batch that failed has the text "None" for what it did not reach.
-    if not isinstance(value, str) or not value.startswith("{"):
+def _offsets(value: str | None) -> Offsets | None:
+    # A failed batch has the text "None" for offsets that it did not reach.
+    if value is None or not value.startswith("{"):
         return None
     found: Offsets = json.loads(value)
     return found

@@ -1,8 +1,8 @@
-"""Where an ingest keeps its things under `--table-dir`, and how to read them back.
+"""The table directory of an ingest (`--table-dir`).
 
 DIR/table        the rows that parsed
-DIR/quarantine   the rows that did not, with reason and raw bytes
-DIR/checkpoint   Spark's own record of the query: its id, each batch's offsets, what is done
+DIR/quarantine   the other rows, with reason and raw bytes
+DIR/checkpoint   Spark's record of the query: its id, each batch's offsets, the finished batches
 """
 
 from __future__ import annotations

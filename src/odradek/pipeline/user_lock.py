@@ -16,7 +16,7 @@ from odradek.pipeline.errors import PipelineError
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
-ADVICE = "Set XDG_CACHE_HOME to a directory of this user."
+CACHE_ADVICE = "Set XDG_CACHE_HOME to a directory of this user."
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def user_lock(name: str) -> Iterator[None]:
         descriptor = _open_lock(directory, name)
     except OSError as error:
         raise PipelineError(
-            f"The lock {directory / name} cannot be opened: {error.strerror}. {ADVICE}"
+            f"The lock {directory / name} cannot be opened: {error.strerror}. {CACHE_ADVICE}"
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -48,7 +48,7 @@ def _open_lock(directory: Path, name: str) -> int:
     parent = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(parent).st_uid != os.geteuid():
-            raise PipelineError(f"{directory} belongs to another user. {ADVICE}")
+            raise PipelineError(f"{directory} belongs to another user. {CACHE_ADVICE}")
         os.fchmod(parent, DIRECTORY_MODE)
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE, dir_fd=parent)
     finally:
@@ -62,4 +62,4 @@ def _cache_directory() -> Path:
     try:
         return Path.home() / ".cache"
     except RuntimeError as error:
-        raise PipelineError(f"This user has no home directory. {ADVICE}") from error
+        raise PipelineError(f"This user has no home directory. {CACHE_ADVICE}") from error

@@ -21,7 +21,7 @@ from odradek.pipeline.transforms.raw import Parser, records
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """What one batch held."""
+    """The rows of one batch."""
 
     batch_id: int
     accepted: int
@@ -90,7 +90,7 @@ class BatchWriter:
                 self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
 
     def take_counts(self, batch_id: int) -> BatchCounts | None:
-        """The counts of a finished batch, handed out once; None for one without rows."""
+        """Return the counts of a finished batch once, or None if the batch has no rows."""
         with self._lock:
             return self._counts.pop(batch_id, None)
 

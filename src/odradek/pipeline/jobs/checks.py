@@ -1,4 +1,4 @@
-"""What can be said of an ingest's options before Spark's JVM is started."""
+"""Checks of an ingest's options that need no JVM."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The ingest: topics into a table and its quarantine, each record exactly once.
 
-Spark's checkpoint fixes a batch's offsets before the batch runs and records it as done afterwards;
-in between it may run any number of times. The sinks make each of their two commits once for a
-(query id, batch id), so the tables hold each record once. That holds as long as tables and
-checkpoint stay together: `IngestJob` refuses to start when one of them was lost or exchanged.
+Spark's checkpoint fixes a batch's offsets before the batch runs and records the batch as done after
+it. In between the batch may run any number of times. The sinks make each of their two commits once
+for a (query id, batch id), so the tables hold each record once. Tables and checkpoint must stay
+together: `IngestJob` refuses to start when one of them was lost or exchanged, and stops when the
+checkpoint plans a batch with other offsets than the tables have of it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ KAFKA_SOURCE_SCHEMA = (
 
 @dataclass(slots=True)
 class IngestSummary:
-    """What one run of the job did."""
+    """The batches of one run of the job, and their rows."""
 
     batches: int = 0
     accepted: int = 0
@@ -111,7 +112,7 @@ class IngestJob:
         )
 
     def start(self) -> StreamingQuery:
-        """Checks tables and checkpoint, creates the tables if need be, and starts the query.
+        """Check tables and checkpoint, create missing tables, and start the query.
 
         Errors: PipelineError when tables and checkpoint do not belong together.
         """
@@ -121,11 +122,11 @@ class IngestJob:
         return self._writer_of_stream().trigger(processingTime=self._options.interval).start()
 
     def run(self, stop: threading.Event | None = None) -> IngestSummary:
-        """Runs to the end of what is there (`once`), or until `stop` is set or the query fails.
+        """Run to the end of the topics (`once`), or until `stop` is set or the query fails.
 
         Raises:
-            PipelineError: As `start`, or the checkpoint plans a batch with other offsets than those
-                that the tables have of it.
+            PipelineError: As `start`, or the tables have a batch with other offsets than the
+                checkpoint plans for it.
             StreamingQueryException: The query failed for another reason.
         """
         summary = IngestSummary()
@@ -166,7 +167,7 @@ class IngestJob:
         self.report(query, summary)
 
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
-        """Tells `on_progress` of the batches that finished since the last call."""
+        """Call `on_progress` for each batch that finished since the last call."""
         for one in query.recentProgress:
             counts = self._writer.take_counts(one.batchId)
             if counts is None:
@@ -188,11 +189,15 @@ class IngestJob:
         self._quarantine.prepare(rejected(parsed, self._options.parser).schema)
 
     def _has_rows(self) -> bool:
-        """Also of a table whose history no longer tells who wrote them."""
+        """Return whether the table has rows, also if its history no longer has their commits."""
         return self._table.exists() and not self._table.read().isEmpty()
 
     def _check_tables_fit_checkpoint(self) -> None:
-        """A lost checkpoint would bring every record twice, a lost table would miss some."""
+        """Raise PipelineError if a table or the checkpoint is lost, or belongs to another query.
+
+        Without its checkpoint the job would write every record twice. Without a table it would
+        leave a gap.
+        """
         tables = self._options.tables
         done = self._checkpoint.has_finished_batch()
         last = self._table.last_commit()

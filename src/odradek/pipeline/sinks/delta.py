@@ -4,9 +4,9 @@ skips without an error, so the sink first compares the batch with the commit in 
 and the quarantine are committed one after the other, so each has an application id of its own. Both
 ids contain the streaming query's id, which lives in the checkpoint.
 
-A crash before a commit leaves data files that no commit names: no reader sees them, VACUUM removes
-them. A crash between the two commits leaves a batch in the table alone; the restarted query runs
-the batch again with the same offsets, the table leaves it out, and the quarantine takes it.
+A crash before a commit leaves data files that no commit names. Readers do not see them, and VACUUM
+removes them. A crash between the two commits leaves a batch in the table alone. The restarted query
+runs the batch again with the same offsets. The table skips it, and the quarantine takes it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.pipeline.sinks.repeated_batch import check_repeated
 
 
 class DeltaSink:
-    """The Delta table at `path`; `role` tells the tables of one query apart."""
+    """The Delta table at `path`. `role` is "table" or "quarantine"."""
 
     def __init__(self, spark: SparkSession, path: str, role: str) -> None:
         self._spark = spark

@@ -32,7 +32,7 @@ class Files:
         return [status.getPath().getName() for status in fs.listStatus(jpath)]
 
     def delete(self, path: str) -> None:
-        """Removes `path` and what is in it, if it is there."""
+        """Remove `path` and its content. Do nothing if it does not exist."""
         fs, jpath = self._open(path)
         fs.delete(jpath, True)
 
