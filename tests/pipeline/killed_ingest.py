@@ -1,11 +1,11 @@
-"""An ingest that is to be killed: runs one as a process and tells each step of it on stdout.
+"""An ingest that is to be killed. Each step of it is a line of JSON on stdout.
 
     {"step": "table-committed", "batch": 7}     a step was reached
-    {"stopped": "table-committed", "batch": 7}  and here it stands still, waiting for SIGKILL
-    {"done": 3}                                 the topic's end was reached, after so many batches
+    {"stopped": "table-committed", "batch": 7}  the ingest blocks here and waits for SIGKILL
+    {"done": 3}                                 the topic's end was reached, after 3 batches
 
-At the step that it is told to stop at, for the n-th time, it blocks for ever: the killer has all
-the time it wants to look at the files. Run by `killer.Killer`; the plan comes as JSON in argv.
+The ingest blocks for ever when it reaches the step `stop_at` for the n-th time, so the killer can
+look at the files. `killer.Killer` runs this module. The plan is JSON in argv.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class Plan:
 
 
 class Reporter:
-    """Tells steps on stdout, and stands still at the one that the plan names."""
+    """Writes each step to stdout, and blocks at the step that the plan names."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._times = 0
 
     def at_step(self, step: Step, batch_id: int) -> None:
-        tell({"step": step.value, "batch": batch_id})
+        write_message({"step": step.value, "batch": batch_id})
         if step.value == self._plan.stop_at:
             self._times += 1
             if self._times == self._plan.stop_at_time:
-                tell({"stopped": step.value, "batch": batch_id})
+                write_message({"stopped": step.value, "batch": batch_id})
                 threading.Event().wait()
 
 
-def tell(message: dict[str, object]) -> None:
+def write_message(message: dict[str, object]) -> None:
     print(json.dumps(message), flush=True)
 
 
@@ -94,7 +94,7 @@ def main() -> None:
         offsets_per_trigger_max=plan.batch_rows,
     )
     summary = IngestJob(open_session(session), options).run()
-    tell({"done": summary.batches})
+    write_message({"done": summary.batches})
 
 
 if __name__ == "__main__":

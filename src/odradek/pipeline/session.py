@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 PACKAGES_LOCK = "packages.lock"
-JAVA_ANSWER_TIMEOUT_S = 60
+JAVA_VERSION_TIMEOUT_S = 60
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options for a JVM that ends before the better compiler and collector would have paid."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How Spark is to run. `jvm_log` takes what the JVM says on stderr; None leaves it on ours."""
+    """Settings of Spark. `jvm_log` receives the JVM's stderr; None leaves it on ours."""
 
     app_name: str = "odradek"
     master: str = "local[2]"
@@ -68,14 +68,14 @@ def find_java() -> str:
 
 def _java_version(java: str) -> int:
     try:
-        answer = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_TIMEOUT_S
+        result = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise PipelineError(f"{java} does not run: {error}.") from error
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', result.stderr + result.stdout)
     if found is None:
-        raise PipelineError(f"{java} does not say its version: {answer.stderr.strip()!r}.")
+        raise PipelineError(f"{java} does not say its version: {result.stderr.strip()!r}.")
     major = int(found[1])
     return int(found[2] or 0) if major == 1 else major  # Java 8 calls itself 1.8
 
@@ -157,9 +157,9 @@ def _open_log(path: Path) -> BinaryIO:
 def _why_no_jvm(jvm_log: Path | None) -> str:
     why = "Spark's JVM did not start"
     if jvm_log is None:
-        return f"{why}; what it said stands above."
+        return f"{why}; see its output above."
     text = jvm_log.read_text(errors="replace")
     if "unresolved dependenc" in text or "UNRESOLVED DEPENDENCIES" in text:
         why = "Spark could not download its packages (see spark.jars.packages; is Maven Central"
         why += " reachable?)"
-    return f"{why}; what it said is in {jvm_log}."
+    return f"{why}; its output is in {jvm_log}."
