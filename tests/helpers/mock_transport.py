@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from odradek.net.budget import MemoryBudget, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
 from odradek.net.receive import Scratch
@@ -103,6 +103,7 @@ def open_connection(
     *,
     limits: NetLimits | None = None,
     budget: MemoryBudget | None = None,
+    queued: QueuedAnswers | None = None,
     unsent: UnsentAnswers | None = None,
     scratch: Scratch | None = None,
     room: float = float("inf"),
@@ -115,6 +116,7 @@ def open_connection(
         dispatch=dispatch,
         limits=limits,
         budget=budget or MemoryBudget(limits.request_bytes_queued_max),
+        queued=queued or QueuedAnswers(limits.response_bytes_queued_total_max),
         unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
         scratch=scratch or Scratch(),
     )

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.net.budget import MemoryBudget, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Chunks, CloseConnection, Connection, Reply, plain_address
 from odradek.net.limits import BACKLOG_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.result_tasks import in_task
@@ -20,7 +21,7 @@ from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.call_count import count_calls
 from tests.helpers.fuzzing import rounds
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
-from tests.net.support import body, frame, frames_in, run, silent, turns
+from tests.net.support import CountedRegion, OpenFile, body, frame, frames_in, run, silent, turns
 
 FUZZ_S = 3.0
 KINDS = ["list", "none", "pending", "completed", "executing", "executing pending", "none later"]
@@ -231,6 +232,72 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
         await turns(20)
         assert len(executed) == 20
         assert [len(answer) for answer in frames_in(transport.written)] == [5] + 19 * [400_000]
+
+    run(main())
+
+
+def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
+    """Lists behind a pending response count, and so do pending ones that are completed there."""
+
+    async def main() -> None:
+        queued = QueuedAnswers(1_000_000)
+        firsts: list[PendingResult[Chunks]] = []
+        executed: list[int] = []
+
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            executed.append(1)
+            if view == b"wait":
+                firsts.append(PendingResult())
+                return firsts[-1]
+            if view == b"later":
+                later: PendingResult[Chunks] = PendingResult()
+                asyncio.get_running_loop().call_soon(later.complete, [bytes(100_000)])
+                return later
+            return [bytes(100_000)]
+
+        opened = [open_connection(dispatch, queued=queued) for _ in range(50)]
+        for number, (connection, _) in enumerate(opened):
+            kind = b"later" if number % 2 else b"now"
+            feed(connection, frame(b"wait") + frame(kind) * 5)
+            await turns()
+        assert queued.used <= 1_000_000 + 5 * 100_000
+        assert len(executed) <= 20 + len(opened)
+        # A connection without responses in its queue is served.
+        idle, transport = open_connection(dispatch, queued=queued)
+        feed(idle, frame(b"now"))
+        assert len(transport.written) == 100_004
+        opened[-1][1].abort()
+        for _ in range(10):
+            for first in firsts:
+                if not first.done:
+                    first.complete([b"first"])
+            await turns(20)
+        assert queued.used == 0
+        for _, transport in opened[:-1]:
+            assert [len(each) for each in frames_in(transport.written)] == [5] + 5 * [100_000]
+
+    run(main())
+
+
+def test_regions_that_wait_take_no_memory(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "log"
+        path.write_bytes(bytes(1_000_000))
+        queued = QueuedAnswers(10_000)
+        first: PendingResult[Chunks] = PendingResult()
+        regions = [0]
+
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            if view == b"wait":
+                return first
+            return [b"header", CountedRegion(regions, OpenFile(path), 0, 1_000_000)]
+
+        connection, transport = open_connection(dispatch, queued=queued)
+        feed(connection, frame(b"wait") + frame(b"fetch") * 20)
+        assert (queued.used, regions) == (20 * 6, [20])
+        transport.abort()
+        await turns()
+        assert (queued.used, regions) == (0, [0])
 
     run(main())
 

@@ -1,4 +1,5 @@
-"""Memory over all connections: for requests in `MemoryBudget`, for answers in `UnsentAnswers`.
+"""Memory over all connections: for requests in `MemoryBudget`, for answers in `QueuedAnswers` and
+`UnsentAnswers`.
 
 Memory for requests is charged before it is used, a step ahead of the bytes that arrive, and granted
 in order: a size that somebody claims and does not send is not memory.
@@ -64,6 +65,54 @@ class MemoryBudget:
             del self.waiting[owner]
             self.used += size
             owner.memory_granted(size)
+
+
+class QueueingConnection(Protocol):
+    """A connection that has answers behind one that is not ready."""
+
+    def queue_released(self) -> None:
+        """Answers of other connections were sent: the limit over all connections is not reached."""
+
+
+class QueuedAnswers:
+    """Bytes of answers that wait for an earlier answer of their connection.
+
+    An answer that is known cannot be refused. At the limit, connections whose queues are not empty
+    start no further request. The limit can be exceeded by the answers to requests that were started
+    before.
+    """
+
+    __slots__ = ("_held", "bytes_max", "used")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self._held: dict[QueueingConnection, None] = {}
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit is reached."""
+        return self.used >= self.bytes_max
+
+    def hold(self, connection: QueueingConnection) -> None:
+        """Call `connection.queue_released()` when the limit is no longer reached."""
+        self._held[connection] = None
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more."""
+        self.used += size
+
+    def remove(self, size: int) -> None:
+        """`size` bytes were sent, or dropped."""
+        self.used -= size
+        if self._held and not self.full:
+            held, self._held = self._held, {}
+            for connection in held:
+                connection.queue_released()
+
+    def forget(self, connection: QueueingConnection) -> None:
+        """The connection is closed."""
+        self._held.pop(connection, None)
 
 
 class SlowReader(Protocol):

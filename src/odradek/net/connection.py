@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from odradek.net.budget import MemoryBudget, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import BYTES, Chunk, Sender, close_regions
@@ -82,6 +82,7 @@ class Shared:
     dispatch: Dispatch
     limits: NetLimits
     budget: MemoryBudget
+    queued: QueuedAnswers
     unsent: UnsentAnswers
     scratch: Scratch
     executor: Executor | None = None
@@ -305,6 +306,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.drop()
         shared.budget.forget(self)
         shared.unsent.remove(self)
+        shared.queued.forget(self)
         if not self._hold & _EXECUTING:
             self._uncharge()
         self._forget_answers()
@@ -404,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(reply, list):
             if reply:
                 queue.append(reply)
-                self._queued_bytes += sum(map(len, reply))
+                self._count(reply)
         else:
             queue.append(reply)
             call_soon = self._shared.loop.call_soon
@@ -414,10 +416,20 @@ class Connection(asyncio.BufferedProtocol):
                 # Results call back in the middle of an append or of a coordinator's work.
                 reply.on_executed(partial(call_soon, self._executed, reply))
             if reply.done:
+                self._ready(reply)
                 self._drain()
             else:
                 reply.on_done(self._ready)
         self._limit()
+
+    def _count(self, chunks: Chunks) -> None:
+        size = _memory_bytes(chunks)
+        self._queued_bytes += size
+        self._shared.queued.add(size)
+
+    def _uncount(self, size: int) -> None:
+        self._queued_bytes -= size
+        self._shared.queued.remove(size)
 
     def _limit(self) -> None:
         limits = self._shared.limits
@@ -426,8 +438,16 @@ class Connection(asyncio.BufferedProtocol):
             or self._queued_bytes >= limits.response_bytes_queued_max
         ):
             self._hold |= _IN_FLIGHT
+        elif self._queue and self._shared.queued.full:
+            self._hold |= _IN_FLIGHT
+            self._shared.queued.hold(self)
         elif self._hold & _IN_FLIGHT:
             self._release(_IN_FLIGHT)
+
+    def queue_released(self) -> None:
+        """`QueuedAnswers`: there is room for queued responses again."""
+        if not self.closed:
+            self._limit()
 
     def _executed(self, reply: Result[Chunks]) -> None:
         """The request is executed. The next one may start."""
@@ -442,7 +462,11 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         if not queue or self.closed:
             _discard(reply)
-        elif queue[0] is reply:
+            return
+        if reply.completed:
+            self._count(reply.value)
+            self._limit()
+        if queue[0] is reply:
             self._shared.loop.call_soon(self._drain)
 
     def _drain(self) -> None:
@@ -451,12 +475,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         queue = self._queue
         out: Chunks = []
-        out_bytes = 0
+        out_bytes = sent = 0
         while queue and not self._hold & _UNSENT:
             reply = queue[0]
             if isinstance(reply, list):
                 chunks = reply
-                self._queued_bytes -= sum(map(len, chunks))
             elif not reply.done:
                 break
             elif reply.error is not None:
@@ -468,6 +491,7 @@ class Connection(asyncio.BufferedProtocol):
             queue.popleft()
             if not chunks:
                 continue
+            sent += _memory_bytes(chunks)
             size = sum(map(len, chunks))
             out += (pack_size(size), *chunks)
             out_bytes += size
@@ -476,6 +500,11 @@ class Connection(asyncio.BufferedProtocol):
                 out, out_bytes = [], 0
         if out:
             self._write(out)
+        self._uncount(sent)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Start further requests, or close, after responses have left the queue."""
         self._limit()
         if self._hold & _CLOSING:
             self._finish()
@@ -486,7 +515,7 @@ class Connection(asyncio.BufferedProtocol):
         """Release what is queued. A request that is being executed is executed to its end."""
         queued = list(self._queue)
         self._queue.clear()
-        self._queued_bytes = 0
+        self._uncount(self._queued_bytes)
         for reply in queued:
             if isinstance(reply, list):
                 close_regions(reply)
@@ -610,6 +639,11 @@ class Connection(asyncio.BufferedProtocol):
             return  # comes back here when that is done
         self._hold |= _CLOSING
         self._shared.loop.call_soon(self._transport.close)  # as in `abort`
+
+
+def _memory_bytes(chunks: Chunks) -> int:
+    """The bytes of a response that are in memory. Those of its regions are in files."""
+    return sum([len(chunk) for chunk in chunks if chunk.__class__ in BYTES])
 
 
 def _discard(reply: Result[Chunks]) -> None:

@@ -3,8 +3,9 @@
 Per connection: one receive buffer (`BACKLOG_BYTES` while its requests wait, else at most
 `TAIL_BYTES`), one frame of at most `request_bytes_max`, `requests_in_flight_max` requests whose
 answers are due, `response_bytes_queued_max` bytes of answers that wait for an earlier one.
-In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold, and
-`response_bytes_unsent_max` bytes of answers that were handed to a socket that is full.
+In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold,
+`response_bytes_queued_total_max` bytes of answers that wait for an earlier one of their connection,
+and `response_bytes_unsent_max` bytes of answers that were handed to a socket that is full.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class NetLimits:
     """Requests of one connection that were started and not answered."""
     response_bytes_queued_max: int = 1_048_576
     """Bytes of one connection's answers that wait behind an earlier answer."""
+    response_bytes_queued_total_max: int = 256 * 1_048_576
+    """Bytes of such answers over all connections. At the limit a connection that has a request in
+    flight starts no further one.
+    """
     response_bytes_unsent_max: int = 256 * 1_048_576
     """Bytes of answers that peers do not take, over all connections: who took none longest goes."""
     connections_max: int = 2_147_483_647

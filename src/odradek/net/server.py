@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from odradek.environment.clock import Clock
-from odradek.net.budget import MemoryBudget, MemoryWaiter, UnsentAnswers
+from odradek.net.budget import MemoryBudget, MemoryWaiter, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
@@ -87,6 +87,7 @@ class Server:
             dispatch=self._dispatch,
             limits=self.limits,
             budget=self.budget,
+            queued=QueuedAnswers(self.limits.response_bytes_queued_total_max),
             unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
             scratch=Scratch(),
             executor=self._executor,
