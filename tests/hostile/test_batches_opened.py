@@ -23,7 +23,14 @@ from odradek.records.compression import (
     unpack_in_thread,
 )
 from tests.hostile.batches import RECORD, forged
-from tests.log.builders import NOW_MS, batch_of, open_log, open_manager
+from tests.log.builders import (
+    NOW_MS,
+    batch_of,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_log,
+    open_manager,
+)
 
 PACKED = [each for each in Compression if each is not Compression.NONE]
 TARGET = NOW_MS + 500
@@ -57,9 +64,9 @@ def test_a_promise_that_no_record_keeps_ends_the_search(
     append(log, batch_of([b"good"]))
     for _ in range(20):
         append(log, lying())
-    found = log.offset_for_timestamp(TARGET)
+    found = offset_for_timestamp(log, TARGET)
     assert found is not None and found[:2] == (TARGET, 1)
-    assert log.offset_of_max_timestamp() == found
+    assert offset_of_max_timestamp(log) == found
     assert len(opened) == 2
 
 
@@ -67,7 +74,7 @@ def test_the_batch_that_holds_the_log_start_may_have_its_match_before_it(log: Un
     append(log, batch_of([b"a", b"b"], timestamps=[TARGET, NOW_MS]))
     append(log, batch_of([b"c"], timestamp_ms=TARGET))
     log.delete_records(1)
-    found = log.offset_for_timestamp(TARGET)
+    found = offset_for_timestamp(log, TARGET)
     assert found is not None and found[:2] == (TARGET, 2)
 
 
@@ -76,7 +83,7 @@ def test_a_batch_of_too_many_records_is_answered_by_its_header(
 ) -> None:
     monkeypatch.setattr(timestamps, "RECORDS_MAX", 10)
     append(log, batch_of([b"x"] * 12, timestamps=[NOW_MS] * 11 + [TARGET]))
-    found = log.offset_for_timestamp(TARGET)
+    found = offset_for_timestamp(log, TARGET)
     assert found is not None and found[:2] == (TARGET, 0)
 
 
@@ -85,7 +92,7 @@ def test_an_offset_outside_of_the_batch_is_not_believed(log: UnifiedLog) -> None
     far = bytes([12, 0, 0, 0x7E, 1, 1, 0])  # offset delta 63
     append(log, forged(far, base_timestamp=TARGET, max_timestamp=TARGET))
     append(log, batch_of([b"good"] * 70))
-    found = log.offset_for_timestamp(TARGET)
+    found = offset_for_timestamp(log, TARGET)
     assert found is not None and found[:2] == (TARGET, 1)
 
 
@@ -96,7 +103,7 @@ def test_a_bomb_is_answered_by_its_header(
     monkeypatch.setattr(timestamps, "UNPACKED_BYTES_MAX", 1_000_000)
     body = compress(compression, bytes(1_000_001))
     append(log, lying(1000, body, attributes=int(compression)))
-    found = log.offset_for_timestamp(TARGET)
+    found = offset_for_timestamp(log, TARGET)
     assert found is not None and found[:2] == (TARGET, 0)
 
 

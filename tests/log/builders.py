@@ -8,9 +8,12 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.environment.files import Files
 from odradek.ids import TopicPartition, Uuid
+from odradek.log import timestamps
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import NO_GUARD, Origin
+from odradek.log.timestamps import TimestampOffset
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.offloading import run_here
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import Marker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
@@ -109,6 +112,16 @@ def append_marker(
     info = log.append_as_leader(memoryview(batch), leader_epoch, now_ms=now_ms, origin=origin)
     log.advance_high_watermark(log.log_end_offset)
     return info
+
+
+def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | None:
+    """The search of `timestamps.offset_for_timestamp`, in this thread."""
+    return run_here(timestamps.offset_for_timestamp(log, timestamp))
+
+
+def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
+    """The search of `timestamps.offset_of_max_timestamp`, in this thread."""
+    return run_here(timestamps.offset_of_max_timestamp(log))
 
 
 def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 10**6) -> list[Record]:

@@ -26,6 +26,7 @@ from tests.log.builders import (
     NOW_MS,
     append,
     batch_of,
+    offset_for_timestamp,
     open_log,
     open_manager,
     read_all,
@@ -346,7 +347,7 @@ class LogMachine(RuleBasedStateMachine):
             for at, timestamp in enumerate(batch.timestamps)
             if timestamp >= target and batch.base_offset + at >= self.log_start
         ]
-        found = self.log.offset_for_timestamp(target)
+        found = offset_for_timestamp(self.log, target)
         first = expected[0] if expected else None
         assert (found[:2] if found else None) == first, f"{found} instead of {first}"
 

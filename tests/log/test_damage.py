@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import KafkaError
-from tests.log.builders import TP, append, open_log, open_manager, read_all
+from tests.log.builders import TP, append, offset_for_timestamp, open_log, open_manager, read_all
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100)
 BATCHES = 30
@@ -82,7 +82,7 @@ def test_log_is_a_prefix_and_goes_on_after_any_damage(
         assert read_all(log)[-1].value == b"next"
     except KafkaError as error:
         raise AssertionError(f"appending after damage: {error}") from error
-    log.offset_for_timestamp(0)
+    offset_for_timestamp(log, 0)
     log.end_offset_for_epoch(1)
     manager.close()
     manager = open_manager(root, CONFIG)

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
+from tests.log.builders import (
+    NOW_MS,
+    TP,
+    append,
+    offset_for_timestamp,
+    open_log,
+    open_manager,
+    values_of,
+)
 from tests.log.faulty_files import FaultyFiles
 
 SYNCED_AT_ONCE = LogConfig(flush_messages=1)
@@ -83,7 +91,7 @@ def test_a_power_cut_behind_an_unsynced_roll_loses_no_index(tmp_path: Path, seed
     log = open_log(manager := open_manager(tmp_path, config, files))
     assert values_of(log)[:20] == [b"%d" % number for number in range(20)]
     assert log.segments[0].largest_timestamp() == NOW_MS + 19
-    found = log.offset_for_timestamp(NOW_MS + 7)
+    found = offset_for_timestamp(log, NOW_MS + 7)
     assert found is not None
     assert found.offset == 7
     manager.close()

@@ -9,7 +9,15 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
+from tests.log.builders import (
+    NOW_MS,
+    TP,
+    append,
+    offset_for_timestamp,
+    open_log,
+    open_manager,
+    values_of,
+)
 from tests.log.faulty_files import FaultyFiles
 
 
@@ -143,7 +151,7 @@ def test_index_entries_are_complete_while_others_look_things_up(tmp_path: Path) 
 
     def look_up() -> None:
         while not stop.is_set():
-            found = log.offset_for_timestamp(NOW_MS - 10_000)
+            found = offset_for_timestamp(log, NOW_MS - 10_000)
             assert found is not None and found.offset == 0
 
     threads = [in_thread(look_up) for _ in range(2)]

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.records.batch import Compression, write_crc
-from tests.log.builders import NOW_MS, append, batch_of, open_log, open_manager
+from tests.log.builders import (
+    NOW_MS,
+    append,
+    batch_of,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_log,
+    open_manager,
+)
 
 stamps = st.lists(
     st.lists(st.integers(NOW_MS - 30, NOW_MS), min_size=1, max_size=4), min_size=1, max_size=25
@@ -39,10 +47,10 @@ def test_first_record_at_or_after_the_timestamp_is_found(
     visible = [(stamp, at) for at, stamp in enumerate(written) if at >= start]
     for target in range(NOW_MS - 31, NOW_MS + 2):
         expected = next(((s, at) for s, at in visible if s >= target), None)
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         assert (found[:2] if found else None) == expected
         assert found is None or found.leader_epoch == 4
-    latest = log.offset_of_max_timestamp()
+    latest = offset_of_max_timestamp(log)
     largest = max((stamp for stamp, _ in visible), default=None)
     expected = next(((s, at) for s, at in visible if s == largest), None)
     assert (latest[:2] if latest else None) == expected
@@ -52,8 +60,8 @@ def test_first_record_at_or_after_the_timestamp_is_found(
 def test_log_without_records_has_no_offset_for_any_timestamp(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig())
     log = open_log(manager)
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() is None
+    assert offset_for_timestamp(log, 0) is None
+    assert offset_of_max_timestamp(log) is None
     manager.close()
 
 
@@ -65,7 +73,7 @@ def test_batch_that_does_not_unpack_is_answered_by_its_header(tmp_path: Path) ->
     lying[61:] = b"\xff" * (len(lying) - 61)
     write_crc(lying)
     log.append_as_leader(memoryview(lying), 0, now_ms=NOW_MS)
-    found = log.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(log, NOW_MS)
     assert found is not None and found[:2] == (NOW_MS, 1)
-    assert log.offset_of_max_timestamp() == found
+    assert offset_of_max_timestamp(log) == found
     manager.close()

@@ -306,7 +306,7 @@ def recover(
         segment = segments[at]
         cut, next_offset = recover_segment(segment, log_dir, epochs)
         if cut:
-            log_dir.torn_bytes_cut += cut
+            log_dir.torn_tail_cut(cut)
             _logger.warning(
                 "cut %d torn bytes behind %d good ones from %s",
                 cut,

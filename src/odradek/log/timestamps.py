@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from odradek.offloading import Work, offloaded
-
-if TYPE_CHECKING:
-    from odradek.log.unified_log import UnifiedLog
 from odradek.log.segments.log_segment import LogSegment
+from odradek.log.unified_log import UnifiedLog
+from odradek.offloading import Work, offloaded
 from odradek.records.batch import HEADER_BYTES, BatchHeader, Compression
 from odradek.records.compression import (
     Body,

@@ -15,7 +15,7 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.files import OpenFile, make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log import retention, timestamps
+from odradek.log import retention
 from odradek.log.directories.log_dir import LogDir
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 from odradek.log.log_flusher import LogFlusher
@@ -32,7 +32,6 @@ from odradek.log.state.producer_files import (
 )
 from odradek.log.state.producer_state_manager import ProducerBatch, ProducerStateManager
 from odradek.log.state.verification import Origin
-from odradek.offloading import run_here
 from odradek.records.batch import (
     INT32_MAX,
     LEADER_FIELDS,
@@ -569,14 +568,6 @@ class UnifiedLog:
             self._hints.clear()
         self._hints[offset] = position
 
-    def offset_for_timestamp(self, timestamp: int) -> timestamps.TimestampOffset | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`."""
-        return run_here(timestamps.offset_for_timestamp(self, timestamp))
-
-    def offset_of_max_timestamp(self) -> timestamps.TimestampOffset | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp."""
-        return run_here(timestamps.offset_of_max_timestamp(self))
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) when undefined."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
@@ -609,7 +600,7 @@ class UnifiedLog:
                 f"watermark {self.high_watermark}",
             )
         self.raise_log_start(offset)
-        self.log_dir.checkpoint_due = True
+        self.log_dir.request_checkpoint()
 
     def raise_log_start(self, offset: int) -> None:
         """Moves the log start offset forward, never back."""

@@ -17,7 +17,14 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import BatchHeader, Compression
 from odradek.records.record import Record, build_batch
-from tests.log.builders import NOW_MS, TP, open_log, open_manager
+from tests.log.builders import (
+    NOW_MS,
+    TP,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_log,
+    open_manager,
+)
 from tests.log.cleaner.running import (
     append_pairs,
     cleaning_of,
@@ -249,7 +256,7 @@ def test_a_lookup_by_time_passes_over_an_emptied_batch(manager, log) -> None:
     append_pairs(log, [(b"a", b"2")], timestamp_ms=NOW_MS + 9)
     compact(manager, log)
     assert [h.record_count for h in headers(log)] == [0, 1]
-    found = log.offset_for_timestamp(NOW_MS)
+    found = offset_for_timestamp(log, NOW_MS)
     assert (found.timestamp, found.offset) == (NOW_MS + 9, 1)
 
 
@@ -265,7 +272,7 @@ def test_the_largest_timestamp_is_that_of_the_records_that_stay(manager, log, to
     append_pairs(log, [(b"b", b"2")], timestamp_ms=NOW_MS - 50)
     compact(manager, log)
     assert [h.max_timestamp for h in headers(log)] == [NOW_MS - 20, NOW_MS - 50]
-    found = log.offset_of_max_timestamp()
+    found = offset_of_max_timestamp(log)
     assert found is not None
     assert (found.timestamp, found.offset) == (NOW_MS - 20, 2)
 

@@ -36,6 +36,7 @@ from tests.log.builders import (
     TOPIC_ID,
     TP,
     append,
+    offset_for_timestamp,
     open_log,
     open_manager,
     values_of,
@@ -104,7 +105,7 @@ def assert_all_there(manager: LogManager) -> None:
     for log in manager.all_logs():
         more = [b"%0100d" % number for number in range(log.topic_partition.partition % 3 * 20)]
         assert values_of(log) == [b"acknowledged", *more]
-        assert log.offset_for_timestamp(NOW_MS) is not None
+        assert offset_for_timestamp(log, NOW_MS) is not None
         assert len(log.producers.producers[1].batches) == 1
 
 

@@ -23,10 +23,6 @@ STRAY_DIRECTORY_SUFFIX = "-stray"
 _logger = logging.getLogger(__name__)
 
 
-def _nothing() -> None:
-    """A directory without a manager has no checkpoints."""
-
-
 class LogDir:
     """Shared by the logs below `path`; `offline` is read at each append and read."""
 
@@ -37,6 +33,7 @@ class LogDir:
         cache: IndexCache,
         clock: Clock,
         on_failure: Callable[[LogDir], None] | None = None,
+        write_checkpoints: Callable[[LogDir], None] | None = None,
     ) -> None:
         self.path = path
         self.pool = pool
@@ -45,11 +42,10 @@ class LogDir:
         self.offline = False
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
+        """By the recovery of this start."""
         self.checkpoint_due = False
-        """Set when a log start moved: `LogManager.maintain` writes it down without waiting."""
-        self.write_checkpoints: Callable[[], None] = _nothing
-        """Writes the directory's checkpoints, synced: set by the manager; OSError may arise."""
         self._on_failure = on_failure
+        self._write_checkpoints = write_checkpoints
         self._lock = threading.Lock()
 
     @property
@@ -65,6 +61,25 @@ class LogDir:
             if self._on_failure is not None:
                 self._on_failure(self)
         return self.error(what)
+
+    def torn_tail_cut(self, size_bytes: int) -> None:
+        """Counts what recovery has cut from a log."""
+        self.torn_bytes_cut += size_bytes
+
+    def request_checkpoint(self) -> None:
+        """`LogManager.maintain` writes the checkpoints the next time that it runs."""
+        self.checkpoint_due = True
+
+    def checkpoint_begins(self) -> None:
+        """What is requested from now on is not in the checkpoints that are being written."""
+        self.checkpoint_due = False
+
+    def write_checkpoints(self) -> None:
+        """Writes the directory's checkpoints and syncs them; OSError may arise. Without a manager
+        there are none.
+        """
+        if self._write_checkpoints is not None:
+            self._write_checkpoints(self)
 
     def remove_later(self, paths: Iterable[str], due_ms: int) -> None:
         """Files and directories, renamed already, that `remove_due` removes from `due_ms` on."""

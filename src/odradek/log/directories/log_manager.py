@@ -22,7 +22,6 @@ import resource
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import Clock
@@ -114,11 +113,9 @@ class LogManager:
         self.pool = FilePool(self.files, open_files_max or default_open_files_max())
         self.cache = IndexCache()
         self.log_dirs = [
-            LogDir(path, self.pool, self.cache, clock, self._dir_failed)
+            LogDir(path, self.pool, self.cache, clock, self._dir_failed, self._checkpoint_directory)
             for path in map(os.path.abspath, log_dirs)
         ]
-        for log_dir in self.log_dirs:
-            log_dir.write_checkpoints = partial(self._checkpoint_directory, log_dir)
         self.cluster_id = ""
         self.directory_ids: dict[str, Uuid] = {}
         """By path; a directory of a Kafka before 3.7 may have none."""
@@ -471,11 +468,11 @@ class LogManager:
                     log_dir.fail(error, "writing checkpoints")
                     continue
                 # The old ones are good still, and a start from them reads more.
-                log_dir.checkpoint_due = True
+                log_dir.request_checkpoint()
                 _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
-        log_dir.checkpoint_due = False
+        log_dir.checkpoint_begins()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
 
