@@ -104,7 +104,7 @@ def test_every_handler_file_is_in_the_api_table() -> None:
 def _paths_of_the_file_map() -> set[str]:
     """The first column of the file map in ARCHITECTURE.md: below src/odradek, or below the root.
 
-    In a cell the folder of a name holds for those behind it: `log/unified_log.py`, `recovery.py`.
+    In a cell the folder of a name holds for those behind it: `log/unified_log.py`, `log_loader.py`.
     """
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", text.split("\n## File map\n")[1].split("\n## ")[0], re.M)

@@ -7,9 +7,8 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from odradek.errors import KafkaError
-from odradek.log import recovery
-from odradek.log.directories.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
+from odradek.log.log_loader import LogLoader
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.log.state.producer_state_manager import ProducerStateManager
@@ -28,25 +27,26 @@ TestLogMachine.settings = TestTransactionMachine.settings = settings(
 
 def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery does all else that it does, but a torn tail stays in the file after a crash."""
-    real = recovery.recover_segment
+    real = LogLoader._recover_segment
 
     def recover_segment(
-        segment: LogSegment, log_dir: LogDir, epochs: LeaderEpochFileCache
+        loader: LogLoader, segment: LogSegment, epochs: LeaderEpochFileCache
     ) -> tuple[int, int]:
+        files = loader._files
         size, log_fd = segment.size, segment.file.open().fd
-        ftruncate = log_dir.files.ftruncate
+        ftruncate = files.ftruncate
 
         def not_the_log(fd: int, length: int) -> None:
             if fd != log_fd:
                 ftruncate(fd, length)
 
         with monkeypatch.context() as patch:
-            patch.setattr(log_dir.files, "ftruncate", not_the_log, raising=False)
-            found = real(segment, log_dir, epochs)
+            patch.setattr(files, "ftruncate", not_the_log, raising=False)
+            found = real(loader, segment, epochs)
         segment.size = size
         return found
 
-    monkeypatch.setattr(recovery, "recover_segment", recover_segment)
+    monkeypatch.setattr(LogLoader, "_recover_segment", recover_segment)
 
 
 def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ The files go by Kafka's names (``LocalLog.replaceSegments``, ``LogLoader``):
 2. The old files get ``.deleted``, the new ones lose ``.swap`` (`finish_swap`). A crash in between
    is made good when the log is opened (`recover_swaps`): old segments that begin where the new one
    has its offsets are removed, and it gets its name. A file system that writes names down in
-   another order may bring an old segment back beside the new one: `recovery.remove_replaced`.
+   another order may bring an old segment back beside the new one: `LogLoader`.
 
 Whoever reads the old segments goes on: they keep their files open, and their indexes in memory, for
 as long as somebody has them.

@@ -36,11 +36,11 @@ from odradek.environment.files import (
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
-from odradek.log import recovery
 from odradek.log.directories.closing import close_logs
 from odradek.log.directories.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
+from odradek.log.log_loader import LoadOptions, LogLoader
 from odradek.log.residency import NotResident
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
@@ -249,7 +249,7 @@ class LogManager:
             if tp is None or not os.path.isdir(f"{log_dir.path}/{name}"):  # noqa: PTH112
                 continue
             config = log_config(tp.topic) if log_config else self.default_config
-            options = recovery.LoadOptions(
+            options = LoadOptions(
                 clean=clean,
                 synced=synced,
                 recovery_point=recovery_points.get(tp, 0),
@@ -259,7 +259,7 @@ class LogManager:
                 now_ms=now_ms,
                 jitter_ms=self._draw_jitter(config),
             )
-            log = recovery.load_log(tp, f"{log_dir.path}/{name}", log_dir, config, options)
+            log = LogLoader(tp, f"{log_dir.path}/{name}", log_dir, config, options).load()
             log.producers.expire(now_ms, self.producer_expiration_ms)
             self._logs[tp] = log
 
@@ -310,10 +310,11 @@ class LogManager:
         log_dir = self._emptiest_directory()
         directory = f"{log_dir.path}/{topic_partition}"
         config = config or self.default_config
-        options = recovery.LoadOptions(
+        options = LoadOptions(
             clean=True, now_ms=self.clock.time_ms(), jitter_ms=self._draw_jitter(config)
         )
-        log = recovery.new_log(topic_partition, directory, log_dir, config, options, topic_id)
+        loader = LogLoader(topic_partition, directory, log_dir, config, options)
+        log = loader.empty(topic_id)
         self._logs[topic_partition] = log
         return log
 

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.files import RealFiles
-from odradek.log import recovery
+from odradek.log.log_loader import LogLoader
 from odradek.log.segments import log_segment as segment
 from odradek.log.state import checkpoints
 from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
@@ -82,13 +82,13 @@ def test_only_segments_behind_the_recovery_point_are_read(
     expected = [log.segments.active.base_offset]
     manager.close(clean=False)
     read: list[int] = []
-    real = recovery.recover_segment
+    real = LogLoader._recover_segment
 
     def recover_segment(*args):
-        read.append(args[0].base_offset)
+        read.append(args[1].base_offset)
         return real(*args)
 
-    monkeypatch.setattr(recovery, "recover_segment", recover_segment)
+    monkeypatch.setattr(LogLoader, "_recover_segment", recover_segment)
     manager = open_manager(tmp_path, CONFIG)
     assert read == expected
     manager.close()

@@ -1,0 +1,379 @@
+"""Opening a log: from what a clean stop left, or from what a crash left.
+
+After a clean stop nothing is read but names, sizes and the end of the last segment. After a crash
+the segments from the recovery point on are read batch by batch: at the first batch that is torn
+or has a wrong CRC the segment is cut, and all behind it goes. Indexes are built anew, leader
+epochs and producers taken in on the way (``LogLoader``, ``LogSegment.recover``).
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from odradek.config.log_config import LONG_MAX, LogConfig
+from odradek.environment.files import READ, Files, OpenFile
+from odradek.ids import TopicPartition, Uuid
+from odradek.log.cleaner.segment_swap import recover_swaps
+from odradek.log.directories.log_dir import LogDir
+from odradek.log.segments.log_segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    LogSegment,
+)
+from odradek.log.segments.offset_index import CorruptIndex
+from odradek.log.segments.transaction_index import TXN_INDEX_SUFFIX
+from odradek.log.state import checkpoints
+from odradek.log.state.leader_epochs import LeaderEpochFileCache
+from odradek.log.state.producer_files import (
+    delete_producer_files,
+    delete_stray_producer_files,
+    load_producers,
+    producer_files_by_offset,
+)
+from odradek.log.state.producer_state_manager import ProducerStateManager
+from odradek.log.unified_log import UnifiedLog
+from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
+from odradek.records.checksum import crc32c
+
+TEMPORARY_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
+RECOVERY_READ_BYTES = 1 << 20
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadOptions:
+    """What the log directory knows of a log before it is opened; offsets from the checkpoints."""
+
+    clean: bool
+    """Closed whole: what is in the files is what was meant to be there."""
+    synced: bool = True
+    """When `clean`: all of it is on the disk, and not only in the page cache."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    cleaned_offset: int = 0
+    now_ms: int = 0
+    jitter_ms: int = 0
+
+
+class LogLoader:
+    """Opens one log, or makes an empty one (Kafka's ``LogLoader``). On one thread.
+
+    Args:
+        directory: The directory of the partition, below `log_dir`.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        log_dir: LogDir,
+        config: LogConfig,
+        options: LoadOptions,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._directory = directory
+        self._log_dir = log_dir
+        self._files = log_dir.files
+        self._config = config
+        self._options = options
+        self._segments: list[LogSegment] = []
+
+    def empty(self, topic_id: Uuid) -> UnifiedLog:
+        """An empty log in a directory that does not exist yet: no file is made before the first
+        append.
+        """
+        self._segments = [self._segment(0)]
+        return UnifiedLog(
+            self._topic_partition,
+            self._directory,
+            self._log_dir,
+            self._config,
+            topic_id=topic_id,
+            on_disk=False,
+            segments=self._segments,
+            log_start_offset=0,
+            log_end_offset=0,
+            high_watermark=0,
+            recovery_point=0,
+            epochs=LeaderEpochFileCache(),
+            producers=ProducerStateManager(),
+            jitter_ms=self._options.jitter_ms,
+        )
+
+    def load(self) -> UnifiedLog:
+        """Opens the log in the directory, recovering it unless the stop was clean; OSError may
+        arise.
+        """
+        files, directory, options = self._files, self._directory, self._options
+        names = recover_swaps(files, directory, files.listdir(directory))
+        self._segments = self._list_segments(names)
+        first_base = self._segments[0].base_offset if self._segments else 0
+        log_start_offset = max(options.log_start_offset, first_base)
+        epochs = self._load_epochs(names, log_start_offset)
+        recovered_from = None
+        if options.clean:
+            self._remove_strays()
+        else:
+            recovered_from = self._recover(epochs)
+        damaged_from = self._damaged_txn_indexes()
+        recovered_from = recovered_from if damaged_from is None else damaged_from
+        if not self._segments:
+            self._segments.append(self._segment(options.log_start_offset))
+        self._segments[-1].make_active()
+        log_end_offset = self._segments[-1].next_offset()
+        if log_start_offset > log_end_offset:
+            self._begin_behind(log_start_offset)
+            log_end_offset, recovered_from = log_start_offset, None
+        epochs.truncate_from_end(log_end_offset + 1)
+        epochs.truncate_from_start(log_start_offset)
+        durable = options.clean and options.synced
+        recovery_point = log_end_offset if durable else min(options.recovery_point, log_end_offset)
+        return UnifiedLog(
+            self._topic_partition,
+            directory,
+            self._log_dir,
+            self._config,
+            topic_id=self._stored_topic_id(names),
+            on_disk=True,
+            segments=self._segments,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            high_watermark=options.high_watermark,
+            recovery_point=recovery_point,
+            epochs=epochs,
+            producers=self._load_producers(names, log_end_offset, recovered_from),
+            jitter_ms=options.jitter_ms,
+        )
+
+    def _begin_behind(self, log_start_offset: int) -> None:
+        """Everything was deleted, and the file that said so did not survive: begins behind it."""
+        for segment in self._segments:
+            self._log_dir.remove_later(segment.mark_deleted(), self._options.now_ms)
+        self._segments = [self._segment(log_start_offset)]
+        self._segments[0].create_files()
+        self._files.fsync_dir(self._directory)
+
+    def _stored_topic_id(self, names: Collection[str]) -> Uuid | None:
+        """The topic id in ``partition.metadata``; None when the file is missing or torn."""
+        if checkpoints.PARTITION_METADATA_FILE not in names:
+            return None
+        path = f"{self._directory}/{checkpoints.PARTITION_METADATA_FILE}"
+        return checkpoints.read_topic_id(self._files, path)
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _segment(self, base_offset: int, size: int = 0) -> LogSegment:
+        segment = LogSegment(
+            self._directory,
+            base_offset,
+            self._log_dir.pool,
+            self._log_dir.cache,
+            size=size,
+            created_ms=self._options.now_ms,
+        )
+        segment.set_index_interval(self._config.index_interval_bytes)
+        return segment
+
+    def _list_segments(self, names: list[str]) -> list[LogSegment]:
+        """The segments by their names, in order; files that a crash left half done are removed."""
+        segments = []
+        present = set(names)
+        for name in names:
+            path = f"{self._directory}/{name}"
+            if name.endswith(TEMPORARY_SUFFIXES):
+                self._files.unlink(path)
+            elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit():
+                base_offset = int(name[: -len(LOG_SUFFIX)])
+                segments.append(self._segment(base_offset, self._files.size(path)))
+                if name[: -len(LOG_SUFFIX)] + TXN_INDEX_SUFFIX in present:
+                    segments[-1].find_txn_index()
+        segments.sort(key=lambda segment: segment.base_offset)
+        return segments
+
+    def _remove_strays(self) -> None:
+        """Takes out the empty files of failed rolls: a segment that is empty by rights, the last
+        one or one that was compacted, begins behind all data before it.
+        """
+        segments = self._segments
+        for at in range(len(segments) - 1, 0, -1):
+            segment = segments[at]
+            if not segment.size and segment.base_offset < segments[at - 1].next_offset():
+                self._remove(at, at + 1, "an empty file in the way")
+
+    def _remove_replaced(self) -> None:
+        """Takes out old segments that are back: a power cut kept the last step of a compaction's
+        swap, and lost that their names went. Only what is flushed is compacted, and read here; a
+        header that rotted on the disk removes nothing, for then the batches do not reach as far as
+        it says.
+        """
+        at, segments = 1, self._segments
+        while at < len(segments) and segments[at].base_offset <= self._options.recovery_point:
+            before, offset = segments[at - 1], segments[at].base_offset
+            if offset < before.next_offset() and self._reaches(before, offset):
+                self._remove(at, at + 1, "a compacted segment has its place")
+            else:
+                at += 1
+
+    def _reaches(self, segment: LogSegment, offset: int) -> bool:
+        return any(header.last_offset >= offset for _, header in good_batches(segment, self._files))
+
+    def _remove(self, start: int, end: int, reason: str) -> None:
+        for segment in self._segments[start:end]:
+            _logger.warning("removing %s: %s", segment.file.path, reason)
+            segment.remove_files()
+        del self._segments[start:end]
+
+    def _damaged_txn_indexes(self) -> int | None:
+        """The base offset of the first segment whose transaction index makes no sense, None without
+        one: from there on they are removed, to be built anew.
+        """
+        for at, segment in enumerate(self._segments):
+            try:
+                if segment.txn_index is not None:
+                    segment.txn_index.check(segment.base_offset)
+            except CorruptIndex as error:
+                _logger.warning("rebuilding transaction indexes: %s", error)
+                for each in self._segments[at:]:
+                    each.reset_txn_index()
+                return segment.base_offset
+        return None
+
+    # -- leader epochs and producers ---------------------------------------------------------------
+
+    def _load_epochs(self, names: list[str], log_start_offset: int) -> LeaderEpochFileCache:
+        """The leader epochs of the checkpoint, or of all batches when that is of no use.
+
+        It is not when it is torn, or when it begins behind the log: then a log start offset that
+        was raised, and with it the epochs, did not survive the crash.
+        """
+        if checkpoints.LEADER_EPOCH_FILE not in names:
+            return LeaderEpochFileCache()
+        path = f"{self._directory}/{checkpoints.LEADER_EPOCH_FILE}"
+        try:
+            epochs = LeaderEpochFileCache(checkpoints.read_epochs(self._files, path))
+            if epochs.starts and epochs.starts[0] <= log_start_offset:
+                return epochs
+        except checkpoints.CorruptCheckpoint as error:
+            _logger.warning("reading all leader epochs from the log again: %s", error)
+        epochs = LeaderEpochFileCache()
+        for segment in self._segments:
+            for _, header in segment.headers(0):
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.mark_changed()
+        return epochs
+
+    def _load_producers(
+        self, names: list[str], log_end_offset: int, recovered_from: int | None
+    ) -> ProducerStateManager:
+        files, directory, segments = self._files, self._directory, self._segments
+        found = producer_files_by_offset(names)
+        delete_producer_files(files, directory, found, above=log_end_offset)
+        producers = load_producers(
+            files, directory, found, segments, log_end_offset, recovered_from
+        )
+        bases = {segment.base_offset for segment in segments}
+        delete_stray_producer_files(files, directory, found, bases)
+        return producers
+
+    # -- recovery ----------------------------------------------------------------------------------
+
+    def _recover(self, epochs: LeaderEpochFileCache) -> int | None:
+        """Checks the segments from the one with the recovery point on; cuts the log at the first
+        fault. Returns from which offset on it read: the transaction indexes are empty from there.
+        """
+        options, segments = self._options, self._segments
+        # Compaction may have left gaps before segments up to this offset.
+        gaps_below = LONG_MAX if self._config.cleanup_compact else options.cleaned_offset
+        if gaps_below:
+            self._remove_replaced()
+        bases = [segment.base_offset for segment in segments]
+        at = max(bisect_right(bases, options.recovery_point) - 1, 0)
+        recovered_from = bases[at] if bases else None
+        while at < len(segments):
+            segment = segments[at]
+            cut, next_offset = self._recover_segment(segment, epochs)
+            if cut:
+                self._log_dir.torn_tail_cut(cut)
+                _logger.warning(
+                    "cut %d torn bytes behind %d good ones from %s",
+                    cut,
+                    segment.size,
+                    segment.file.path,
+                )
+            at += 1
+            while at < len(segments) and _is_stray(segments[at], next_offset):
+                self._remove(at, at + 1, "an empty file in the way")
+            # Where a segment does not reach the next one, whole batches were lost at its end, or
+            # compacted away.
+            if at < len(segments) and (cut or _is_gap(next_offset, segments[at], gaps_below)):
+                self._remove(at, len(segments), "behind a torn segment")
+        return recovered_from
+
+    def _recover_segment(
+        self, segment: LogSegment, epochs: LeaderEpochFileCache
+    ) -> tuple[int, int]:
+        """Reads every batch, builds the indexes anew and cuts behind the last good batch.
+
+        Returns how many bytes were cut, and the offset behind the last good batch. The index of
+        aborted transactions is empty: it needs the producers, who are taken in later.
+        """
+        built = segment.index_builder()
+        good, next_offset = 0, segment.base_offset
+        for position, header in good_batches(segment, self._files):
+            built.add(header, position)
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            good, next_offset = position + header.size_bytes, header.last_offset + 1
+        cut = segment.size - good
+        segment.recover_to(good, built)
+        return cut, next_offset
+
+
+def _is_gap(next_offset: int, segment: LogSegment, gaps_below: int) -> bool:
+    base_offset = segment.base_offset
+    return next_offset > base_offset or (next_offset < base_offset and base_offset > gaps_below)
+
+
+def _is_stray(segment: LogSegment, next_offset: int) -> bool:
+    """The empty file of a roll that failed: the log went on in the segment before it."""
+    return segment.size == 0 and segment.base_offset < next_offset
+
+
+def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the batches from the start of the segment up to the first bad one.
+
+    Good is: whole, magic 2, the CRC fits, offsets grow and fit into an index entry.
+    """
+    handle = OpenFile(files, files.open(segment.file.path, READ))
+    position, chunk, start = 0, memoryview(b""), 0
+    next_offset = segment.base_offset
+    while position + HEADER_BYTES <= segment.size:
+        if position + HEADER_BYTES > start + len(chunk):
+            chunk, start = (
+                memoryview(files.pread(handle.fd, RECOVERY_READ_BYTES, position)),
+                position,
+            )
+        if len(chunk) < HEADER_BYTES:
+            return
+        header = parse_header(chunk, position - start)
+        size = header.size_bytes
+        if header.magic != MAGIC_V2 or size < HEADER_BYTES or position + size > segment.size:
+            return
+        if position + size > start + len(chunk):
+            length = max(size, RECOVERY_READ_BYTES)
+            chunk, start = memoryview(files.pread(handle.fd, length, position)), position
+        batch = chunk[position - start : position - start + size]
+        if len(batch) < size or crc32c(batch[21:]) != header.crc:
+            return
+        if header.base_offset < next_offset or header.last_offset < header.base_offset:
+            return
+        if header.last_offset - segment.base_offset >= 2**31:
+            return
+        next_offset = header.last_offset + 1
+        yield position, header
+        position += size
