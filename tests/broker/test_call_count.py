@@ -42,10 +42,10 @@ PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 PRODUCE_CALLS_MAX = 31
 # An idempotent producer with acks=all: three more for its state, which is looked up and moved on.
 IDEMPOTENT_PRODUCE_CALLS_MAX = 34
-# The first of its kind: 12 to decode, 9 for the handler, 21 to encode the response; and here, where
-# the connection remembers as many as it may, 3 to find that it is none of them and not to remember
-# it. One makes the handler's `Result`.
-FIRST_PRODUCE_CALLS_MAX = 78
+# The first of its kind: 12 to decode, 15 for the handler and `ReplicaManager.append_records`, 21 to
+# encode the response; and here, where the connection remembers as many as it may, 3 to find that it
+# is none of them and not to remember it.
+FIRST_PRODUCE_CALLS_MAX = 83
 # Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
 # the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 4
 # begin the generators that run in time slices, so there is one path for short and long fetches. 6

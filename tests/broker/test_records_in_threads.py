@@ -111,7 +111,7 @@ def test_the_loop_serves_others_after_each_slice_of_a_large_batch(broker: Broker
 
         task = asyncio.get_running_loop().create_task(others())
         work = open_batch(records, config, NOW_MS, checked=True)
-        assert await services.opened_batches.run(work) is not None
+        assert await services.replica_manager.opened_batches.run(work) is not None
         task.cancel()
         return seen
 

@@ -1,7 +1,11 @@
-"""A log without files, and partitions over it."""
+"""A log without files, partitions over it, and an executor that waits."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any
 
 from odradek.config.log_config import LogConfig
@@ -123,3 +127,22 @@ def partition_of(
     partition = Partition(TopicPartition("t", index), ZERO_UUID, log)  # type: ignore[arg-type]
     partition.become_leader(1, 5, replicas, isr)
     return partition
+
+
+class HeldExecutor(Executor):
+    """Runs nothing before `release`: a flush that takes as long as the test needs."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self.asked = asyncio.Event()
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.held.append((future, partial(work, *args, **kwargs)))
+        self.asked.set()
+        return future
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for future, work in held:
+            future.set_result(work())

@@ -23,6 +23,7 @@ from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.store.interface import Operation
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewTopic
+from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from tests.helpers.requests import batch
 from tests.log.builders import values_of
@@ -147,6 +148,7 @@ class Machine:
                     executor,
                     config.log_config,
                     asyncio.get_running_loop(),
+                    WorkRunner(executor, 1, asyncio.Lock()),
                     self.controller.deletions_finished,
                 )
                 self.controller.subscribe(self.replicas.applying)

@@ -126,7 +126,7 @@ def test_unchanged_leader_epoch_takes_over_replicas_and_isr_and_nothing_else() -
     epochs = list(log.epochs)
     partition.become_leader(1, 5, (1, 2), (1, 2))
     assert (partition.replicas, partition.isr) == ((1, 2), (1, 2))
-    assert not partition.prompt
+    assert not partition.commits_on_append
     assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
     assert log.epochs == epochs
     assert not partition.flushed(1)
@@ -207,15 +207,15 @@ def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
     assert refused(lambda: diverging(partition, 10, 2)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_internal_and_recompressed_partitions_are_not_plain() -> None:
+def test_internal_and_recompressed_partitions_are_opened() -> None:
     log = ListLog()
     partition = partition_of(log)
-    assert partition.plain
+    assert partition.appends_unopened
     log.config = replace(LogConfig(), compression_type="zstd")
     partition.config_changed()
-    assert partition.recompressed
-    assert not partition.plain
+    assert partition.needs_recompression
+    assert not partition.appends_unopened
     topic_partition = TopicPartition("__consumer_offsets", 0)
     offsets = Partition(topic_partition, ZERO_UUID, ListLog())  # type: ignore[arg-type]
     assert offsets.internal
-    assert not offsets.plain
+    assert not offsets.appends_unopened

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,10 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from tests.helpers.requests import batch as batch_now
+from tests.replication.fakes import HeldExecutor
 
 NODE = BrokerId(1)
 FIRST_ID, SECOND_ID = Uuid(b"1" * 16), Uuid(b"2" * 16)
@@ -65,30 +66,12 @@ def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None
         loop = asyncio.get_running_loop()
         config = BrokerConfig({})
         clock = ManualClock()
-        manager = ReplicaManager(NODE, logs, clock, executor, config.log_config, loop)
+        opened = WorkRunner(executor, 1, asyncio.Lock())
+        manager = ReplicaManager(NODE, logs, clock, executor, config.log_config, loop, opened)
         await work(manager)
         await manager.stop()
 
     return lambda work: asyncio.run(main(work))
-
-
-class HeldExecutor(Executor):
-    """Runs nothing before `release`: a flush that takes as long as the test needs."""
-
-    def __init__(self) -> None:
-        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
-        self.asked = asyncio.Event()
-
-    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.held.append((future, partial(work, *args, **kwargs)))
-        self.asked.set()
-        return future
-
-    def release(self) -> None:
-        held, self.held = self.held, []
-        for future, work in held:
-            future.set_result(work())
 
 
 def batch() -> bytearray:
@@ -151,13 +134,13 @@ def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]
         image = image_of(topic())
         manager.apply(None, image)
         partition = manager.partition("t", 0)
-        assert partition.plain
+        assert partition.appends_unopened
         changed = replace(image, topic_configs={TopicName("t"): {"compression.type": "zstd"}})
         manager.apply(image, changed)
         assert partition.log.config.compression_type == "zstd"
-        assert (partition.plain, partition.recompressed) == (False, True)
+        assert (partition.appends_unopened, partition.needs_recompression) == (False, True)
         manager.apply(changed, image)
-        assert partition.plain
+        assert partition.appends_unopened
 
     run(work)
 
@@ -208,7 +191,8 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
         executor = HeldExecutor()
         loop = asyncio.get_running_loop()
         config = BrokerConfig({}).log_config
-        manager = ReplicaManager(NODE, logs, ManualClock(), executor, config, loop)
+        opened = WorkRunner(executor, 1, asyncio.Lock())
+        manager = ReplicaManager(NODE, logs, ManualClock(), executor, config, loop, opened)
         image = image_of(topic(), flush_messages="1")
         manager.apply(None, image)
         appended = manager.append_internal(KEY, batch())

@@ -194,6 +194,7 @@ class BrokerServer:
         config = self.config
         loop = asyncio.get_running_loop()
         controller = Controller(self._open_store(), config, clock=self._clock)
+        slices = asyncio.Lock()
         replica_manager = ReplicaManager(
             config.node_id,
             log_manager,
@@ -201,6 +202,7 @@ class BrokerServer:
             self._executor,
             config.log_config,
             loop,
+            WorkRunner(self._unpacker, OPENED_BATCHES_MAX, slices),
             controller.deletions_finished,
         )
         limits = self._stop_sequence.limits
@@ -209,14 +211,12 @@ class BrokerServer:
         coordinators = Coordinators(
             config, self._clock, controller, replica_manager, self._executor, producer_ids
         )
-        slices = asyncio.Lock()
         self.services = Services(
             config=config,
             clock=self._clock,
             timers=self._environment.timers,
             node_id=config.node_id,
             executor=self._executor,
-            opened_batches=WorkRunner(self._unpacker, OPENED_BATCHES_MAX, slices),
             timestamp_lookups=WorkRunner(self._unpacker, TIMESTAMP_LOOKUPS_MAX, slices),
             log_manager=log_manager,
             image=lambda: controller.image,

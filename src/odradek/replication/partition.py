@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.residency import NotResident
+from odradek.metadata.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from odradek.log.state.verification import Origin, VerificationGuard
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.records.region import FileRegion
+    from odradek.records.validate import Writable
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
+ACKS_NONE = 0
 NO_LEADER = -1
 NO_OFFSET = -1
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
 # The bytes between two high watermarks are not counted: a delayed fetch reads again.
@@ -110,6 +112,8 @@ class Partition:
         "_produce_count",
         "_produces",
         "_stable_offset_seen",
+        "appends_unopened",
+        "commits_on_append",
         "error",
         "flush_due_offset",
         "internal",
@@ -117,10 +121,8 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
-        "opened",
-        "plain",
-        "prompt",
-        "recompressed",
+        "needs_recompression",
+        "needs_record_validation",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -148,23 +150,25 @@ class Partition:
         self._produces: list[tuple[int, int, WaitingProduce]] = []
         self._produce_count = 0
         self.internal = topic_partition.topic in INTERNAL_TOPICS
-        # What clients send is looked at record by record: internal and compacted topics.
-        self.opened = False
-        self.recompressed = False
-        # Neither opened nor recompressed: one look for the produce path.
-        self.plain = False
-        # Plain, and what is appended is committed at once: no flush is ever due, no replica waited
-        # for.
-        self.prompt = False
+        # Each record of a client's batch is checked: internal and compacted topics.
+        self.needs_record_validation = False
+        self.needs_recompression = False
+        # Neither of the two: one look for the produce path.
+        self.appends_unopened = False
+        # Batches are appended unopened and committed by the append: no flush is ever due, and no
+        # other replica has to confirm.
+        self.commits_on_append = False
         self.config_changed()
 
     def config_changed(self) -> None:
-        """Takes over what produce must know of the log's configs; called when they were changed."""
+        """Derive the properties of appends from the log's configs. Called when those changed."""
         config = self.log.config
-        self.opened = self.internal or config.cleanup_compact
-        self.recompressed = config.compression_type != "producer"
-        self.plain = not self.opened and not self.recompressed
-        self.prompt = self.plain and config.flush_messages == LONG_MAX and len(self.replicas) <= 1
+        self.needs_record_validation = self.internal or config.cleanup_compact
+        self.needs_recompression = config.compression_type != "producer"
+        self.appends_unopened = not self.needs_record_validation and not self.needs_recompression
+        self.commits_on_append = (
+            self.appends_unopened and config.flush_messages == LONG_MAX and len(self.replicas) <= 1
+        )
 
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
@@ -244,7 +248,7 @@ class Partition:
     # --- appends ---
 
     def append(
-        self, batch: memoryview, acks: int, now_ms: int, origin: Origin | None = None
+        self, batch: Writable, acks: int, now_ms: int, origin: Origin | None = None
     ) -> LogAppendInfo:
         """Appends one batch as leader, synchronously; the high watermark follows unless a flush
         is due. `origin` says more of a batch that is transactional or the broker's own.

@@ -24,8 +24,20 @@ from odradek.records.control import Marker, build_marker
 from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
 from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
-from odradek.replication.partition import ACKS_ALL, FetchPartitionData, Partition
+from odradek.replication.partition import (
+    ACKS_ALL,
+    ACKS_LEADER,
+    ACKS_NONE,
+    FetchPartitionData,
+    Partition,
+)
 from odradek.replication.purgatory import Purgatory
+from odradek.replication.record_append import (
+    FEW_ENTRIES,
+    AppendEntry,
+    AppendResult,
+    RecordAppend,
+)
 from odradek.results import Result
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion, sliced
 
@@ -40,7 +52,9 @@ if TYPE_CHECKING:
     from odradek.log.state.producer_state_manager import LateTransaction
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage
+    from odradek.offloading import WorkRunner
 
+VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 logger = logging.getLogger(__name__)
@@ -57,6 +71,7 @@ class ReplicaManager:
         executor: Executor,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         loop: asyncio.AbstractEventLoop,
+        opened_batches: WorkRunner,
         deletions_finished: Callable[[Collection[Uuid]], None] = lambda _: None,
     ) -> None:
         self._node_id = node_id
@@ -65,6 +80,7 @@ class ReplicaManager:
         self._executor = executor
         self._log_config = log_config
         self._loop = loop
+        self.opened_batches = opened_batches
         # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
         self.partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
@@ -236,6 +252,53 @@ class ReplicaManager:
 
     # --- appends ---
 
+    def append_records(
+        self,
+        entries: Sequence[AppendEntry],
+        acks: int,
+        timeout_ms: int,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> Result[list[AppendResult]]:
+        """Append the entries, each to another partition, and wait as `acks` asks for it.
+
+        The results are in the order of the entries. The result is executed when every entry is
+        appended, or refused. It is done with acks=all when the records are committed, or after
+        `timeout_ms`. Records that make a flush due are acknowledged after it, whatever `acks` is.
+        """
+        append = RecordAppend(
+            self, self._clock.time_ms(), acks, timeout_ms, internal_topics_allowed
+        )
+        if acks not in VALID_ACKS:
+            error = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+            return Result([AppendResult(None, error) for _ in entries])
+        if entries[FEW_ENTRIES:]:
+            return sliced(append.in_slices(entries))
+        for entry in entries:
+            append.append(entry)
+        return append.finish()
+
+    def start_verification(
+        self,
+        topic: str | Uuid,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        epoch_bump: bool = False,
+    ) -> tuple[TopicPartition, VerificationGuard | None]:
+        """The guard for a transaction's first batch; see `Partition.start_verification`.
+
+        Raises:
+            KafkaError: This broker does not lead the partition.
+        """
+        found = self.find(topic, partition)
+        if found is None:
+            raise KafkaError(self.unknown_code(topic))
+        now_ms = self._clock.time_ms()
+        guard = found.start_verification(producer_id, producer_epoch, sequence, now_ms, epoch_bump)
+        return found.topic_partition, guard
+
     def append_internal(
         self,
         topic_partition: TopicPartition,
@@ -278,7 +341,9 @@ class ReplicaManager:
     def _append_committed(
         self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
     ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        partition = self.partition(*topic_partition)
+        partition = self.find(*topic_partition)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
             return info

@@ -15,6 +15,7 @@ from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.state.verification import NO_GUARD, Verifications
+from odradek.result_tasks import wait
 from tests.helpers.manual_timers import ManualTimers
 
 E = ErrorCode
@@ -55,6 +56,11 @@ def asked(
         questions.append((question[3], add))
         return answers.pop(0)
 
+    def start(topic: str, index: int, *question: Any) -> Any:
+        (partition,) = (each for each in partitions if each.topic_partition == (topic, index))
+        *known, epoch_bump = question
+        return partition.topic_partition, partition.start_verification(*known, 0, epoch_bump)
+
     async def main() -> Any:
         for at, each in enumerate(answers):
             if each is asyncio.Future:
@@ -66,13 +72,15 @@ def asked(
             clock=clock,
             timers=ManualTimers(clock),
             transactions=SimpleNamespace(verify=answer),
+            replica_manager=SimpleNamespace(start_verification=start),
         )
-        verdicts: Any = verify(services, TRANSACTION, dict.fromkeys(partitions, 0), operation)  # type: ignore[arg-type]
+        sequences: Any = dict.fromkeys((each.topic_partition for each in partitions), 0)
+        verdicts = verify(services, TRANSACTION, sequences, operation)
         between()
-        return verdicts if isinstance(verdicts, dict) else await verdicts
+        return await wait(verdicts)
 
     verdicts = asyncio.run(main())
-    found = [verdicts[each] for each in partitions]
+    found = [verdicts[each.topic_partition] for each in partitions]
     return [each.code if isinstance(each, KafkaError) else each for each in found], questions
 
 

@@ -78,9 +78,8 @@ def _guard(
     request that adds the partition has to ask, whether or not others are verified."""
     if not adds and not services.config.get_bool("transaction.partition.verification.enable"):
         return NOT_VERIFIED
-    partition = services.replica_manager.partition(*group_partition)
-    guard = partition.start_verification(
-        request.producer_id, request.producer_epoch, NO_SEQUENCE, services.clock.time_ms(), adds
+    _, guard = services.replica_manager.start_verification(
+        *group_partition, request.producer_id, request.producer_epoch, NO_SEQUENCE, adds
     )
     return NO_GUARD if guard is None else guard
 

@@ -80,9 +80,8 @@ class RequestContext:
 class Services:
     """The parts of a running broker, owned by `BrokerServer`, which fills them in while it starts.
 
-    Everything here is used on the event loop only; what blocks goes to `executor`. Work on the
-    records of a client's batch goes to `opened_batches`, and searches for timestamps go to
-    `timestamp_lookups`: each has a bound and few threads of its own.
+    Everything here is used on the event loop only; what blocks goes to `executor`. Searches for
+    timestamps go to `timestamp_lookups`, which has a bound and few threads of its own.
     """
 
     config: BrokerConfig
@@ -90,7 +89,6 @@ class Services:
     timers: Timers
     node_id: int
     executor: Executor
-    opened_batches: WorkRunner
     timestamp_lookups: WorkRunner
     log_manager: LogManager
     image: Callable[[], MetadataImage]

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.broker.requests.apis import API_BY_KEY
 from odradek.broker.requests.context import RequestContext
-from odradek.broker.requests.legacy import adapted
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
@@ -201,7 +200,7 @@ class Dispatcher:
         handler = cast(HandlerModule, module)
         entry = _Entry(
             decode=request_decoder(request_class(api_key), version),
-            handle=adapted(api.handler, handler.handle),
+            handle=handler.handle,
             request_class=request_class(api_key),
             response_class=response_class(api_key),
             response_header=response_header_packer(api_key, version),

@@ -1,29 +1,13 @@
-"""Handlers that do not return results yet: a response, None, a future, or a coroutine of these."""
+"""Calls of coordinators that return no results yet: a value, a future, or a coroutine of these."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from types import CoroutineType
+from collections.abc import Coroutine
 from typing import Any
 
 from odradek.result_tasks import run
 from odradek.results import Abandoned, PendingResult, Result
-
-_LATE = (Result, PendingResult, asyncio.Future, asyncio.Task, CoroutineType)
-NOT_CONVERTED = frozenset({"produce", "list_offsets"})
-
-
-def adapted(name: str, handle: Callable[..., Any]) -> Callable[..., Result[Any]]:
-    """Return a handler that returns a result."""
-    if name not in NOT_CONVERTED:
-        return handle
-
-    def call(services: Any, context: Any, request: Any) -> Result[Any]:
-        reply = handle(services, context, request)
-        return as_result(reply) if reply.__class__ in _LATE else Result(reply)
-
-    return call
 
 
 def as_result(reply: Any) -> Result[Any]:

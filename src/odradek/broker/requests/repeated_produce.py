@@ -36,6 +36,7 @@ from odradek.protocol.messages.produce_response import (
 )
 from odradek.protocol.wire import uvarint, uvarint_rest
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
+from odradek.replication.record_append import refused
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -141,10 +142,10 @@ class RepeatedProduce:
         topic_id = shape.topic_id
         name: Any = shape.name if topic_id is None else manager.topic_names.get(topic_id)
         partition = manager.partitions.get((name, shape.partition_index))
-        if partition is None or not partition.prompt or partition.flush_due_offset:
+        if partition is None or not partition.commits_on_append or partition.flush_due_offset:
             return None
         try:
-            # So with acks=all: a `prompt` partition has no replica to wait for, or to miss.
+            # Also with acks=all: no other replica has to confirm what commits on append.
             info = partition.append(frame[start:end], ACKS_LEADER, services.clock.time_ms())
         except KafkaError as error:
             return self._refused(connection, frame, partition, error)
@@ -167,7 +168,9 @@ class RepeatedProduce:
         api_key, version, correlation_id, client_id, start = parse_request_header(frame)
         request = decoder(ProduceRequest, version)(frame, start)[0]
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
-        response: Any = produce.refused(self._services, context, request, partition, error)
+        result = refused(partition, error)
+        response = produce.response_to_one(self._services, context, request, [result]).get()
+        assert response is not None
         return [_encoded(version, correlation_id, response)]
 
     def learn(
@@ -184,7 +187,7 @@ class RepeatedProduce:
         ):
             return
         partition = self._partition(context.api_version, topics[0])
-        if partition is None or not partition.prompt or self._quota.enabled:
+        if partition is None or not partition.commits_on_append or self._quota.enabled:
             return
         connection = context.connection
         memory: Memory | None = connection.memory

@@ -13,17 +13,18 @@ it is asked again after ``add.partitions.to.txn.retry.backoff.ms``, for at most
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED, VerificationGuard
+from odradek.result_tasks import run
+from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
-    from odradek.ids import TopicPartition
-    from odradek.replication.partition import Partition
+    from odradek.ids import TopicPartition, Uuid
 
 ENABLED = "transaction.partition.verification.enable"
 RETRY_MS = "add.partitions.to.txn.retry.backoff.ms"
@@ -48,64 +49,69 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
+Place = tuple["str | Uuid", int]
+"""A partition as the request names it: the topic's name or id, and the number."""
 Verdict = VerificationGuard | KafkaError
-Verdicts = dict["Partition", Verdict]
+Verdicts = dict[Place, Verdict]
 """For each partition the guard to append with, or why nothing may be appended."""
-_Questions = tuple[Verdicts, dict["TopicPartition", "Partition"]]
+_Questions = tuple[Verdicts, dict["TopicPartition", Place]]
 
 
 def verify(
     services: Services,
     transaction: Transaction,
-    sequences: Mapping[Partition, int],
+    sequences: Mapping[Place, int],
     operation: Operation,
-) -> Verdicts | Coroutine[Any, Any, Verdicts]:
-    """May the transaction's batches, by their first sequences (-1: none), be appended?
+) -> Result[Verdicts]:
+    """Return whether the transaction's batches may be appended.
 
-    The answer, or a coroutine of it when the coordinator has to write first.
+    The result is executed and done when the coordinator has responded, at once if it need not be
+    asked.
+
+    Args:
+        sequences: The first sequence of each batch; -1 without one.
     """
     add = operation is Operation.ADD_PARTITION
     if not add and not services.config.get_bool(ENABLED):
-        return dict.fromkeys(sequences, NOT_VERIFIED)
+        return Result(dict.fromkeys(sequences, NOT_VERIFIED))
     verdicts, asked = _start(services, transaction, sequences, add)
     if not asked:
-        return verdicts
+        return Result(verdicts)
     codes = services.transactions.verify(*transaction, list(asked), add=add)
     if isinstance(codes, dict) and not (add and _is_concurrent(codes)):
-        return _taken(verdicts, asked, codes, operation)
-    return _wait(services, transaction, sequences, (verdicts, asked), codes)
+        return Result(_taken(verdicts, asked, codes, operation))
+    return run(_wait(services, transaction, sequences, (verdicts, asked), codes))
 
 
 def _start(
-    services: Services, transaction: Transaction, sequences: Mapping[Partition, int], add: bool
+    services: Services, transaction: Transaction, sequences: Mapping[Place, int], add: bool
 ) -> _Questions:
     """Guards for all partitions, and those that the coordinator must be asked about."""
-    now_ms = services.clock.time_ms()
     verdicts: Verdicts = {}
     asked = {}
-    for partition, sequence in sequences.items():
+    for place, sequence in sequences.items():
         try:
-            guard = partition.start_verification(
-                transaction.producer_id, transaction.producer_epoch, sequence, now_ms, add
+            topic_partition, guard = services.replica_manager.start_verification(
+                *place, transaction.producer_id, transaction.producer_epoch, sequence, add
             )
         except KafkaError as error:
-            verdicts[partition] = error
+            verdicts[place] = error
             continue
-        verdicts[partition] = NO_GUARD if guard is None else guard
+        verdicts[place] = NO_GUARD if guard is None else guard
         if guard is not None:
-            asked[partition.topic_partition] = partition
+            asked[topic_partition] = place
     return verdicts, asked
 
 
 async def _wait(
     services: Services,
     transaction: Transaction,
-    sequences: Mapping[Partition, int],
+    sequences: Mapping[Place, int],
     questions: _Questions,
     codes: Any,
-) -> Verdicts:
-    """Waits for the coordinator's write (`codes` is a future then), and for the last transaction to
-    be completed: then everything is asked anew. Guards are always older than the answer.
+) -> Result[Verdicts]:
+    """Wait for the coordinator's write (`codes` is a future then), and for the last transaction to
+    be completed: then everything is asked again. Guards are always older than the response.
     """
     config = services.config
     started_ms = services.clock.monotonic_ms()
@@ -115,7 +121,7 @@ async def _wait(
         if asyncio.isfuture(codes):
             codes = await codes
         if not _is_concurrent(codes) or services.clock.monotonic_ms() - started_ms >= patience_ms:
-            return _taken(verdicts, asked, codes, Operation.ADD_PARTITION)
+            return Result(_taken(verdicts, asked, codes, Operation.ADD_PARTITION))
         await services.timers.sleep(config.get_int(RETRY_MS) / 1000)
         verdicts, asked = _start(services, transaction, sequences, True)
         codes = {}
@@ -129,17 +135,17 @@ def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
 
 def _taken(
     verdicts: Verdicts,
-    asked: Mapping[TopicPartition, Partition],
+    asked: Mapping[TopicPartition, Place],
     codes: Mapping[TopicPartition, ErrorCode],
     operation: Operation,
 ) -> Verdicts:
     """`verdicts` with the coordinator's refusals, in the codes that the client understands."""
-    for topic_partition, partition in asked.items():
+    for topic_partition, place in asked.items():
         code = codes.get(topic_partition, ErrorCode.NONE)
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         elif code is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.DEFAULT_ERROR:
             code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
-            verdicts[partition] = KafkaError(code)
+            verdicts[place] = KafkaError(code)
     return verdicts

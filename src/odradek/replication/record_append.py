@@ -1,0 +1,263 @@
+"""The records of a produce request, appended to the partitions that this broker leads.
+
+Each entry is one batch for one partition. It is appended when its turn comes, in the order of the
+entries, because metadata may change between two time slices. Batches of internal, compacted and
+recompressed topics are opened first (`odradek.records.validate_body`). Those that take longer than
+a slice are appended after all others, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.errors import ErrorCode, KafkaError, RecordsRefused
+from odradek.replication.partition import ACKS_ALL, Partition
+from odradek.result_tasks import run
+from odradek.results import PendingResult, Result
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+if TYPE_CHECKING:
+    from odradek.ids import TopicPartition, Uuid
+    from odradek.log.state.verification import Origin
+    from odradek.log.unified_log import LogAppendInfo
+    from odradek.offloading import Step, Work
+    from odradek.records.validate import Writable
+    from odradek.replication.replica_manager import ReplicaManager
+
+NEW_LOG_ELEMENTS = 20
+"""Elements of a time slice that the first append to a log counts as: it makes directory and files.
+"""
+OPENED_BATCH_ELEMENTS = 50
+"""Elements of a time slice that the first slice of an opened batch counts as."""
+FEW_ENTRIES = ELEMENTS_PER_SLICE // NEW_LOG_ELEMENTS
+"""So many entries are appended in one slice, whatever each costs."""
+
+
+@dataclass(slots=True)
+class AppendEntry:
+    """The records of one partition.
+
+    Attributes:
+        topic: A name or a topic id.
+        records: One batch, which is changed in place; None if the client sent nothing.
+        origin: Set for a batch of a transaction.
+        error: The error of a batch that the request does not allow. It is not appended.
+    """
+
+    topic: str | Uuid
+    partition: int
+    records: memoryview | None
+    origin: Origin | None = None
+    error: KafkaError | None = None
+
+
+@dataclass(slots=True)
+class AppendResult:
+    """The outcome for one entry: `info`, or `error` and what a client needs to handle it."""
+
+    info: LogAppendInfo | None
+    error: KafkaError | None = None
+    topic_partition: TopicPartition | None = None
+    log_start_offset: int = -1
+    current_leader: tuple[int, int] | None = None
+
+
+class _Opening(NamedTuple):
+    """A batch that is being opened; its result will take the place at `position`."""
+
+    position: int
+    partition: Partition
+    entry: AppendEntry
+    work: Work[Writable]
+    step: Step
+
+
+class RecordAppend:
+    """One call of `ReplicaManager.append_records`."""
+
+    __slots__ = (
+        "_acks",
+        "_internal_topics_allowed",
+        "_manager",
+        "_now_ms",
+        "_opening",
+        "_positions",
+        "_required_offsets",
+        "_timeout_ms",
+        "results",
+    )
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        now_ms: int,
+        acks: int,
+        timeout_ms: int,
+        internal_topics_allowed: bool,
+    ) -> None:
+        self._manager = manager
+        self._now_ms = now_ms
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._internal_topics_allowed = internal_topics_allowed
+        self.results: list[AppendResult] = []
+        # Appended, but not to be acknowledged before the high watermark has reached the offset; and
+        # the positions of their results.
+        self._required_offsets: dict[Partition, int] = {}
+        self._positions: dict[Partition, int] = {}
+        self._opening: list[_Opening] = []
+
+    def in_slices(
+        self, entries: Sequence[AppendEntry]
+    ) -> Generator[None, None, Result[list[AppendResult]]]:
+        """Append all entries. Yields at the end of each time slice."""
+        left = ELEMENTS_PER_SLICE
+        for entry in entries:
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
+            left -= self.append(entry)
+        return self.finish()
+
+    def append(self, entry: AppendEntry) -> int:
+        """Append one entry, or begin to open it. Returns how many elements of a slice it cost."""
+        partition = self._manager.find(entry.topic, entry.partition)
+        cost = 1
+        try:
+            if partition is None:
+                raise KafkaError(self._manager.unknown_code(entry.topic))
+            if not partition.log.on_disk:
+                cost = NEW_LOG_ELEMENTS
+            records = entry.records
+            if records is None or entry.error is not None or not partition.appends_unopened:
+                records = self._checked(partition, entry)
+                if not partition.appends_unopened:
+                    self._open(partition, entry, records)
+                    return cost + OPENED_BATCH_ELEMENTS
+            info = partition.append(records, self._acks, self._now_ms, entry.origin)
+        except KafkaError as error:
+            self.results.append(refused(partition, error))
+            return cost
+        self.results.append(AppendResult(info))
+        if partition.log.high_watermark <= info.last_offset:
+            self._require(partition, info, len(self.results) - 1)
+        return cost
+
+    def _checked(self, partition: Partition, entry: AppendEntry) -> memoryview:
+        if partition.internal and not self._internal_topics_allowed:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot append to internal topic {partition.topic_partition.topic}",
+            )
+        if entry.records is None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "there must be at least one record batch per partition"
+            )
+        if entry.error is not None:
+            raise entry.error
+        return entry.records
+
+    def _require(self, partition: Partition, info: LogAppendInfo, position: int) -> None:
+        """Hold the result back until its records are flushed and committed, where that is promised.
+
+        A duplicate is acknowledged no sooner than its original. acks=1 waits only for the flush
+        that its own records made due.
+        """
+        if self._acks == ACKS_ALL or info.must_flush or info.duplicate:
+            self._required_offsets[partition] = info.last_offset + 1
+            self._positions[partition] = position
+
+    # --- batches that are opened ---
+
+    def _open(self, partition: Partition, entry: AppendEntry, records: memoryview) -> None:
+        """Append a batch after a look at its records: now if that takes one slice, else later."""
+        from odradek.records.scan import is_usual
+        from odradek.records.validate_body import open_batch
+
+        position = len(self.results)
+        if not partition.needs_recompression and is_usual(records):
+            self.results.append(self._append_opened(partition, entry, records, position))
+            return
+        work = open_batch(
+            records,
+            partition.log.config,
+            self._now_ms,
+            checked=partition.needs_record_validation,
+            where=str(partition.topic_partition),
+        )
+        try:
+            step = next(work)
+        except StopIteration as opened:
+            self.results.append(self._append_opened(partition, entry, opened.value, position))
+        else:
+            self.results.append(AppendResult(None))
+            self._opening.append(_Opening(position, partition, entry, work, step))
+
+    def _append_opened(
+        self, partition: Partition, entry: AppendEntry, records: Writable, position: int
+    ) -> AppendResult:
+        try:
+            info = partition.append(records, self._acks, self._now_ms, entry.origin)
+        except KafkaError as error:
+            return refused(partition, error)
+        if partition.log.high_watermark <= info.last_offset:
+            self._require(partition, info, position)
+        return AppendResult(info)
+
+    async def _append_later(self) -> Result[list[AppendResult]]:
+        """Append the batches that take more than one slice, one after the other."""
+        try:
+            for position, partition, entry, work, step in self._opening:
+                try:
+                    records = await self._manager.opened_batches.finish(work, step)
+                except KafkaError as error:
+                    self.results[position] = refused(partition, error)
+                else:
+                    result = self._append_opened(partition, entry, records, position)
+                    self.results[position] = result
+        finally:
+            for opening in self._opening:
+                opening.work.close()
+        return self._wait()
+
+    # --- the end ---
+
+    def finish(self) -> Result[list[AppendResult]]:
+        """Every entry was begun. The result is executed when every entry is appended."""
+        if self._opening:
+            return run(self._append_later())
+        if self._required_offsets:
+            return self._wait()
+        return Result(self.results)
+
+    def _wait(self) -> Result[list[AppendResult]]:
+        """Wait until the high watermarks have reached the required offsets."""
+        if not self._required_offsets:
+            return Result(self.results)
+        result: PendingResult[list[AppendResult]] = PendingResult()
+
+        def ready(errors: dict[Partition, ErrorCode]) -> None:
+            for partition, code in errors.items():
+                failed = AppendResult(None, KafkaError(code), partition.topic_partition)
+                self.results[self._positions[partition]] = failed
+            result.complete(self.results)
+
+        # With acks=0 and 1 the request waits for a flush. Kafka flushes in the request itself and
+        # has no time-out for it.
+        timeout_ms = self._timeout_ms if self._acks == ACKS_ALL else None
+        self._manager.wait_committed(self._required_offsets, timeout_ms, ready)
+        return result
+
+
+def refused(partition: Partition | None, error: KafkaError) -> AppendResult:
+    """The result for records that were not appended."""
+    if partition is None:
+        return AppendResult(None, error)
+    result = AppendResult(None, error, partition.topic_partition)
+    if isinstance(error, RecordsRefused):
+        result.log_start_offset = partition.log.log_start_offset
+    if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        result.current_leader = (partition.leader, partition.leader_epoch)
+    return result
