@@ -651,7 +651,8 @@ class UnifiedLog:
         rule = retention.older_than(self.config.retention_ms, now_ms, wait=True)
         try:
             for segment in self.segments.from_offset(0):
-                if not rule.is_deletable(segment, 0):
+                # An empty segment is never deleted, and a log without records has no files.
+                if not segment.size or not rule.is_deletable(segment, 0):
                     return
         except OSError as error:
             if not self.closed and not segment.deleted:

@@ -505,6 +505,14 @@ def test_deleted_records_stay_deleted_when_the_broker_is_killed(tmp_path: Path) 
     manager.close()
 
 
+def test_retention_of_a_log_without_files_reads_nothing(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    manager.load_for_retention(NOW_MS + 10**12)
+    assert manager.retain(NOW_MS + 10**12) == 0
+    assert not log.log_dir.offline
+
+
 def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig(segment_bytes=1_000, retention_bytes=3_000))
     log = open_log(manager)
