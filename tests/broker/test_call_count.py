@@ -49,9 +49,9 @@ FIRST_PRODUCE_CALLS_MAX = 83
 # Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
 # the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 4
 # begin the generators that run in time slices, so there is one path for short and long fetches. 6
-# make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. 3 make
-# sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
-FETCH_CALLS_MAX = 123
+# make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. One
+# makes sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
+FETCH_CALLS_MAX = 121
 
 
 def framed(request: Any, version: int) -> bytes:

@@ -359,3 +359,19 @@ def test_a_group_is_loaded_without_blocking(data_dir: Path, files: SlowFiles) ->
         WireClient(broker.bootstrap_servers) as client,
     ):
         assert commit(client, 8) == 0
+
+
+def test_compaction_reads_the_old_segments_on_a_thread(tmp_path: Path, files: SlowFiles) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        fill(broker, "t", lambda offset: keyed(value(offset)))
+    config = {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": 0}
+    environment = Environment(files=files)
+    with Broker(config, data_dir=tmp_path, environment=environment) as broker:
+
+        async def clean(server: BrokerServer) -> int:
+            files.evict()
+            return await server.log_cleaner.clean()
+
+        assert broker.call(clean) == 1
+        with WireClient(broker.bootstrap_servers) as client:
+            assert values_in(client.call(fetch(), 11))[0] == value(2 * BATCHES - 1)

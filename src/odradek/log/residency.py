@@ -42,3 +42,8 @@ def read_resident(files: Files, fd: int, length: int, position: int, needed: int
             raise NotResident
         del buffer[count:]
     return buffer
+
+
+def read_waiting(files: Files, fd: int, length: int, position: int, _needed: int) -> bytes:
+    """The same for a thread that may wait for the disk: fewer bytes only at the end of the file."""
+    return files.pread(fd, length, position)

@@ -44,28 +44,29 @@ def begin_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
 def prepare_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
     """What blocks between the steps, on any thread: the renames are on the disk when it returns.
 
-    The indexes of the old segments are in memory, for their files are about to get other names.
+    All that needs the disk or a descriptor comes before anything is changed: the old segments hold
+    their files open and their indexes in memory, for the files are about to get other names.
+    OSError undoes that.
     """
-    for segment in old:
-        segment.indexes()
-        if segment.txn_index is not None:
-            list(segment.txn_index.entries())
+    try:
+        for segment in old:
+            segment.hold()
+    except OSError:
+        _release(old)
+        raise
     log.log_dir.files.fsync_dir(log.directory)
 
 
 def finish_swap(
     log: UnifiedLog, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
 ) -> bool:
-    """Step 2, on the owner's thread; False as in `begin_swap`, and then nothing is left of it.
-
-    OSError without a descriptor: nothing was done, and `take_back` is in order.
-    """
+    """Step 2, on the owner's thread; False as in `begin_swap`, and then nothing is left of it."""
     files, base = log.log_dir.files, old[0].base_offset
     if not _is_in_place(log, old):
         if not log.closed:
             _remove(files, log.directory, base, SWAP_SUFFIX)
+        _release(old)
         return False
-    _keep(old)
     for segment in old:
         log.discard(segment)
     _rename(files, log.directory, base, SWAP_SUFFIX, "")
@@ -73,20 +74,14 @@ def finish_swap(
     return True
 
 
-def _keep(old: Sequence[LogSegment]) -> None:
-    """All that needs a descriptor comes before anything is changed; OSError undoes it."""
-    try:
-        for segment in old:
-            segment.indexes()
-            segment.file.keep()
-    except OSError:
-        for segment in old:
-            segment.file.keep_no_more()
-        raise
+def _release(old: Sequence[LogSegment]) -> None:
+    for segment in old:
+        segment.release()
 
 
 def take_back(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
     """Takes step 1 back: the old segments stay in force."""
+    _release(old)
     _remove(log.log_dir.files, log.directory, old[0].base_offset, SWAP_SUFFIX)
 
 

@@ -26,7 +26,7 @@ from odradek.environment.files import (
     write_all,
 )
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, FilePool, PooledFile
-from odradek.log.residency import NotResident, read_resident
+from odradek.log.residency import NotResident, read_resident, read_waiting
 from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -156,6 +156,7 @@ class LogSegment:
         "_allocate_at",
         "_allocated",
         "_cache",
+        "_held",
         "_load_lock",
         "_modified_ms",
         "_pending",
@@ -213,6 +214,7 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self.index_room = 0
         self._pending: list[int] = []
+        self._held = False
         self._load_lock = threading.Lock()
         self._modified_ms = -1
         self.first_timestamp = NO_TIMESTAMP
@@ -463,8 +465,25 @@ class LogSegment:
             return self._rebuild_indexes()
         return index, time_index
 
+    def hold(self) -> None:
+        """Keeps the file open and the indexes in memory for as long as the segment is referenced:
+        other files are about to get its names. Waits for the disk, on any thread.
+        """
+        self._held = True
+        self.file.keep()
+        self.indexes()
+        if self.txn_index is not None:
+            self.txn_index.load()
+
+    def release(self) -> None:
+        """Takes `hold` back: the names are this segment's still."""
+        self._held = False
+        self.file.keep_no_more()
+
     def drop_indexes(self) -> None:
-        """Frees the memory of an inactive segment's indexes."""
+        """Frees the memory of an inactive segment's indexes, unless it is held."""
+        if self._held:
+            return
         self.index = self.time_index = None
         if self.txn_index is not None:
             self.txn_index.drop()
@@ -582,17 +601,18 @@ class LogSegment:
         position = positions[at - 1] if at else 0
         end, file = self.size, self.file
         handle = file.open() if wait else file.open_resident()  # held until the last read
+        files, read = self._pool.files, read_waiting if wait else read_resident
         if at < len(positions) and not (at and offsets[at - 1] == relative_offset):
             following = positions[at]
             if position + LARGE_GAP_BYTES < following < end:
                 # Each large batch has an entry: most likely the next one is of the batch itself.
-                chunk = self._read(handle.fd, _OFFSETS_BYTES, following, wait)
+                chunk = read(files, handle.fd, _OFFSETS_BYTES, following, _OFFSETS_BYTES)
                 if len(chunk) == _OFFSETS_BYTES:
                     base_offset, length, last_offset_delta = _unpack_offsets(chunk)
                     if base_offset <= offset <= base_offset + last_offset_delta and length > 0:
                         return following, length + LOG_OVERHEAD
         while position < end:
-            chunk = self._read(handle.fd, PROBE_BYTES, position, wait)
+            chunk = read(files, handle.fd, PROBE_BYTES, position, _OFFSETS_BYTES)
             at, last = 0, len(chunk) - _OFFSETS_BYTES
             if last < 0:
                 return None  # the file became shorter than it was
@@ -605,13 +625,6 @@ class LogSegment:
                 at += length + LOG_OVERHEAD
             position += at
         return None
-
-    def _read(self, fd: int, length: int, position: int, wait: bool) -> bytes | bytearray:
-        """Bytes of the ``.log``, at least those that finding an offset needs."""
-        files = self._pool.files
-        if wait:
-            return files.pread(fd, length, position)
-        return read_resident(files, fd, length, position, _OFFSETS_BYTES)
 
     def offset_bound(self, position: int, *, wait: bool = True) -> int | None:
         """An offset that no batch before `position` reaches, close behind them if the index has it;
