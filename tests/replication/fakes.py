@@ -45,6 +45,7 @@ class ListLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.must_flush = False
+        self.repeated_offset = -1
         self.epochs: list[tuple[int, int]] = []
         self.reads: list[tuple[int, int, int, bool]] = []
         self.regions: list[Region] = []
@@ -67,6 +68,9 @@ class ListLog:
     def append_as_leader(
         self, batch: Any, epoch: int, *, now_ms: int, origin: object = None, commit: bool = False
     ) -> LogAppendInfo:
+        if self.repeated_offset >= 0:
+            offset = self.repeated_offset
+            return LogAppendInfo(offset, offset, -1, self.log_start_offset, True, self.must_flush)
         offset = self.log_end_offset
         self.log_end_offset += 1
         if commit and not self.must_flush:

@@ -116,6 +116,22 @@ def test_flush_covers_only_what_was_appended_before_it_began() -> None:
     assert second.ended == [ErrorCode.NONE]
 
 
+def test_repeated_batch_does_not_end_the_flush_that_later_records_wait_for() -> None:
+    """A producer sends its batch again while the flush runs, after another producer's batch."""
+    log, producer = ListLog(), Waiter()
+    partition = partition_of(log)
+    log.must_flush = True
+    partition.append(BATCH, -1, 0)
+    partition.append(BATCH, -1, 0)
+    partition.watch_produce(producer, 2)
+    log.repeated_offset = 0
+    assert partition.append(BATCH, -1, 0).duplicate
+    assert partition.flushed(1)
+    assert (log.high_watermark, producer.ended) == (1, [])
+    assert not partition.flushed(2)
+    assert producer.ended == [ErrorCode.NONE]
+
+
 def test_unchanged_leader_epoch_takes_over_replicas_and_isr_and_nothing_else() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)

@@ -268,7 +268,8 @@ class Partition:
             commit=not self.flush_due_offset,
         )
         if info.must_flush:
-            self.flush_due_offset = info.last_offset + 1
+            # A duplicate may lie before records that wait for the same flush.
+            self.flush_due_offset = max(self.flush_due_offset, info.last_offset + 1)
         elif not self.flush_due_offset and not info.duplicate:
             if self._fetches:
                 size_bytes = len(batch)
