@@ -263,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         if out:  # `_write`, without the call
             for chunk in out:
                 if chunk.__class__ not in BYTES:
-                    self._send(out)
+                    self._write(out)
                     break
             else:
                 self._transport.write(b"".join(out))  # type: ignore[arg-type]
@@ -527,16 +527,12 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, out: Chunks) -> None:
         """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
         for chunk in out:
-            if chunk.__class__ not in BYTES:
-                self._send(out)
+            if chunk.__class__ not in BYTES:  # a region
+                self._sender.send(out)
+                if self._sender.busy:
+                    self._hold |= _UNSENT
                 return
         self._transport.write(b"".join(out))  # type: ignore[arg-type]
-
-    def _send(self, out: Chunks) -> None:
-        """As `_write`; there are regions among the chunks."""
-        self._sender.send(out)
-        if self._sender.busy:
-            self._hold |= _UNSENT
 
     def _sent(self) -> None:
         """The peer took all that was written."""
