@@ -47,11 +47,11 @@ IDEMPOTENT_PRODUCE_CALLS_MAX = 34
 # is none of them and not to remember it.
 FIRST_PRODUCE_CALLS_MAX = 83
 # Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
-# the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 4
-# begin the generators that run in time slices, so there is one path for short and long fetches. 6
+# the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 2
+# begin the generator that reads in time slices, so there is one path for short and long fetches. 6
 # make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. One
 # makes sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
-FETCH_CALLS_MAX = 121
+FETCH_CALLS_MAX = 118
 
 
 def framed(request: Any, version: int) -> bytes:

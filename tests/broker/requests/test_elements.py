@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek import slicing
+from odradek.broker import handlers
 from odradek.broker.requests.elements import each, each_partition
 from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_PER_SLICE
@@ -85,3 +87,13 @@ def test_partitions_stay_with_their_topics(counts: list[int]) -> None:
         ]
 
     asyncio.run(test())
+
+
+HANDLERS = sorted(Path(handlers.__path__[0]).glob("*.py"))
+
+
+@pytest.mark.parametrize("path", HANDLERS, ids=lambda path: path.name)
+def test_handlers_do_not_know_about_time_slices(path: Path) -> None:
+    source = path.read_text()
+    assert "odradek.slicing" not in source
+    assert "handle_long" not in source

@@ -19,9 +19,9 @@ from a partition that knows no followers: an error, and no state changes.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each, each_partition
 from odradek.broker.requests.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.requests.throttling import fetch_limit, throttled_fetch
@@ -38,13 +38,13 @@ from odradek.protocol.messages.fetch_response import (
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
 from odradek.replication.partition import UNDEFINED_EPOCH, FetchIsolation, FetchPartitionData
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.broker.requests.fetch_sessions import FetchSession, PartitionKey
     from odradek.ids import Uuid
-    from odradek.protocol.messages.fetch_request import FetchRequest
+    from odradek.protocol.messages.fetch_request import FetchPartition as RequestedPartition
+    from odradek.protocol.messages.fetch_request import FetchRequest, FetchTopic
 
 TOPIC_ID_VERSION = 13
 CURRENT_LEADER_VERSION = 16
@@ -59,19 +59,32 @@ def handle(
     services: Services, context: RequestContext, request: FetchRequest
 ) -> Result[FetchResponse]:
     """Read, now or when there is enough, and answer."""
-    return sliced(_fetch(services, context, request))
+    by_id = context.api_version >= TOPIC_ID_VERSION
+    topics = request.topics
+    if topics and not topics[1:] and len(topics[0].partitions) == 1:  # the usual fetch
+        return _fetch(services, context, request, [_requested(by_id, topics[0])])
+    requested: list[FetchPartition] = []
+    collected = each_partition(
+        topics,
+        lambda topic: topic.partitions,
+        lambda topic, partition: requested.append(_requested(by_id, topic, partition)),
+        lambda topic, _: None,
+    )
+    return collected.chain(lambda _: _fetch(services, context, request, requested))
 
 
 def _fetch(
-    services: Services, context: RequestContext, request: FetchRequest
-) -> Generator[None, None, Result[FetchResponse]]:
-    by_id = context.api_version >= TOPIC_ID_VERSION
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    requested: list[FetchPartition],
+) -> Result[FetchResponse]:
     fetch = services.fetch_sessions.context(
         request.session_id,
         request.session_epoch,
-        by_id,
-        (yield from _requested(request, by_id)),
-        _forgotten(request, by_id) if request.forgotten_topics_data else [],
+        context.api_version >= TOPIC_ID_VERSION,
+        requested,
+        _forgotten(request, context) if request.forgotten_topics_data else [],
     )
     if fetch.error:
         return Result(FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, []))
@@ -80,8 +93,8 @@ def _fetch(
     is_limited = services.quotas.fetch.enabled and params.replica_id == CONSUMER
     response = _Response(services, context, fetch, is_limited)
     if data.completed:
-        return Result((yield from response.of(data.value)))
-    return data.chain(response.in_slices, executed=True)
+        return response.of(data.value)
+    return data.chain(response.of, executed=True)
 
 
 def _params(services: Services, context: RequestContext, request: FetchRequest) -> FetchParams:
@@ -106,32 +119,24 @@ def _params(services: Services, context: RequestContext, request: FetchRequest) 
     )
 
 
-def _requested(request: FetchRequest, by_id: bool) -> Generator[None, None, list[FetchPartition]]:
-    """The partitions of the request. Yields at the end of each time slice."""
-    requested: list[FetchPartition] = []
-    left = ELEMENTS_PER_SLICE
-    for topic in request.topics:
-        key = topic.topic_id if by_id else topic.topic
-        left -= 1
-        for each in topic.partitions:
-            if left <= 0:
-                left = ELEMENTS_PER_SLICE
-                yield
-            left -= 1
-            requested.append(
-                FetchPartition(
-                    key,
-                    each.partition,
-                    each.fetch_offset,
-                    each.partition_max_bytes,
-                    each.current_leader_epoch,
-                    each.last_fetched_epoch,
-                )
-            )
-    return requested
+def _requested(
+    by_id: bool, topic: FetchTopic, partition: RequestedPartition | None = None
+) -> FetchPartition:
+    """What the request asks for of one partition: of the only one of the topic if none is given."""
+    if partition is None:
+        (partition,) = topic.partitions
+    return FetchPartition(
+        topic.topic_id if by_id else topic.topic,
+        partition.partition,
+        partition.fetch_offset,
+        partition.partition_max_bytes,
+        partition.current_leader_epoch,
+        partition.last_fetched_epoch,
+    )
 
 
-def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
+def _forgotten(request: FetchRequest, context: RequestContext) -> list[PartitionKey]:
+    by_id = context.api_version >= TOPIC_ID_VERSION
     return [
         (topic.topic_id if by_id else topic.topic, partition)
         for topic in request.forgotten_topics_data
@@ -142,7 +147,16 @@ def _forgotten(request: FetchRequest, by_id: bool) -> list[PartitionKey]:
 class _Response:
     """Makes the response to one request from the data of its partitions."""
 
-    __slots__ = ("_by_id", "_context", "_fetch", "_is_limited", "_leaders", "_services")
+    __slots__ = (
+        "_by_id",
+        "_context",
+        "_fetch",
+        "_is_limited",
+        "_last_topic",
+        "_leaders",
+        "_services",
+        "_topics",
+    )
 
     def __init__(
         self, services: Services, context: RequestContext, fetch: FetchContext, is_limited: bool
@@ -153,79 +167,98 @@ class _Response:
         self._is_limited = is_limited
         self._by_id = context.api_version >= TOPIC_ID_VERSION
         self._leaders: set[int] = set()
+        self._topics: list[FetchableTopicResponse] = []
+        self._last_topic: str | Uuid | None = None
 
-    def in_slices(self, data: list[FetchPartitionData]) -> Result[FetchResponse]:
-        return sliced(self._in_slices(data))
-
-    def _in_slices(
-        self, data: list[FetchPartitionData]
-    ) -> Generator[None, None, Result[FetchResponse]]:
-        return Result((yield from self.of(data)))
-
-    def of(self, data: list[FetchPartitionData]) -> Generator[None, None, FetchResponse]:
-        """The response. Closes the regions that it does not contain. Yields after each slice."""
-        fetch, session = self._fetch, self._fetch.session
-        session_id = INVALID_SESSION_ID if session is None else session.id
+    def of(self, data: list[FetchPartitionData]) -> Result[FetchResponse]:
+        """Return the response. Close the regions that it does not contain."""
+        if data[1:]:
+            return self._of_many(data)
         try:
-            if session is not None:
-                self._check_epoch(session)
             if self._is_limited:
-                size_bytes = sum(each.region.length for each in data if each.region is not None)
-                refusal = throttled_fetch(self._services, self._context, size_bytes, session_id)
+                refusal = self._throttled(data)
                 if refusal is not None:
-                    close_regions(data)
-                    return refusal
-            topics = yield from self._topics(data)
+                    return Result(refusal)
+            if data:
+                self._add((self._fetch.partitions[0], data[0]))
+            return Result(self._finished(data))
         except KafkaError as error:
             close_regions(data)
-            return FetchResponse(0, int(error.code), session_id, [])
+            return Result(self._refused(error))
         except BaseException:
             close_regions(data)
             raise
-        if fetch.create_session:
+
+    def _of_many(self, data: list[FetchPartitionData]) -> Result[FetchResponse]:
+        def give_back(done: Result[FetchResponse]) -> None:
+            if done.error is not None:
+                close_regions(data)
+
+        if self._is_limited:
+            refusal = self._throttled(data)
+            if refusal is not None:
+                return Result(refusal)
+        read = list(zip(self._fetch.partitions, data, strict=True))
+        response = each(self._add, read).then(lambda _: self._finished(data))
+        response.on_done(give_back)
+        return response.recover(KafkaError, self._refused)
+
+    def _throttled(self, data: list[FetchPartitionData]) -> FetchResponse | None:
+        """The response of a client over its quota, which gets no records."""
+        session = self._fetch.session
+        if session is not None and session.epoch != self._fetch.epoch:
+            return None  # the request is refused for that, and not counted
+        size_bytes = sum(each.region.length for each in data if each.region is not None)
+        session_id = self._session_id
+        refusal = throttled_fetch(self._services, self._context, size_bytes, session_id)
+        if refusal is not None:
+            close_regions(data)
+        return refusal
+
+    def _refused(self, error: KafkaError) -> FetchResponse:
+        return FetchResponse(0, int(error.code), self._session_id, [])
+
+    @property
+    def _session_id(self) -> int:
+        session = self._fetch.session
+        return INVALID_SESSION_ID if session is None else session.id
+
+    def _finished(self, data: list[FetchPartitionData]) -> FetchResponse:
+        """The response after all partitions were added."""
+        session = self._fetch.session
+        session_id = INVALID_SESSION_ID if session is None else session.id
+        if self._fetch.create_session:
             session_id = self._create_session(data)
-        response = FetchResponse(0, 0, session_id, topics)
+        response = FetchResponse(0, 0, session_id, self._topics)
         if self._leaders:
             hints = leader_endpoints(self._services, self._context, self._leaders)
             response.node_endpoints = [NodeEndpoint(*hint) for hint in hints]
         return response
 
-    def _check_epoch(self, session: FetchSession) -> None:
-        if session.epoch != self._fetch.epoch:
-            # Another request of the same session came in the meantime: a duplicate, as in Kafka.
-            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    def _add(self, read: tuple[FetchPartition, FetchPartitionData]) -> None:
+        """Add a partition, unless the session leaves it out.
 
-    def _topics(
-        self, data: list[FetchPartitionData]
-    ) -> Generator[None, None, list[FetchableTopicResponse]]:
-        """The partitions that the session does not leave out; neighbours of one topic share an
-        entry, as in ``FetchResponse.toMessage``.
+        Neighbours of one topic share an entry, as in ``FetchResponse.toMessage``.
         """
+        requested, data = read
         session = self._fetch.session
-        topics: list[FetchableTopicResponse] = []
-        last: str | Uuid | None = None
-        left = ELEMENTS_PER_SLICE
-        for requested, each in zip(self._fetch.partitions, data, strict=True):
-            if not left:
-                left = ELEMENTS_PER_SLICE
-                yield
-                if session is not None:
-                    self._check_epoch(session)
-            left -= 1
-            if session is not None and not _is_included(session, requested, each):
-                continue
-            partition = self._partition(requested.partition, each)
-            topic = requested.topic
-            if topic == last:
-                topics[-1].partitions.append(partition)
-            else:
-                last = topic
-                topics.append(
-                    FetchableTopicResponse(topic_id=topic, partitions=[partition])  # type: ignore[arg-type]
-                    if self._by_id
-                    else FetchableTopicResponse(topic, partitions=[partition])  # type: ignore[arg-type]
-                )
-        return topics
+        if session is not None:
+            if session.epoch != self._fetch.epoch:
+                # Another request of the session came in the meantime: a duplicate, as in Kafka.
+                raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if not _is_included(session, requested, data):
+                return
+        partition = self._partition(requested.partition, data)
+        topic = requested.topic
+        if topic == self._last_topic:
+            self._topics[-1].partitions.append(partition)
+            return
+        self._last_topic = topic
+        self._topics.append(
+            FetchableTopicResponse(topic_id=topic, partitions=[partition])  # type: ignore[arg-type]
+            if self._by_id
+            else FetchableTopicResponse(topic, partitions=[partition])  # type: ignore[arg-type]
+        )
 
     def _partition(self, index: int, data: FetchPartitionData) -> PartitionData:
         if data.error:
@@ -262,9 +295,9 @@ class _Response:
         return partition
 
     def _create_session(self, data: list[FetchPartitionData]) -> int:
-        for requested, each in zip(self._fetch.partitions, data, strict=True):
-            requested.high_watermark = each.high_watermark
-            requested.log_start_offset = each.log_start_offset
+        for requested, read in zip(self._fetch.partitions, data, strict=True):
+            requested.high_watermark = read.high_watermark
+            requested.log_start_offset = read.log_start_offset
         return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
 
 

@@ -27,11 +27,16 @@ def each(
 ) -> Result[list[R]]:
     """Return ``list(map(function, items))``. `items` must not change until the result is executed.
 
+    The result fails with the first exception of `function`.
+
     Args:
         size: The number of things that one value of `function` names, if it may be large. It counts
             as so many elements.
     """
-    return sliced(_each(function, items, size))
+    try:
+        return sliced(_each(function, items, size))
+    except Exception as error:  # noqa: BLE001 - the reader of the result meets it
+        return Result.failed(error)
 
 
 def _each(
@@ -67,7 +72,10 @@ def each_partition(
         topic_response: Makes one entry of the response from a topic and its values.
         size: As for `each`.
     """
-    return sliced(_each_partition(topics, partitions, function, topic_response, size))
+    try:
+        return sliced(_each_partition(topics, partitions, function, topic_response, size))
+    except Exception as error:  # noqa: BLE001 - the reader of the result meets it
+        return Result.failed(error)
 
 
 def _each_partition(
