@@ -51,6 +51,7 @@ def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another one, or is an entry point that is named here."""
     entry_points = {
         "__main__",
+        "client.asynchronous",  # for brokers among themselves, from the replication issue on
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -79,7 +78,7 @@ class Session:
         """Send bytes as a request of their own, and keep the answer's bytes under `step`."""
         wire = Wire(self._bootstrap)
         try:
-            wire.socket.sendall(struct.pack(">i", len(frame)) + frame)
+            wire.send_frame(frame)
             self.note(step, wire.receive_frame().hex())
         except (ConnectionClosed, NoAnswer, OSError) as end:
             self.note(step, "NoAnswer" if isinstance(end, NoAnswer) else "ConnectionClosed")

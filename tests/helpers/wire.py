@@ -3,79 +3,66 @@
 from __future__ import annotations
 
 import socket
-import struct
-from typing import Any, Self
+from typing import Any
 
-from odradek.protocol.codec import decode, encode
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
-from odradek.protocol.registry import response_class
+from odradek.client.blocking import BlockingClient
+from odradek.client.connection import request_frame as request_bytes
+
+__all__ = ["ConnectionClosed", "WireClient", "request_bytes"]
 
 TIMEOUT_S = 120.0
 
 
 class ConnectionClosed(Exception):
-    """The broker closed the connection, or never answered."""
+    """The broker closed the connection, or did not answer in time (the cause tells which)."""
 
 
-class WireClient:
-    """Sends and receives whole requests and responses over one blocking socket."""
+class WireClient(BlockingClient):
+    """A blocking client whose responses are untyped, for requests that no real client sends."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        receive_buffer_bytes: int | None = None,
+        *,
+        read_ahead: bool = True,
+    ) -> None:
+        connected = socket.socket()
+        if receive_buffer_bytes is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        connected.settimeout(TIMEOUT_S)
         host, _, port = bootstrap_servers.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._correlation_id = 0
-        self._sent: dict[int, tuple[type[Any], int]] = {}
+        try:
+            connected.connect((host, int(port)))
+        except OSError:
+            connected.close()
+            raise
+        super().__init__(connected, "wire", read_ahead=read_ahead)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def call(self, request: Any, version: int, *, client_id: str = "wire") -> Any:
-        """The response to `request`; ConnectionClosed when there is none."""
+    def call(self, request: Any, version: int, *, client_id: str = "wire") -> Any:  # type: ignore[override]
+        """Return the response to `request`; ConnectionClosed when there is none."""
         self.send(request, version, client_id=client_id)
         return self.receive()
 
-    def send(self, request: Any, version: int, *, client_id: str = "wire") -> int:
-        """Sends without waiting; the correlation id."""
-        self._correlation_id += 1
-        self._sent[self._correlation_id] = (response_class(request.API_KEY), version)
-        self.send_frame(request_bytes(request, version, self._correlation_id, client_id))
-        return self._correlation_id
-
-    def send_frame(self, data: bytes) -> None:
-        self.socket.sendall(struct.pack(">i", len(data)) + data)
-
     def receive(self) -> Any:
-        """The next response."""
-        data = self.receive_frame()
-        (correlation_id,) = struct.unpack_from(">i", data)
-        cls, version = self._sent.pop(correlation_id)
-        flexible = version >= RESPONSE_FLEXIBLE_FROM[cls.API_KEY]
-        return decode(cls, version, data, 5 if flexible else 4)
+        """Return the next response."""
+        try:
+            return super().receive().message
+        except OSError as error:
+            raise ConnectionClosed from error
 
     def receive_frame(self) -> bytes:
-        (size,) = struct.unpack(">i", self._read(4))
-        return self._read(size)
+        try:
+            return super().receive_frame()
+        except OSError as error:
+            raise ConnectionClosed from error
 
-    def _read(self, size: int) -> bytes:
-        chunks = bytearray()
-        while len(chunks) < size:
-            try:
-                chunk = self.socket.recv(size - len(chunks))
-            except OSError as error:
-                raise ConnectionClosed from error
+    def read(self, size: int) -> bytes:
+        """Return bytes from the socket itself."""
+        data = bytearray()
+        while len(data) < size:
+            chunk = self.socket.recv(size - len(data))
             if not chunk:
                 raise ConnectionClosed
-            chunks += chunk
-        return bytes(chunks)
-
-
-def request_bytes(
-    request: Any, version: int, correlation_id: int = 1, client_id: str = ""
-) -> bytes:
-    """A request's frame without the size in front."""
-    header = request_header(request.API_KEY, version, correlation_id, client_id)
-    return header + encode(request, version)
+            data += chunk
+        return bytes(data)

@@ -12,10 +12,11 @@ from tests.hostile.process import BrokerProcess
 class Attacker(WireClient):
     """A client of which the broker's log is to say why it was closed."""
 
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: BrokerProcess, receive_buffer_bytes: int | None = None) -> None:
         self.process = process
         self.since = len(process.lines)  # what was logged before is of others with the same port
-        super().__init__(process.bootstrap_servers)
+        # The tests also read from the socket itself.
+        super().__init__(process.bootstrap_servers, receive_buffer_bytes, read_ahead=False)
 
 
 def framed(data: bytes) -> bytes:

@@ -53,14 +53,7 @@ def fill(client: WireClient, topic: str, size: int) -> None:
 
 def reader(process: BrokerProcess, topic: str) -> Attacker:
     """A client that has asked for all of `topic`, and takes a few KB of it at most."""
-    client = Attacker.__new__(Attacker)
-    client.process, client.since = process, len(process.lines)
-    host, _, port = process.bootstrap_servers.rpartition(":")
-    client.socket = socket.socket()
-    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
-    client.socket.settimeout(TIMEOUT_S)
-    client.socket.connect((host, int(port)))
-    client._correlation_id, client._sent = 0, {}
+    client = Attacker(process, SMALL_BUFFER)
     client.send(fetch(topic, 0, **EVERYTHING), 12)  # type: ignore[arg-type]
     return client
 
@@ -70,7 +63,7 @@ def readers(process: BrokerProcess, big: str) -> Iterator[list[Attacker]]:
     """Many readers, each in the middle of its answer."""
     clients = [reader(process, big) for _ in range(READERS)]
     for client in clients:
-        client._read(BEGUN_BYTES)
+        client.read(BEGUN_BYTES)
     yield clients
     for client in clients:
         client.socket.close()

@@ -196,11 +196,12 @@ def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dic
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
+    from odradek.protocol.messages.describe_configs_response import DescribeConfigsResponse
 
     resource = DescribeConfigsResource(resource_type, name, None)
     request = DescribeConfigsRequest(resources=[resource])
     with WireClient(bootstrap_server) as client:
-        result = client.call(request, 4).results[0]
+        result = client.call(request, DescribeConfigsResponse, 4).results[0]
     check(result.error_code, name or DEFAULT_NAME, result.error_message)
     return [
         {
@@ -226,10 +227,15 @@ def _wire_alter(
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
+    from odradek.protocol.messages.incremental_alter_configs_response import (
+        IncrementalAlterConfigsResponse,
+    )
 
     changes = [AlterableConfig(key, 0, value) for key, value in sets.items()]
     changes += [AlterableConfig(key, 1, None) for key in deletes]
     resource = AlterConfigsResource(resource_type, name, changes)
     with WireClient(bootstrap_server) as client:
-        result = client.call(IncrementalAlterConfigsRequest([resource]), 1).responses[0]
+        result = client.call(
+            IncrementalAlterConfigsRequest([resource]), IncrementalAlterConfigsResponse, 1
+        ).responses[0]
     check(result.error_code, name or DEFAULT_NAME, result.error_message)

@@ -15,9 +15,13 @@ from odradek.protocol.messages.describe_producers_request import (
     DescribeProducersRequest,
     TopicRequest,
 )
+from odradek.protocol.messages.describe_producers_response import DescribeProducersResponse
 from odradek.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from odradek.protocol.messages.describe_transactions_response import DescribeTransactionsResponse
 from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
+from odradek.protocol.messages.list_transactions_response import ListTransactionsResponse
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata_response import MetadataResponse
 
 METADATA_VERSION = 9
 PARTITIONS_PER_REQUEST_MAX = 500
@@ -60,23 +64,24 @@ def find_hanging(
     return sorted(hanging, key=lambda each: (each["topic"], each["partition"]))
 
 
-def _metadata(client: WireClient, topic: str | None) -> Any:
+def _metadata(client: WireClient, topic: str | None) -> MetadataResponse:
     topics = None if topic is None else [MetadataRequestTopic(name=topic)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    return client.call(request, METADATA_VERSION)
+    return client.call(request, MetadataResponse, METADATA_VERSION)
 
 
-def _by_leader(metadata: Any, wanted: int | None) -> dict[int, list[tuple[str, int]]]:
+def _by_leader(metadata: MetadataResponse, wanted: int | None) -> dict[int, list[tuple[str, int]]]:
     """leader -> its partitions; those in question must all be there and have one."""
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for topic in metadata.topics:
-        check(topic.error_code, topic.name)
+        name = topic.name or ""  # Only a topic that was requested by its id can have none.
+        check(topic.error_code, name)
         if wanted is not None and wanted not in {each.partition_index for each in topic.partitions}:
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}-{wanted}")
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{wanted}")
         for each in topic.partitions:
             if wanted in (None, each.partition_index):
-                check(each.error_code, f"{topic.name}-{each.partition_index}")
-                found[each.leader_id].append((topic.name, each.partition_index))
+                check(each.error_code, f"{name}-{each.partition_index}")
+                found[each.leader_id].append((name, each.partition_index))
     return found
 
 
@@ -89,7 +94,9 @@ def _open_transactions(
         topics: dict[str, TopicRequest] = {}
         for name, number in partitions[at : at + PARTITIONS_PER_REQUEST_MAX]:
             topics.setdefault(name, TopicRequest(name)).partition_indexes.append(number)
-        response = leader.call(DescribeProducersRequest(list(topics.values())), 0)
+        response = leader.call(
+            DescribeProducersRequest(list(topics.values())), DescribeProducersResponse, 0
+        )
         for topic in response.topics:
             for state in topic.partitions:
                 check(
@@ -118,7 +125,9 @@ def _candidate(topic: str, partition: int, producer: Any) -> Candidate:
 def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int, str]]:
     """(producer id, transactional id) of the producers that a broker coordinates."""
     with WireClient(address) as broker:
-        response = broker.call(ListTransactionsRequest(producer_id_filters=producer_ids), 0)
+        response = broker.call(
+            ListTransactionsRequest(producer_id_filters=producer_ids), ListTransactionsResponse, 0
+        )
     check(response.error_code, "list transactions")
     return [(each.producer_id, each.transactional_id) for each in response.transaction_states]
 
@@ -126,7 +135,9 @@ def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int,
 def _partitions(client: WireClient, transactional_id: str) -> set[tuple[str, int]]:
     """Where the coordinator will write a marker for this id."""
     with client.coordinator_of(transactional_id) as coordinator:
-        response = coordinator.call(DescribeTransactionsRequest([transactional_id]), 0)
+        response = coordinator.call(
+            DescribeTransactionsRequest([transactional_id]), DescribeTransactionsResponse, 0
+        )
     found = response.transaction_states[0]
     if found.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         check(found.error_code, transactional_id)

@@ -63,10 +63,15 @@ def list_(
         ComponentData,
         DescribeClientQuotasRequest,
     )
+    from odradek.protocol.messages.describe_client_quotas_response import (
+        DescribeClientQuotasResponse,
+    )
 
     components = [ComponentData(*_component(each)) for each in entities or []]
     with WireClient(bootstrap_server) as client:
-        response = client.call(DescribeClientQuotasRequest(components), 1)
+        response = client.call(
+            DescribeClientQuotasRequest(components), DescribeClientQuotasResponse, 1
+        )
     check(response.error_code, "list quotas", response.error_message)
     rows = [
         {
@@ -137,11 +142,14 @@ def _alter(bootstrap_server: str, entities: list[str], quotas: Mapping[str, floa
         EntryData,
         OpData,
     )
+    from odradek.protocol.messages.alter_client_quotas_response import AlterClientQuotasResponse
 
     ops = [OpData(key, value or 0.0, value is None) for key, value in quotas.items()]
     entry = EntryData([EntityData(*each) for each in _entity(entities)], ops)
     with WireClient(bootstrap_server) as client:
-        result = client.call(AlterClientQuotasRequest([entry]), 1).entries[0]
+        result = client.call(
+            AlterClientQuotasRequest([entry]), AlterClientQuotasResponse, 1
+        ).entries[0]
     check(result.error_code, " ".join(entities), result.error_message)
 
 
@@ -152,11 +160,14 @@ def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
         ComponentData,
         DescribeClientQuotasRequest,
     )
+    from odradek.protocol.messages.describe_client_quotas_response import (
+        DescribeClientQuotasResponse,
+    )
 
     components = [ComponentData(*_match(*each)) for each in _entity(entities)]
     request = DescribeClientQuotasRequest(components, strict=True)
     with WireClient(bootstrap_server) as client:
-        response = client.call(request, 1)
+        response = client.call(request, DescribeClientQuotasResponse, 1)
     check(response.error_code, " ".join(entities), response.error_message)
     return [value.key for entry in response.entries or [] for value in entry.values]
 

@@ -158,10 +158,11 @@ def find_hanging(
 def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list[dict[str, Any]]:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
+    from odradek.protocol.messages.list_transactions_response import ListTransactionsResponse
 
     request = ListTransactionsRequest(state_filters=states, transactional_id_pattern=pattern)
     with WireClient(bootstrap_server) as client:
-        response = client.call(request, 2 if pattern is not None else 1)
+        response = client.call(request, ListTransactionsResponse, 2 if pattern is not None else 1)
     check(response.error_code, "list transactions")
     if response.unknown_state_filters:
         raise CommandError(f"no transaction is ever {response.unknown_state_filters[0]!r}")
@@ -180,9 +181,14 @@ def _describe(client: WireClient, transactional_id: str) -> dict[str, Any]:
     from odradek.protocol.messages.describe_transactions_request import (
         DescribeTransactionsRequest,
     )
+    from odradek.protocol.messages.describe_transactions_response import (
+        DescribeTransactionsResponse,
+    )
 
     with client.coordinator_of(transactional_id) as coordinator:
-        response = coordinator.call(DescribeTransactionsRequest([transactional_id]), 0)
+        response = coordinator.call(
+            DescribeTransactionsRequest([transactional_id]), DescribeTransactionsResponse, 0
+        )
     found = response.transaction_states[0]
     check(found.error_code, transactional_id)
     started_ms = found.transaction_start_time_ms
@@ -202,13 +208,14 @@ def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, Any]:
     from odradek.cli.wire import check
     from odradek.errors import ErrorCode
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+    from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 
     before = _describe(client, transactional_id)  # an id that nobody knows is not made by this
     if before["state"] != "Ongoing":
         raise CommandError(f"{transactional_id} has no open transaction: {before['state']}")
     request = InitProducerIdRequest(transactional_id, before["timeout_ms"] or ABORT_TIMEOUT_MS)
     with client.coordinator_of(transactional_id) as coordinator:
-        response = coordinator.call(request, 4)
+        response = coordinator.call(request, InitProducerIdResponse, 4)
     # The abort has begun, and goes on behind this answer.
     if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
         check(response.error_code, transactional_id)
@@ -224,14 +231,18 @@ def _abort_by_offset(
         DescribeProducersRequest,
         TopicRequest,
     )
+    from odradek.protocol.messages.describe_producers_response import DescribeProducersResponse
     from odradek.protocol.messages.write_txn_markers_request import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,
     )
+    from odradek.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
     where = f"{topic}-{partition}"
-    producers = client.call(DescribeProducersRequest([TopicRequest(topic, [partition])]), 0)
+    producers = client.call(
+        DescribeProducersRequest([TopicRequest(topic, [partition])]), DescribeProducersResponse, 0
+    )
     state = producers.topics[0].partitions[0]
     check(state.error_code, where, state.error_message)
     found = [
@@ -247,7 +258,7 @@ def _abort_by_offset(
         topics=[WritableTxnMarkerTopic(topic, [partition])],
         coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
-    answer = client.call(WriteTxnMarkersRequest([marker]), 1)
+    answer = client.call(WriteTxnMarkersRequest([marker]), WriteTxnMarkersResponse, 1)
     check(answer.markers[0].topics[0].partitions[0].error_code, where)
     return {"topic": topic, "partition": partition, "producer_id": producer.producer_id}
 

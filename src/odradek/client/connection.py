@@ -1,0 +1,268 @@
+"""The client's end of one connection to a broker, without input and output.
+
+`ClientConnection` turns requests into bytes and bytes into responses. It assigns correlation ids,
+keeps the requests in flight in order, and chooses versions from the broker's ApiVersions response.
+A shell moves the bytes (`blocking`, `asynchronous`)::
+
+    data = connection.send(request)        the shell writes `data` to its socket
+    connection.receive_data(chunk)         the shell has read `chunk`
+    response = connection.next_response()  None: more data is needed
+
+A broker executes the requests of a connection in order and returns the responses in order. A
+response with another correlation id therefore ends the connection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from odradek.errors import ErrorCode
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.framing import frame_size, pack_size
+from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
+from odradek.protocol.messages.produce_request import ProduceRequest
+from odradek.protocol.registry import response_class
+from odradek.protocol.spec import ANY_LATER
+
+RESPONSE_BYTES_MAX = 100 * 1024 * 1024
+"""Largest response that is received; Kafka's default limit of a request is the same."""
+
+IN_FLIGHT_MAX = 10_000
+"""Requests without a response on one connection."""
+
+CORRELATION_ID_MAX = 2**31 - 1
+SIZE_BYTES = 4
+
+
+class ConnectionClosed(ConnectionError):
+    """The connection ended before the response came."""
+
+
+class InvalidResponse(ConnectionError):
+    """The broker sent bytes that are not the response to the oldest request in flight."""
+
+
+class UnsupportedRequest(Exception):
+    """The broker serves no version of the request that this client knows."""
+
+
+class TooManyRequests(Exception):
+    """The limit of requests in flight is reached."""
+
+
+class Response(NamedTuple):
+    """A response, and the correlation id of its request."""
+
+    correlation_id: int
+    message: Message
+
+
+class _InFlight(NamedTuple):
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class ClientConnection:
+    """State of one connection: requests in flight, received bytes, versions of the broker.
+
+    Owned by its shell, which calls it from one thread or loop. After an `InvalidResponse` every
+    call raises it again, because later bytes cannot be assigned to a request. After the end of the
+    stream only complete frames that had been received before are returned.
+    """
+
+    def __init__(
+        self,
+        client_id: str = "",
+        *,
+        response_bytes_max: int = RESPONSE_BYTES_MAX,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        self.client_id = client_id
+        self._response_bytes_max = response_bytes_max
+        self._in_flight_max = in_flight_max
+        self._in_flight: deque[_InFlight] = deque()
+        self._correlation_id = 0
+        # Bytes of one read are kept as they came: most reads are exactly one response.
+        self._received: bytes | bytearray = b""
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._invalid: InvalidResponse | None = None
+        self._ended = False
+
+    # --- sending ---
+
+    @property
+    def in_flight(self) -> int:
+        """Number of requests that wait for a response."""
+        return len(self._in_flight)
+
+    @property
+    def last_correlation_id(self) -> int:
+        """Correlation id of the request that was sent last; 0 before the first one."""
+        return self._correlation_id
+
+    def send(
+        self, request: Message, version: int | None = None, *, client_id: str | None = None
+    ) -> bytes:
+        """Return the bytes of `request`, size included, and wait for its response from now on.
+
+        Args:
+            request: Any request message.
+            version: The version; by default the highest that both sides know.
+            client_id: Instead of the connection's.
+
+        Raises:
+            UnsupportedRequest: There is no such version.
+            TooManyRequests: The limit of requests in flight is reached.
+            UnencodableMessage: The message has a value that does not fit the version.
+        """
+        self._check()
+        if len(self._in_flight) >= self._in_flight_max:
+            raise TooManyRequests(f"{len(self._in_flight)} requests are in flight")
+        if version is None:
+            version = self.version_of(type(request))
+        correlation_id = self._correlation_id % CORRELATION_ID_MAX + 1
+        name = self.client_id if client_id is None else client_id
+        frame = request_frame(request, version, correlation_id, name)
+        self._correlation_id = correlation_id
+        if expects_response(request):
+            self._in_flight.append(_InFlight(correlation_id, request.API_KEY, version))
+        return pack_size(len(frame)) + frame
+
+    def version_of(self, request: type[Message]) -> int:
+        """Return the highest version of a request that this client and the broker know."""
+        low, high = self._versions.get(request.API_KEY, (0, -1))
+        version = min(high, request.MAX_VERSION)
+        if version < max(low, request.MIN_VERSION):
+            known = f"{request.MIN_VERSION} to {request.MAX_VERSION}"
+            theirs = f"{low} to {high}" if high >= low else "none"
+            raise UnsupportedRequest(f"{request.SPEC}: versions {known}, of the broker {theirs}")
+        return version
+
+    def learn_versions(self, response: ApiVersionsResponse) -> None:
+        """Choose versions by the broker's response to ApiVersions from now on."""
+        self._versions = {
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
+        }
+
+    def api_versions(self, software: str, software_version: str) -> bytes:
+        """Return the bytes of an ApiVersions request of the highest version.
+
+        A broker that does not know the version answers with version 0 and its range (KIP-511).
+        """
+        request = ApiVersionsRequest(software, software_version)
+        return self.send(request, ApiVersionsRequest.MAX_VERSION)
+
+    # --- receiving ---
+
+    @property
+    def bytes_wanted(self) -> int:
+        """Number of bytes without which there is no next frame: its size, or its rest."""
+        have = len(self._received)
+        if have < SIZE_BYTES:
+            return SIZE_BYTES - have
+        return max(0, SIZE_BYTES + self._size() - have)
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes from the socket, any number of them."""
+        if not self._received:
+            self._received = data
+            return
+        if isinstance(self._received, bytes):
+            self._received = bytearray(self._received)
+        self._received += data
+
+    def receive_eof(self) -> None:
+        """Note that the broker has closed the connection."""
+        self._ended = True
+
+    def next_frame(self) -> bytes | None:
+        """Return the next frame without its size; None when more bytes are needed."""
+        frame = self._take()
+        return None if frame is None else bytes(frame)
+
+    def next_response(self) -> Response | None:
+        """Return the response to the oldest request in flight; None when more bytes are needed.
+
+        Raises:
+            InvalidResponse: The bytes are not that response.
+            ConnectionClosed: The connection ended before.
+        """
+        frame = self._take()
+        if frame is None:
+            return None
+        correlation_id = int.from_bytes(frame[:SIZE_BYTES], "big")
+        if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
+            raise self._fail(f"no request has correlation id {correlation_id}")
+        sent = self._in_flight.popleft()
+        try:
+            return Response(correlation_id, _decoded(sent, frame))
+        except MalformedMessage as error:
+            raise self._fail(f"malformed response: {error}") from error
+
+    def _take(self) -> memoryview | None:
+        """Return the next frame, whose memory is no longer the connection's; None if incomplete."""
+        received = self._received
+        have = len(received)
+        if have < SIZE_BYTES:
+            self._check()
+            return None
+        end = SIZE_BYTES + self._size()
+        if have < end:
+            self._check()
+            return None
+        if have == end:
+            self._received = b""
+            return memoryview(received)[SIZE_BYTES:]
+        with memoryview(received) as view:
+            frame = bytes(view[SIZE_BYTES:end])
+        rest = bytearray(received) if isinstance(received, bytes) else received
+        del rest[:end]
+        self._received = rest
+        return memoryview(frame)
+
+    def _size(self) -> int:
+        if self._invalid is not None:
+            raise self._invalid
+        try:
+            return frame_size(self._received, 0, self._response_bytes_max)
+        except MalformedMessage as error:
+            raise self._fail(f"response: {error}") from error
+
+    def _check(self) -> None:
+        if self._invalid is not None:
+            raise self._invalid
+        if self._ended:
+            raise ConnectionClosed("the broker closed the connection")
+
+    def _fail(self, reason: str) -> InvalidResponse:
+        self._invalid = InvalidResponse(reason)
+        return self._invalid
+
+
+def _decoded(sent: _InFlight, frame: memoryview) -> Message:
+    version = sent.version
+    position = 5 if version >= RESPONSE_FLEXIBLE_FROM.get(sent.api_key, ANY_LATER) else 4
+    if sent.api_key == ApiKey.API_VERSIONS:
+        code = int.from_bytes(frame[position : position + 2], "big")
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+    return decode(response_class(sent.api_key), version, frame, position)
+
+
+def expects_response(request: Message) -> bool:
+    """Whether a broker answers the request: it answers all but Produce with acks=0."""
+    return not (isinstance(request, ProduceRequest) and request.acks == 0)
+
+
+def request_frame(
+    request: Message, version: int, correlation_id: int = 1, client_id: str = ""
+) -> bytes:
+    """Return a request with its header, without the size in front."""
+    header = request_header(request.API_KEY, version, correlation_id, client_id)
+    return header + encode(request, version)

@@ -1,0 +1,251 @@
+"""The client's connection without sockets: order, correlation ids, versions, and bad responses."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.client.connection import (
+    CORRELATION_ID_MAX,
+    ClientConnection,
+    ConnectionClosed,
+    InvalidResponse,
+    TooManyRequests,
+    UnsupportedRequest,
+    expects_response,
+)
+from odradek.errors import ErrorCode
+from odradek.protocol.api_keys import API_RANGES, ApiKey
+from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.errors import UnencodableMessage
+from odradek.protocol.headers import parse_request_header, response_header
+from odradek.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.fetch_request import FetchRequest
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
+from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.produce_request import ProduceRequest
+from odradek.protocol.registry import request_class, response_class
+from tests.protocol.building import plain
+from tests.protocol.golden import golden_messages
+
+HEARTBEAT = HeartbeatRequest("g", 1, "m")
+
+
+def exchanges() -> list[tuple[int, int, bytes]]:
+    """(API key, version, bytes of a response) for each response that Kafka's classes wrote."""
+    return [
+        (cls.API_KEY, version, data)
+        for cls, entries in golden_messages().items()
+        if cls.__name__.endswith("Response") and cls.API_KEY >= 0
+        for version, is_full, data in entries
+        if is_full and cls.API_KEY != ApiKey.API_VERSIONS and is_known(cls.API_KEY, version)
+    ]
+
+
+def is_known(api_key: int, version: int) -> bool:
+    try:
+        cls = request_class(api_key)
+    except (ValueError, ModuleNotFoundError):
+        return False
+    return cls.MIN_VERSION <= version <= cls.MAX_VERSION
+
+
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def heartbeat_response(correlation_id: int, code: int = 0) -> bytes:
+    header = response_header(HeartbeatResponse.API_KEY, 4, correlation_id)
+    return framed(header + encode(HeartbeatResponse(error_code=code), 4))
+
+
+def sample(api_key: int, version: int) -> Message:
+    """A request of this API that the version can hold."""
+    cls: Any = request_class(api_key)
+    for at, is_full, data in golden_messages()[cls]:
+        if at == version and is_full:
+            found: Message = decode(cls, version, data)
+            return found
+    empty: Message = cls()
+    return empty
+
+
+EXCHANGES = exchanges()
+
+
+@given(
+    chosen=st.lists(st.sampled_from(EXCHANGES), max_size=12),
+    cuts=st.lists(st.integers(0, 4000), max_size=20),
+    first=st.integers(0, 12),
+)
+def test_pipelined_requests_get_their_responses_in_order_however_the_bytes_arrive(
+    chosen: list[tuple[int, int, bytes]], cuts: list[int], first: int
+) -> None:
+    connection = ClientConnection("me")
+    stream = bytearray()
+    expected = []
+    for number, (api_key, version, data) in enumerate(chosen, 1):
+        request = sample(api_key, version)
+        sent = memoryview(connection.send(request, version))
+        assert struct.unpack_from(">i", sent)[0] == len(sent) - 4
+        header = parse_request_header(sent[4:])
+        assert header[:4] == (api_key, version, number, "me")
+        if not expects_response(request):
+            continue
+        stream += framed(response_header(api_key, version, number) + data)
+        expected.append((number, response_class(api_key), version, data))
+    assert connection.in_flight == len(expected)
+    found = []
+    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    for begin, end in pairwise(places):
+        connection.receive_data(bytes(stream[begin:end]))
+        while (response := connection.next_response()) is not None:
+            found.append(response)
+    assert [response.correlation_id for response in found] == [number for number, *_ in expected]
+    for response, (_, cls, version, data) in zip(found, expected, strict=True):
+        assert type(response.message) is cls
+        assert encode(plain(response.message), version) == data
+    assert connection.in_flight == 0 and connection.bytes_wanted == 4
+
+
+@given(st.lists(st.integers(1, 60), min_size=1))
+def test_reading_the_bytes_that_are_wanted_never_reads_into_the_next_frame(
+    sizes: list[int],
+) -> None:
+    connection = ClientConnection()
+    stream = memoryview(b"".join(framed(bytes(size)) for size in sizes))
+    frames = []
+    while len(frames) < len(sizes):
+        wanted = connection.bytes_wanted
+        assert wanted > 0
+        connection.receive_data(bytes(stream[:wanted]))
+        stream = stream[wanted:]
+        if (frame := connection.next_frame()) is not None:
+            frames.append(len(frame))
+            assert connection.bytes_wanted == 4
+    assert frames == sizes and not stream
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        heartbeat_response(2),
+        heartbeat_response(0),
+        struct.pack(">i", -1),
+        struct.pack(">i", 1001),
+        framed(b"\0\0\0\1"),  # the correlation id of the request, and no response
+    ],
+    ids=["a later id", "no id", "a negative size", "too large", "cut off"],
+)
+def test_a_response_that_is_none_ends_the_connection_for_good(data: bytes) -> None:
+    connection = ClientConnection(response_bytes_max=1000)
+    connection.send(HEARTBEAT, 4)
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(data)
+    with pytest.raises(InvalidResponse):
+        connection.next_response()
+    connection.receive_data(heartbeat_response(1))
+    for use in (connection.next_response, lambda: connection.send(HEARTBEAT, 4)):
+        with pytest.raises(InvalidResponse):
+            use()
+
+
+def test_a_response_nobody_asked_for_ends_the_connection() -> None:
+    connection = ClientConnection()
+    connection.receive_data(heartbeat_response(1))
+    with pytest.raises(InvalidResponse):
+        connection.next_response()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 4, 9])
+def test_at_the_end_of_the_stream_complete_responses_count_and_then_it_is_closed(cut: int) -> None:
+    connection = ClientConnection()
+    connection.send(HEARTBEAT, 4)
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(heartbeat_response(1) + heartbeat_response(2)[:cut])
+    connection.receive_eof()
+    response = connection.next_response()
+    assert response is not None and response.correlation_id == 1
+    for use in (connection.next_response, lambda: connection.send(HEARTBEAT, 4)):
+        with pytest.raises(ConnectionClosed):
+            use()
+
+
+def test_requests_in_flight_are_limited() -> None:
+    connection = ClientConnection(in_flight_max=2)
+    connection.send(HEARTBEAT, 4)
+    connection.send(HEARTBEAT, 4)
+    with pytest.raises(TooManyRequests):
+        connection.send(HEARTBEAT, 4)
+    connection.receive_data(heartbeat_response(1))
+    assert connection.next_response() is not None
+    connection.send(HEARTBEAT, 4)
+    assert connection.last_correlation_id == 3
+
+
+def test_a_request_that_cannot_be_encoded_is_not_in_flight() -> None:
+    connection = ClientConnection()
+    with pytest.raises(UnencodableMessage):
+        connection.send(HeartbeatRequest("g", 2**40, "m"), 4)
+    assert (connection.in_flight, connection.last_correlation_id) == (0, 0)
+
+
+def test_correlation_ids_begin_again_after_the_largest() -> None:
+    connection = ClientConnection()
+    connection._correlation_id = CORRELATION_ID_MAX - 1
+    ids = []
+    for _ in range(3):
+        connection.send(HEARTBEAT, 4)
+        ids.append(connection.last_correlation_id)
+    assert ids == [CORRELATION_ID_MAX, 1, 2]
+
+
+def test_produce_without_acknowledgement_has_no_response() -> None:
+    connection = ClientConnection()
+    connection.send(ProduceRequest(None, 0, 1000, []), 9)
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(heartbeat_response(2))
+    response = connection.next_response()
+    assert response is not None and response.correlation_id == 2
+
+
+@given(st.sampled_from([HeartbeatRequest, MetadataRequest, FetchRequest]), st.data())
+def test_the_version_is_the_highest_that_both_sides_know(cls: Any, data: st.DataObject) -> None:
+    low = data.draw(st.integers(0, 20))
+    high = data.draw(st.integers(0, 20))
+    connection = ClientConnection()
+    connection.learn_versions(ApiVersionsResponse(0, [ApiVersion(cls.API_KEY, low, high)]))
+    both = set(range(low, high + 1)) & set(range(cls.MIN_VERSION, cls.MAX_VERSION + 1))
+    if both:
+        assert connection.version_of(cls) == max(both)
+    else:
+        with pytest.raises(UnsupportedRequest):
+            connection.version_of(cls)
+
+
+def test_without_the_brokers_versions_a_version_must_be_given() -> None:
+    connection = ClientConnection()
+    with pytest.raises(UnsupportedRequest):
+        connection.send(HEARTBEAT)
+    connection.learn_versions(ApiVersionsResponse(0, [ApiVersion(ApiKey.HEARTBEAT, 0, 3)]))
+    _, version, *_ = parse_request_header(memoryview(connection.send(HEARTBEAT))[4:])
+    assert version == 3
+
+
+def test_a_broker_that_knows_no_new_api_versions_answers_with_version_0() -> None:
+    connection = ClientConnection()
+    _, version, *_ = parse_request_header(memoryview(connection.api_versions("me", "1"))[4:])
+    assert version == max(API_RANGES[ApiKey.API_VERSIONS])
+    old = ApiVersionsResponse(
+        int(ErrorCode.UNSUPPORTED_VERSION), [ApiVersion(ApiKey.API_VERSIONS, 0, 2)]
+    )
+    connection.receive_data(framed(response_header(18, 0, 1) + encode(old, 0)))
+    response = connection.next_response()
+    assert response is not None and isinstance(response.message, ApiVersionsResponse)
+    assert response.message.api_keys == [ApiVersion(ApiKey.API_VERSIONS, 0, 2)]

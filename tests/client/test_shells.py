@@ -1,0 +1,235 @@
+"""The blocking and the asyncio client on a live broker, and on sockets that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odradek.client.asynchronous import AsyncClient
+from odradek.client.blocking import BlockingClient
+from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
+from odradek.protocol.messages.fetch_request import FetchRequest
+from odradek.protocol.messages.fetch_response import FetchResponse
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata_response import MetadataResponse
+from odradek.protocol.messages.produce_request import ProduceRequest
+from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.testing import Broker
+from tests.helpers.requests import batch, fetch, produce
+
+TIMEOUT_S = 120.0
+CALLS = 300
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        running.create_topic("t")
+        yield running
+
+
+def address_of(broker: Broker) -> tuple[str, int]:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return host, int(port)
+
+
+class Peer:
+    """A listening socket whose single connection is served by `serve` in a thread."""
+
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
+        self._serve = serve
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Peer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # The listener is closed before a client came.
+            connection, _ = self.listener.accept()
+            with connection:
+                self._serve(connection)
+
+
+def silent(connection: socket.socket) -> None:
+    while connection.recv(1 << 16):
+        pass
+
+
+def close_after_request(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+
+
+def answer_another(connection: socket.socket) -> None:
+    connection.recv(1 << 16)
+    connection.sendall(struct.pack(">iih", 6, 77, 0))
+    silent(connection)
+
+
+def metadata(*names: str) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)
+
+
+# --- blocking ---
+
+
+@pytest.mark.parametrize("read_ahead", [True, False])
+def test_blocking_calls_and_pipelined_requests(broker: Broker, read_ahead: bool) -> None:
+    with BlockingClient.connect(
+        address_of(broker), TIMEOUT_S, "me", read_ahead=read_ahead
+    ) as client:
+        client.negotiate()
+        sent = [client.send(metadata("t")) for _ in range(CALLS)]
+        assert [client.receive().correlation_id for _ in sent] == sent
+        value = b"x" * 600_000
+        client.send(ProduceRequest(None, 0, 1000, produce("t", batch(value)).topic_data), 9)
+        response = client.call(produce("t", batch(value)), ProduceResponse, 9)
+        assert response.responses[0].partition_responses[0].base_offset == 1
+        found = client.call(fetch("t"), FetchResponse, 12)
+        records = found.responses[0].partitions[0].records
+        assert records is not None and len(bytes(records)) > len(value)
+
+
+def test_without_reading_ahead_the_rest_is_left_in_the_socket(broker: Broker) -> None:
+    with BlockingClient.connect(address_of(broker), TIMEOUT_S, read_ahead=False) as client:
+        client.send(ApiVersionsRequest("a", "1"), 3)
+        client.send(ApiVersionsRequest("a", "1"), 3)
+        first = client.receive_frame()
+        (size,) = struct.unpack(">i", client.socket.recv(4, socket.MSG_WAITALL))
+        assert size == len(first)
+
+
+def test_blocking_call_of_the_wrong_response_is_an_error(broker: Broker) -> None:
+    with BlockingClient.connect(address_of(broker), TIMEOUT_S) as client:
+        with pytest.raises(TypeError):
+            client.call(metadata("t"), ApiVersionsResponse, 9)
+
+
+@pytest.mark.parametrize(
+    ("serve", "error"),
+    [(close_after_request, ConnectionClosed), (answer_another, InvalidResponse)],
+)
+def test_blocking_call_ends_with_the_connection(serve: Any, error: type[Exception]) -> None:
+    with Peer(serve) as peer, BlockingClient.connect(peer.address, TIMEOUT_S) as client:
+        with pytest.raises(error):
+            client.call(metadata("t"), MetadataResponse, 9)
+
+
+def test_blocking_call_ends_in_time() -> None:
+    with Peer(silent) as peer, BlockingClient.connect(peer.address, TIMEOUT_S) as client:
+        client.socket.settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            client.call(metadata("t"), MetadataResponse, 9)
+
+
+# --- asyncio ---
+
+
+def test_concurrent_calls_get_their_own_responses(broker: Broker) -> None:
+    async def main() -> None:
+        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
+            await client.negotiate()
+            names = [f"absent-{n}" for n in range(CALLS)]
+            found = await asyncio.gather(
+                *(client.call(metadata(name), MetadataResponse) for name in names)
+            )
+            assert [response.topics[0].name for response in found] == names
+
+    asyncio.run(main())
+
+
+def test_large_requests_wait_until_the_socket_takes_them(broker: Broker) -> None:
+    async def main() -> None:
+        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
+            data = batch(b"x" * 900_000)
+            responses = await asyncio.gather(
+                *(client.call(produce("t", bytes(data)), ProduceResponse, 9) for _ in range(20))
+            )
+            offsets = [r.responses[0].partition_responses[0].base_offset for r in responses]
+            assert sorted(offsets) == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_call_leaves_the_others_alone(broker: Broker) -> None:
+    async def main() -> None:
+        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
+            long_poll = FetchRequest(
+                topics=fetch("t").topics, max_wait_ms=200, min_bytes=1, max_bytes=1 << 20
+            )
+            waiting = asyncio.create_task(client.call(long_poll, FetchResponse, 12))
+            behind = asyncio.create_task(client.call(metadata("t"), MetadataResponse, 9))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            assert (await behind).topics[0].name == "t"
+            assert waiting.cancelled()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("serve", "error"),
+    [(close_after_request, ConnectionClosed), (answer_another, InvalidResponse)],
+)
+def test_all_calls_end_with_the_connection(serve: Any, error: type[Exception]) -> None:
+    async def main() -> None:
+        with Peer(serve) as peer:
+            async with await AsyncClient.connect(*peer.address, timeout_s=TIMEOUT_S) as client:
+                calls = (client.call(metadata("t"), MetadataResponse, 9) for _ in range(5))
+                results = await asyncio.gather(*calls, return_exceptions=True)
+                assert {type(result) for result in results} == {error}
+                with pytest.raises(error):
+                    await client.call(metadata("t"), MetadataResponse, 9)
+
+    asyncio.run(main())
+
+
+def test_a_response_that_is_late_closes_the_connection() -> None:
+    async def main() -> None:
+        with Peer(silent) as peer:
+            async with await AsyncClient.connect(*peer.address, timeout_s=0.05) as client:
+                with pytest.raises(TimeoutError):
+                    await client.call(metadata("t"), MetadataResponse, 9)
+                with pytest.raises(TimeoutError):
+                    await client.call(metadata("t"), MetadataResponse, 9)
+
+    asyncio.run(main())
+
+
+def test_closing_ends_what_waits() -> None:
+    async def main() -> None:
+        with Peer(silent) as peer:
+            client = await AsyncClient.connect(*peer.address, timeout_s=TIMEOUT_S)
+            call = asyncio.create_task(client.call(metadata("t"), MetadataResponse, 9))
+            await asyncio.sleep(0)
+            await client.close()
+            with pytest.raises(ConnectionClosed):
+                await call
+
+    asyncio.run(main())
+
+
+def test_calls_that_can_have_no_response_or_no_version_are_refused(broker: Broker) -> None:
+    async def main() -> None:
+        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
+            with pytest.raises(ValueError, match="acks=0"):
+                await client.call(ProduceRequest(None, 0, 1000, []), ProduceResponse, 9)
+            with pytest.raises(UnsupportedRequest):
+                await client.call(metadata("t"), MetadataResponse)
+
+    asyncio.run(main())
