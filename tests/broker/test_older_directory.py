@@ -246,7 +246,9 @@ def test_a_new_producer_of_a_transactional_id_aborts_what_was_left_open(older: O
     producer = Producer({"bootstrap.servers": older.address, "transactional.id": "open"})
     producer.init_transactions(60)
     producer.begin_transaction()
-    producer.produce("in.out", b"afterwards", b"k", 0)
+    # The broker's clock stands still, and a record of today would be too far ahead of it.
+    time_ms = older.expected["time_ms"]
+    producer.produce("in.out", b"afterwards", b"k", 0, timestamp=time_ms)
     producer.commit_transaction(60)
     wait_until(lambda: not open_transactions(older))
     found = [value for _, _, _, value in older.read("in.out", "read_committed")]
@@ -351,7 +353,7 @@ def test_the_deleted_topic_stays_deleted_and_its_name_is_free(older: Older) -> N
     name = "gone"
     assert name not in older.admin.list_topics(timeout=60).topics
     producer = Producer({"bootstrap.servers": older.address})
-    producer.produce(name, b"new", b"k", 0)
+    producer.produce(name, b"new", b"k", 0, timestamp=older.expected["time_ms"])
     assert producer.flush(60) == 0
     older.expected["topics"][name] = [None, {"0": 0}]
     assert older.read(name) == [[0, 0, "k", "new"]]
