@@ -51,7 +51,7 @@ FIRST_PRODUCE_CALLS_MAX = 83
 # begin the generator that reads in time slices, so there is one path for short and long fetches. 6
 # make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. One
 # makes sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
-FETCH_CALLS_MAX = 118
+FETCH_CALLS_MAX = 119
 
 
 def framed(request: Any, version: int) -> bytes:
