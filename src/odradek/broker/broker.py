@@ -32,7 +32,7 @@ from odradek.environment.environment import Environment
 from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
-from odradek.log.directories.log_manager import CLUSTER_METADATA, LogManager
+from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.config_changes import ConfigChange, ResourceType
 from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.quotas import QuotaAlteration
@@ -272,7 +272,7 @@ class BrokerServer:
         if given := config.given("metadata.log.dir"):
             paths.insert(0, given)
         logs = log_manager.all_logs()
-        if not logs and not any((Path(path) / CLUSTER_METADATA).is_dir() for path in paths):
+        if not logs and not any((Path(path) / METADATA_DIRECTORY).is_dir() for path in paths):
             return None
         from odradek.metadata.kafka_import.takeover import find_takeover
 

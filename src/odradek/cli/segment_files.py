@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from odradek.cli.output import text_or_base64
+from odradek.log.segments.time_index import ENTRY as TIME_ENTRY
+from odradek.log.segments.transaction_index import ENTRY as TXN_ENTRY
+from odradek.log.state.producer_state_manager import SNAPSHOT_ENTRY
 from odradek.records.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD,
@@ -30,10 +33,7 @@ from odradek.records.record import CorruptRecord, iter_records
 Entry = dict[str, Any]
 
 _OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-_TXN_ENTRY = struct.Struct(">hqqqq")
 _SNAPSHOT_PREFIX = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_NAMES = (
     "producer_id",
     "epoch",
@@ -55,7 +55,7 @@ def dump(path: Path, *, records: bool) -> Iterator[Entry]:
         case ".index":
             return _dump_index(path, _OFFSET_ENTRY)
         case ".timeindex":
-            return _dump_index(path, _TIME_ENTRY)
+            return _dump_index(path, TIME_ENTRY)
         case ".txnindex":
             return _dump_txn_index(path)
         case ".snapshot":
@@ -166,9 +166,9 @@ def _dump_index(path: Path, layout: struct.Struct) -> Iterator[Entry]:
     before: tuple[int, int] | None = None
     for pos in range(0, len(data) - layout.size + 1, layout.size):
         pair: tuple[int, int] = layout.unpack_from(data, pos)
-        if not any(pair) and (before is not None or layout is _TIME_ENTRY):
+        if not any(pair) and (before is not None or layout is TIME_ENTRY):
             break  # space that Kafka has reserved
-        if layout is _TIME_ENTRY:
+        if layout is TIME_ENTRY:
             entry, error = _time_entry(base, pair, batches)
         else:
             entry, error = _offset_entry(base, pair, batches)
@@ -209,8 +209,8 @@ def _time_entry(
 def _dump_txn_index(path: Path) -> Iterator[Entry]:
     data = path.read_bytes()
     markers = _abort_markers(path.with_suffix(".log"))
-    for pos in range(0, len(data) - _TXN_ENTRY.size + 1, _TXN_ENTRY.size):
-        version, producer_id, first, last, stable = _TXN_ENTRY.unpack_from(data, pos)
+    for pos in range(0, len(data) - TXN_ENTRY.size + 1, TXN_ENTRY.size):
+        version, producer_id, first, last, stable = TXN_ENTRY.unpack_from(data, pos)
         entry = {
             "producer_id": producer_id,
             "first_offset": first,
@@ -222,8 +222,8 @@ def _dump_txn_index(path: Path) -> Iterator[Entry]:
         elif markers is not None and markers.get(last) != producer_id:
             entry["error"] = f"no abort marker of this producer at offset {last}"
         yield entry
-    if len(data) % _TXN_ENTRY.size:
-        yield {"error": f"{len(data) % _TXN_ENTRY.size} bytes behind the last entry"}
+    if len(data) % TXN_ENTRY.size:
+        yield {"error": f"{len(data) % TXN_ENTRY.size} bytes behind the last entry"}
 
 
 def _dump_snapshot(path: Path) -> Iterator[Entry]:
@@ -239,11 +239,11 @@ def _dump_snapshot(path: Path) -> Iterator[Entry]:
         yield {"error": "wrong CRC"}
     pos = _SNAPSHOT_PREFIX.size
     for _ in range(count):
-        if pos + _SNAPSHOT_ENTRY.size > len(data):
+        if pos + SNAPSHOT_ENTRY.size > len(data):
             yield {"error": "the file is cut off"}
             return
-        yield dict(zip(_SNAPSHOT_NAMES, _SNAPSHOT_ENTRY.unpack_from(data, pos), strict=True))
-        pos += _SNAPSHOT_ENTRY.size
+        yield dict(zip(_SNAPSHOT_NAMES, SNAPSHOT_ENTRY.unpack_from(data, pos), strict=True))
+        pos += SNAPSHOT_ENTRY.size
 
 
 def _headers(path: Path) -> dict[int, BatchHeader] | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
 from odradek.replication.partition import (
-    UNDEFINED_EPOCH,
     ColdRead,
     FetchIsolation,
     FetchPartitionData,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.residency import NotResident
+from odradek.log.state.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from odradek.metadata.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ ACKS_LEADER = 1
 ACKS_NONE = 0
 NO_LEADER = -1
 NO_OFFSET = -1
-UNDEFINED_EPOCH = -1
-UNDEFINED_EPOCH_OFFSET = -1
 # The bytes between two high watermarks are not counted: a delayed fetch reads again.
 _ANY_SIZE = _END_OF_TIME = 1 << 62
 

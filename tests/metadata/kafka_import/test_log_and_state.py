@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.ids import Uuid
-from odradek.log.directories.log_manager import CLUSTER_METADATA
+from odradek.log.directories.log_manager import METADATA_DIRECTORY
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
 from odradek.metadata.kafka_import.metadata_replay import FoundCluster, replay
 from odradek.protocol import interpret
@@ -202,7 +202,7 @@ def test_configs_quotas_and_features_can_be_taken_back(tmp_path: Path) -> None:
 @pytest.fixture
 def whole_log(kind: str, tmp_path: Path) -> Path:
     """Kafka's metadata, with every record since the first one, and no snapshot."""
-    directory = unpack(kind, tmp_path) / CLUSTER_METADATA
+    directory = unpack(kind, tmp_path) / METADATA_DIRECTORY
     for path in directory.glob("*.checkpoint"):
         path.unlink()
     return directory
@@ -227,4 +227,4 @@ def test_the_whole_log_comes_to_what_kafkas_snapshot_says(
 ) -> None:
     other = tmp_path / "with snapshots"
     other.mkdir()
-    assert found(whole_log) == found(unpack(kind, other) / CLUSTER_METADATA)
+    assert found(whole_log) == found(unpack(kind, other) / METADATA_DIRECTORY)

@@ -12,7 +12,7 @@ from odradek.config.log_config import LogConfig
 from odradek.controller.controller import Controller, random_uuid
 from odradek.environment.clock import ManualClock
 from odradek.ids import BrokerId, TopicName, TopicPartition
-from odradek.log.directories.log_manager import CLUSTER_METADATA, LogManager
+from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata
 from odradek.metadata.kafka_import.takeover import Takeover, find_takeover
@@ -41,7 +41,7 @@ def take_over(tmp_path: Path, logs: LogManager | None = None) -> Takeover | None
 
 
 def taken(tmp_path: Path, *values: bytes, logs: LogManager | None = None) -> MetadataImage:
-    directory = tmp_path / CLUSTER_METADATA
+    directory = tmp_path / METADATA_DIRECTORY
     directory.mkdir()
     write_log(directory, *values)
     takeover = take_over(tmp_path, logs)

@@ -26,6 +26,7 @@ from odradek.broker.requests.fetch_sessions import INVALID_SESSION_ID, FetchCont
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.requests.throttling import fetch_limit, throttled_fetch
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
 from odradek.protocol.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -36,7 +37,7 @@ from odradek.protocol.messages.fetch_response import (
     PartitionData,
 )
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
-from odradek.replication.partition import UNDEFINED_EPOCH, FetchIsolation, FetchPartitionData
+from odradek.replication.partition import FetchIsolation, FetchPartitionData
 from odradek.results import Result
 
 if TYPE_CHECKING:

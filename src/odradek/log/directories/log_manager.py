@@ -54,7 +54,7 @@ OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
-CLUSTER_METADATA = "__cluster_metadata-0"
+METADATA_DIRECTORY = "__cluster_metadata-0"
 """Where Kafka keeps its own metadata: none of our logs."""
 _locked_here: set[str] = set()
 """Directories locked by this process: a POSIX lock does not exclude its own holder."""
@@ -598,7 +598,7 @@ def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
 def parse_directory_name(name: str) -> TopicPartition | None:
     """The partition whose directory has this name; None for anything else."""
     match = _PARTITION_DIRECTORY.match(name)
-    if match is None or name == CLUSTER_METADATA:
+    if match is None or name == METADATA_DIRECTORY:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

@@ -8,7 +8,6 @@ only for segments that were rolled, flushed or closed; recovery rebuilds the oth
 from __future__ import annotations
 
 import logging
-import struct
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -29,6 +28,7 @@ from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, FilePool, PooledFile
 from odradek.log.residency import NotResident, read_resident, read_waiting
 from odradek.log.segments.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from odradek.log.segments.offset_index import CorruptIndex, OffsetIndex, index_path
+from odradek.log.segments.time_index import ENTRY as TIME_ENTRY
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from odradek.log.segments.time_index import TimeIndex
 from odradek.log.segments.transaction_index import (
@@ -71,7 +71,6 @@ PENDING_ENTRIES_MAX = 1024
 
 _unpack_offsets = OFFSETS.unpack_from
 _OFFSETS_BYTES = OFFSETS.size
-_TIME_ENTRY = struct.Struct(">qi")
 _drain_lock = threading.Lock()
 SOON_READ_BYTES = 16_384
 """A segment that is read and indexed sooner than its files are made."""
@@ -575,7 +574,7 @@ class LogSegment:
             entry = files.pread(handle.fd, TIME_ENTRY_BYTES, position)
         except FileNotFoundError:
             return False
-        timestamp, relative_offset = _TIME_ENTRY.unpack(entry)
+        timestamp, relative_offset = TIME_ENTRY.unpack(entry)
         if position % TIME_ENTRY_BYTES or (timestamp, relative_offset) == (0, 0):
             return False
         self.max_timestamp = timestamp

@@ -20,8 +20,8 @@ from odradek.environment.files import Files, read_file
 from odradek.log.segments.offset_index import CorruptIndex, append_entries
 from odradek.records.batch import NO_TIMESTAMP
 
-ENTRY_BYTES = 12
-_ENTRY = struct.Struct(">qi")
+ENTRY = struct.Struct(">qi")
+ENTRY_BYTES = ENTRY.size
 
 
 class TimeIndex:
@@ -63,7 +63,7 @@ class TimeIndex:
         data = read_file(files, self.path)
         used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
         whole = min(used, len(data) // ENTRY_BYTES * ENTRY_BYTES)
-        entries = list(_ENTRY.iter_unpack(memoryview(data)[:whole]))
+        entries = list(ENTRY.iter_unpack(memoryview(data)[:whole]))
         while entries and entries[-1] == (0, 0):
             entries.pop()
         self.timestamps = array("q", [timestamp for timestamp, _ in entries])
@@ -79,7 +79,7 @@ class TimeIndex:
         if count == self.persisted and not sync:
             return
         data = b"".join(
-            _ENTRY.pack(timestamp, offset)
+            ENTRY.pack(timestamp, offset)
             for timestamp, offset in zip(
                 self.timestamps[persisted:count], self.offsets[persisted:count], strict=True
             )

@@ -21,9 +21,9 @@ from odradek.log.residency import NotResident
 from odradek.log.segments.offset_index import CorruptIndex
 
 TXN_INDEX_SUFFIX = ".txnindex"
-_ENTRY = struct.Struct(">hqqqq")
+ENTRY = struct.Struct(">hqqqq")
 _LAST_OFFSET = struct.Struct(">18xq")
-ENTRY_BYTES = _ENTRY.size
+ENTRY_BYTES = ENTRY.size
 _VERSION = 0
 
 
@@ -55,7 +55,7 @@ class TransactionIndex:
         torn bytes behind it, which `truncate` cuts off.
         """
         data = self._loaded()
-        packed = _ENTRY.pack(_VERSION, *entry)
+        packed = ENTRY.pack(_VERSION, *entry)
         flags = READ_WRITE if self.size else READ_WRITE | os.O_TRUNC
         handle = OpenFile(self._files, self._files.open(self.path, flags))
         write_all(self._files, handle.fd, packed, self.size)
@@ -87,7 +87,7 @@ class TransactionIndex:
         """The entries whose marker is at `first_offset` or behind it, in order."""
         data = self._loaded()
         for number in range(self._first_at(data, first_offset), len(data) // ENTRY_BYTES):
-            yield AbortedTransaction._make(_ENTRY.unpack_from(data, number * ENTRY_BYTES)[1:])
+            yield AbortedTransaction._make(ENTRY.unpack_from(data, number * ENTRY_BYTES)[1:])
 
     def _first_at(self, data: bytearray, offset: int) -> int:
         """The number of the first entry whose last offset is `offset` or larger."""
@@ -118,7 +118,7 @@ class TransactionIndex:
         if self._files.size(self.path) % ENTRY_BYTES:
             raise CorruptIndex(f"{self.path} ends in the middle of an entry")
         data, last = self._loaded(), base_offset - 1
-        for version, _, first, marker, _ in _ENTRY.iter_unpack(data):
+        for version, _, first, marker, _ in ENTRY.iter_unpack(data):
             if version != _VERSION or marker <= last or first > marker:
                 raise CorruptIndex(f"{self.path} has an entry that makes no sense")
             last = marker

@@ -53,7 +53,7 @@ LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 _VERSION = 1
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _WINDOW_ENTRY = struct.Struct(">qhiiqqi")
 NO_OFFSET = -1
 NOTHING_EXPECTED = -2
@@ -446,7 +446,7 @@ class ProducerStateManager:
         """Replaces the state with that of a snapshot; CorruptSnapshot, and nothing changed."""
         loaded: dict[int, ProducerEntry] = {}
         for pid, epoch, last, offset, delta, stamp, coordinator, txn in _entries(
-            data, _SNAPSHOT_ENTRY
+            data, SNAPSHOT_ENTRY
         ):
             entry = loaded[pid] = ProducerEntry(epoch)
             entry.coordinator_epoch, entry.transaction_first_offset = coordinator, txn
@@ -519,7 +519,7 @@ def _decrement_sequence(sequence: int, decrement: int) -> int:
 
 def _snapshot_entry(producer_id: int, entry: ProducerEntry) -> bytes:
     batch = ProducerBatch._make(entry.batches[-1]) if entry.batches else None
-    return _SNAPSHOT_ENTRY.pack(
+    return SNAPSHOT_ENTRY.pack(
         producer_id,
         entry.epoch if entry.epoch >= 0 else NO_PRODUCER_EPOCH,
         entry.last_sequence,

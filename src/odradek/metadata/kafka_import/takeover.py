@@ -15,7 +15,7 @@ from pathlib import Path
 from odradek.config.broker import BrokerConfig
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
-from odradek.log.directories.log_manager import CLUSTER_METADATA
+from odradek.log.directories.log_manager import METADATA_DIRECTORY
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
@@ -92,7 +92,7 @@ def find_takeover(
     """
     by_partition = {log.topic_partition: log for log in logs}
     for path in metadata_dirs:
-        directory = Path(path) / CLUSTER_METADATA
+        directory = Path(path) / METADATA_DIRECTORY
         if directory.is_dir():
             found = replay(read_frames(directory))
             _logger.info("taking over what Apache Kafka's metadata in %s says", directory)
@@ -104,7 +104,7 @@ def find_takeover(
         "the log directories hold %d topics, and neither a metadata store nor %s: "
         "their configs are defaults, retention included",
         len(found.topics),
-        CLUSTER_METADATA,
+        METADATA_DIRECTORY,
     )
     return _take_over(config, cluster_id, found, by_partition)
 
