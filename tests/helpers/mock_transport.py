@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from odradek.environment.timers import LoopTimers
 from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
@@ -113,6 +114,7 @@ def open_connection(
     limits = limits or NetLimits()
     shared = Shared(
         loop=asyncio.get_running_loop(),
+        timers=LoopTimers(),
         dispatch=dispatch,
         limits=limits,
         budget=budget or MemoryBudget(limits.request_bytes_queued_max),

@@ -17,6 +17,7 @@ import uvloop
 
 from odradek.environment.clock import Clock, ManualClock
 from odradek.environment.files import Files, RealFiles
+from odradek.environment.timers import LoopTimers
 from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint
@@ -121,7 +122,7 @@ async def serving(
     use_sendfile: bool = True,
     host: str = "127.0.0.1",
 ) -> AsyncIterator[Server]:
-    server = Server(dispatch, clock=clock or ManualClock(), limits=limits)
+    server = Server(dispatch, clock=clock or ManualClock(), timers=LoopTimers(), limits=limits)
     kind = PLAIN_SOCKET if use_sendfile else PLAIN_SOCKET_WITHOUT_SENDFILE
     await server.start([Endpoint("PLAINTEXT", host, 0, transport_kind=kind)])
     try:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
 from odradek.net import listener
 from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
@@ -61,7 +62,7 @@ def test_several_listeners_serve_and_name_themselves(loop: str) -> None:
         return [bytes(view)]
 
     async def main() -> None:
-        server = Server(dispatch, clock=ManualClock())
+        server = Server(dispatch, clock=ManualClock(), timers=LoopTimers())
         await server.start(
             [Endpoint("INSIDE", "127.0.0.1", 0), Endpoint("OUTSIDE", "127.0.0.1", 0)]
         )
@@ -133,7 +134,7 @@ def test_what_cannot_be_bound_is_one_clear_line(
         base = open_descriptors()
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            server = Server(echo, clock=ManualClock())
+            server = Server(echo, clock=ManualClock(), timers=LoopTimers())
             with pytest.raises(BindError) as caught:
                 await server.start(
                     [Endpoint("PLAINTEXT", "127.0.0.1", 0), Endpoint("OUTSIDE", host, port)]
@@ -322,7 +323,7 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
             arrived.set()
             return due
 
-        server = Server(dispatch, clock=ManualClock())
+        server = Server(dispatch, clock=ManualClock(), timers=LoopTimers())
         # Nobody else listens there, even when the port is given to another program.
         await server.start([Endpoint("PLAINTEXT", "127.98.76.54", 0)])
         peer, idle = await Peer.connect(server), await Peer.connect(server)
@@ -367,7 +368,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
             connection.on_close.append(lambda: gone.append("closed"))
             return forever() if view == b"coroutine" else never
 
-        server = Server(dispatch, clock=ManualClock())
+        server = Server(dispatch, clock=ManualClock(), timers=LoopTimers())
         await server.start([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
         peers = [await Peer.connect(server) for _ in range(2)]
         await peers[0].send(frame(b"future"))

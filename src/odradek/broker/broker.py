@@ -134,6 +134,7 @@ class BrokerServer:
         self._server = Server(
             self._request_handler(),
             clock=self._network_clock,
+            timers=self._environment.timers,
             limits=_net_limits(config),
             executor=self._executor,
         )

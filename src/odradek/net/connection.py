@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
@@ -79,6 +80,7 @@ class Shared:
     """What the connections of a server have in common. Owned by the server's loop."""
 
     loop: asyncio.AbstractEventLoop
+    timers: Timers
     dispatch: Dispatch
     limits: NetLimits
     budget: MemoryBudget
@@ -366,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
         """Starts no request for so long; answers leave meanwhile. The longest of several counts."""
         self._hold |= _MUTED
         self._mutes += 1
-        self._shared.loop.call_later(seconds, self._unmute)
+        self._shared.timers.call_later(seconds, self._unmute)
 
     def _unmute(self) -> None:
         self._mutes -= 1

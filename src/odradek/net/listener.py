@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from odradek.environment.timers import Timer, Timers
 from odradek.net.connection import plain_address
 from odradek.net.limits import NetLimits
 from odradek.net.session import PLAIN_SOCKET, SecurityProtocol, TransportKind
@@ -153,22 +154,33 @@ class Listener:
     take after, is set, and peers elsewhere are set back to what the system uses.
     """
 
-    __slots__ = ("_accept", "_accepting", "_congestion", "_loop", "_resting", "_sock", "endpoint")
+    __slots__ = (
+        "_accept",
+        "_accepting",
+        "_congestion",
+        "_loop",
+        "_resting",
+        "_sock",
+        "_timers",
+        "endpoint",
+    )
 
     def __init__(
         self,
         endpoint: Endpoint,
         sock: socket.socket,
         accept: Callable[[Endpoint, socket.socket], bool],
+        timers: Timers,
     ) -> None:
         """`accept` takes over an accepted socket, and says whether there is room for another."""
         host, port = sock.getsockname()[:2]
         self.endpoint = replace(endpoint, host=host, port=port)
         self._sock = sock
         self._accept = accept
+        self._timers = timers
         self._loop = asyncio.get_running_loop()
         self._accepting = False
-        self._resting: asyncio.TimerHandle | None = None
+        self._resting: Timer | None = None
         self._congestion = _exchange_congestion(sock, UNPACED)
 
     def resume(self) -> None:
@@ -204,7 +216,7 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     logger.error("no connection can be accepted at present: %s", error)
                     self.pause()
-                    self._resting = self._loop.call_later(RETRY_S, self.resume)
+                    self._resting = self._timers.call_later(RETRY_S, self.resume)
                     return
                 logger.debug("a connection was gone before it was accepted: %s", error)
                 continue

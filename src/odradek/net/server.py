@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from odradek.environment.clock import Clock
+from odradek.environment.timers import Timer, Timers
 from odradek.net.budget import MemoryBudget, MemoryWaiter, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
@@ -62,12 +63,14 @@ class Server:
         dispatch: Dispatch,
         *,
         clock: Clock,
+        timers: Timers,
         limits: NetLimits | None = None,
         executor: Executor | None = None,
     ) -> None:
         self.limits = limits or NetLimits()
         self.budget = MemoryBudget(self.limits.request_bytes_queued_max)
         self._clock = clock
+        self._timers = timers
         self._dispatch = dispatch
         self._executor = executor
         self._listeners: list[Listener] = []
@@ -76,7 +79,7 @@ class Server:
         self._count = 0
         self._stopping = False
         self._empty: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._memory_wait: _MemoryWait | None = None
 
     async def start(self, endpoints: Iterable[Endpoint]) -> None:
@@ -84,6 +87,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._shared = Shared(
             loop=self._loop,
+            timers=self._timers,
             dispatch=self._dispatch,
             limits=self.limits,
             budget=self.budget,
@@ -96,7 +100,7 @@ class Server:
         try:
             for endpoint in endpoints:
                 for sock in await bind(endpoint, self.limits):
-                    self._listeners.append(Listener(endpoint, sock, self._accept))
+                    self._listeners.append(Listener(endpoint, sock, self._accept, self._timers))
         except BaseException:
             self._close_listeners()
             raise
@@ -177,7 +181,7 @@ class Server:
 
     def _schedule_tick(self) -> None:
         idle_s = self.limits.connections_max_idle_ms / 1000
-        self._timer = self._loop.call_later(min(TICK_S, max(idle_s / 4, 0.01)), self._run_tick)
+        self._timer = self._timers.call_later(min(TICK_S, max(idle_s / 4, 0.01)), self._run_tick)
 
     def _run_tick(self) -> None:
         self._schedule_tick()
