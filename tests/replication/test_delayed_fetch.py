@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.log.unified_log import LogReadInfo
 from odradek.replication.delayed_fetch import FetchParams, fetch
@@ -38,7 +39,7 @@ class Manager:
     def __init__(self, count: int) -> None:
         self.logs = [ListLog() for _ in range(count)]
         self.partitions = [partition_of(log, index=at) for at, log in enumerate(self.logs)]
-        self.fetches = Purgatory(asyncio.get_running_loop(), 2)
+        self.fetches = Purgatory(asyncio.get_running_loop(), LoopTimers(), 2)
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self.partitions[index] if index < len(self.partitions) else None

@@ -14,6 +14,7 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager, parse_directory_name
@@ -145,6 +146,7 @@ class Machine:
                     NODE,
                     self.logs,
                     clock,
+                    LoopTimers(),
                     executor,
                     config.log_config,
                     asyncio.get_running_loop(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from odradek.environment.timers import LoopTimers
 from odradek.replication.purgatory import DelayedOperation, Purgatory
 
 
@@ -37,7 +38,7 @@ class Operation(DelayedOperation):
 
 def run(test: Callable[[Purgatory], Awaitable[None]], waiting_max: int = 10) -> None:
     async def main() -> None:
-        await test(Purgatory(asyncio.get_running_loop(), waiting_max))
+        await test(Purgatory(asyncio.get_running_loop(), LoopTimers(), waiting_max))
 
     asyncio.run(main())
 

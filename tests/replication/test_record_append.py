@@ -12,6 +12,7 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
@@ -50,7 +51,14 @@ def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
             opened = WorkRunner(executor, 1, asyncio.Lock())
             loop = asyncio.get_running_loop()
             manager = ReplicaManager(
-                NODE, logs, ManualClock(), executor, config.log_config, loop, opened
+                NODE,
+                logs,
+                ManualClock(),
+                LoopTimers(),
+                executor,
+                config.log_config,
+                loop,
+                opened,
             )
             manager.apply(None, image_of(**configs))
             await work(manager)

@@ -13,6 +13,7 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
@@ -67,7 +68,9 @@ def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None
         config = BrokerConfig({})
         clock = ManualClock()
         opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(NODE, logs, clock, executor, config.log_config, loop, opened)
+        manager = ReplicaManager(
+            NODE, logs, clock, LoopTimers(), executor, config.log_config, loop, opened
+        )
         await work(manager)
         await manager.stop()
 
@@ -192,7 +195,9 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
         loop = asyncio.get_running_loop()
         config = BrokerConfig({}).log_config
         opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(NODE, logs, ManualClock(), executor, config, loop, opened)
+        manager = ReplicaManager(
+            NODE, logs, ManualClock(), LoopTimers(), executor, config, loop, opened
+        )
         image = image_of(topic(), flush_messages="1")
         manager.apply(None, image)
         appended = manager.append_internal(KEY, batch())

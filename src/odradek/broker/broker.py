@@ -200,6 +200,7 @@ class BrokerServer:
             config.node_id,
             log_manager,
             self._clock,
+            self._environment.timers,
             self._executor,
             config.log_config,
             loop,

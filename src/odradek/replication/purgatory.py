@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+    from odradek.environment.timers import Timer, Timers
+
 OPERATIONS_WAITING_MAX = 10_000
 """Delayed fetches at one time. Beyond it a fetch completes as if its time were up, so a client that
 pipelines long polls without reading the responses costs no more memory than this.
@@ -30,7 +32,7 @@ class DelayedOperation:
 
     def __init__(self) -> None:
         self.completed = False
-        self.timer: asyncio.TimerHandle | None = None
+        self.timer: Timer | None = None
 
     def try_complete(self) -> bool:
         """Complete the operation if its condition holds. Return whether it is completed."""
@@ -73,9 +75,13 @@ class Purgatory:
     """The operations of one kind that wait. Used on the event loop only."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, waiting_max: int = OPERATIONS_WAITING_MAX
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timers: Timers,
+        waiting_max: int = OPERATIONS_WAITING_MAX,
     ) -> None:
         self.loop = loop
+        self._timers = timers
         self.waiting: dict[DelayedOperation, None] = {}
         self._waiting_max = waiting_max
         self._ended = False
@@ -90,7 +96,7 @@ class Purgatory:
             self.loop.call_soon(operation.force_complete)
             return False
         self.waiting[operation] = None
-        operation.timer = self.loop.call_later(max(timeout_ms, 0) / 1000, operation.expire)
+        operation.timer = self._timers.call_later(max(timeout_ms, 0) / 1000, operation.expire)
         return True
 
     def forget(self, operation: DelayedOperation) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from odradek.config.log_config import LogConfig
     from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timers
     from odradek.log.directories.log_dir import LogDir
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.state.producer_state_manager import LateTransaction
@@ -68,6 +69,7 @@ class ReplicaManager:
         node_id: int,
         log_manager: LogManager,
         clock: Clock,
+        timers: Timers,
         executor: Executor,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         loop: asyncio.AbstractEventLoop,
@@ -77,6 +79,7 @@ class ReplicaManager:
         self._node_id = node_id
         self._log_manager = log_manager
         self._clock = clock
+        self._timers = timers
         self._executor = executor
         self._log_config = log_config
         self._loop = loop
@@ -85,7 +88,7 @@ class ReplicaManager:
         self.partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
         self.topic_names: dict[Uuid, str] = {}
-        self.fetches = Purgatory(loop)
+        self.fetches = Purgatory(loop, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
 
@@ -374,7 +377,7 @@ class ReplicaManager:
         delayed = DelayedProduce(required_offsets, on_ready)
         if timeout_ms is not None:
             delay_s = max(timeout_ms, 0) / 1000
-            delayed.timer = self._loop.call_later(delay_s, delayed.expire)
+            delayed.timer = self._timers.call_later(delay_s, delayed.expire)
         for partition in tuple(required_offsets):
             if partition.flush_due_offset:
                 self.start_flush(partition)
