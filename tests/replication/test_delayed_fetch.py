@@ -141,6 +141,53 @@ def test_fetch_reads_again_when_a_partition_is_stopped() -> None:
     run(check)
 
 
+def test_cold_read_of_a_deleted_topic_is_not_the_data_of_a_new_one_of_its_name() -> None:
+    async def check(manager: Manager) -> None:
+        manager.partitions[0].append(BATCH, 1, 0)
+        manager.logs[0].is_cold = True
+        result = manager.fetch(min_bytes=0)
+        assert not result.done
+        manager.partitions[0].stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        manager.partitions[0] = partition_of(ListLog())
+        (data,) = await wait(result)
+        assert (sizes([data]), data.high_watermark) == ([0], 0)
+
+    run(check, partitions=1)
+
+
+@pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])
+def test_fetch_does_not_wait_for_what_was_appended_while_it_read_from_the_disk(
+    isolation: FetchIsolation,
+) -> None:
+    async def check(manager: Manager) -> None:
+        first, second = manager.partitions
+        second.append(BATCH, 1, 0)
+        manager.logs[1].is_cold = True
+        result = manager.fetch(isolation=isolation)
+        assert not result.executed
+        first.append(BATCH, 1, 0)
+        async with asyncio.timeout(120):
+            assert sizes(await wait(result)) == [100, 100]
+        assert manager.is_idle
+
+    run(check)
+
+
+def test_fetch_does_not_wait_for_a_partition_stopped_while_it_read_from_the_disk() -> None:
+    async def check(manager: Manager) -> None:
+        first, second = manager.partitions
+        second.append(BATCH, 1, 0)
+        manager.logs[1].is_cold = True
+        result = manager.fetch()
+        first.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        async with asyncio.timeout(120):
+            data = await wait(result)
+        assert [each.error for each in data] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+        assert manager.is_idle
+
+    run(check)
+
+
 def test_fetch_is_done_when_its_time_is_up() -> None:
     async def check(manager: Manager) -> None:
         async with asyncio.timeout(120):

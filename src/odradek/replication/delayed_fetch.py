@@ -74,9 +74,10 @@ class LogRead:
         size_bytes: The size of the regions.
         has_news: A partition has an error or a divergence, which the client must see at once.
         partitions: The partitions that exist here.
+        was_cold: It waited for the disk. Partitions that were read before may have changed.
     """
 
-    __slots__ = ("_manager", "_params", "data", "has_news", "partitions", "size_bytes")
+    __slots__ = ("_manager", "_params", "data", "has_news", "partitions", "size_bytes", "was_cold")
 
     def __init__(self, manager: ReplicaManager, params: FetchParams) -> None:
         self._manager = manager
@@ -86,6 +87,7 @@ class LogRead:
         self.has_news = False
         # A dictionary, because a partition that was read from the disk comes twice.
         self.partitions: dict[Partition, None] = {}
+        self.was_cold = False
 
     def in_slices(
         self, targets: Sequence[FetchTarget], delayed: DelayedFetch | None
@@ -113,12 +115,18 @@ class LogRead:
     def _read_cold(
         self, target: FetchTarget, delayed: DelayedFetch | None, cold: ColdRead
     ) -> Generator[Pause, None, FetchPartitionData]:
-        """Read from the disk on a thread, then use what it found, if it is still true."""
+        """Read from the disk on a thread, then use what it found, if it is still true.
+
+        It is not when the topic was deleted and created again under its name in the meantime.
+        """
+        self.was_cold = True
         while True:
+            partition = self._manager.find(target.topic, target.partition)
             found = self._manager.read_in_thread(cold.read)
             yield found
+            is_same = self._manager.find(target.topic, target.partition) is partition
             try:
-                return self._read(target, delayed, found.result)
+                return self._read(target, delayed, found.result if is_same else None)
             except ColdRead as again:
                 cold = again
 
@@ -161,6 +169,20 @@ class LogRead:
         elif data.diverging_epoch != UNDEFINED_EPOCH:
             self.has_news = True
         return data
+
+    def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
+        """Whether there is more to read, or an error, in a partition that was read before."""
+        for target, data in zip(targets, self.data, strict=True):
+            partition = self._manager.find(target.topic, target.partition)
+            if partition is None or partition.error:
+                return True
+            log = partition.log
+            if (log.high_watermark, log.last_stable_offset) != (
+                data.high_watermark,
+                data.last_stable_offset,
+            ):
+                return True
+        return False
 
 
 def _refuse_replica(partition: Partition, leader_epoch: int) -> None:
@@ -296,4 +318,6 @@ def fetch(
         if manager.fetches.watch(delayed, params.max_wait_ms):
             for partition in read.partitions:
                 delayed.watch(partition)
+        if read.was_cold and read.is_outdated(targets):
+            delayed.interrupt()
     return delayed.wait(read)
