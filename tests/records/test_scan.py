@@ -52,6 +52,12 @@ def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
         slices += 1
 
 
+def check(body: bytes, count: int) -> tuple[list[int] | str, int]:
+    """The indexes without a key or the text of the error, and the number of slices."""
+    found, slices = outcome(check_records(Body(body, len(body)), count))
+    return found if isinstance(found, str) else found[0], slices
+
+
 def around(body: bytes, count: int) -> bytearray:
     """A batch of these records; its CRC is wrong."""
     batch = build_batch([Record(b"", b"")], timestamp_ms=0)[:HEADER_BYTES] + body
@@ -119,7 +125,7 @@ def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
                 body[at:at] = data.draw(st.binary(min_size=1, max_size=9))
             case _:
                 body[at] = (body[at] + data.draw(st.sampled_from([-4, -2, -1, 1, 2, 4]))) % 256
-    found, _ = outcome(check_records(Body(bytes(body), len(body)), len(given) + count))
+    found, _ = check(bytes(body), len(given) + count)
     assert found == by_decoding(bytes(body), len(given) + count)
     usual = is_usual(memoryview(around(bytes(body), len(given) + count)))
     assert not usual or found == []
@@ -128,7 +134,7 @@ def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
 @given(body=st.binary(max_size=60), count=st.integers(1, 5))
 @example(body=bytes([12, 0, 0, 0, 1, 1, 0]), count=1)
 def test_scan_agrees_with_the_decoder_on_noise(body: bytes, count: int) -> None:
-    found, _ = outcome(check_records(Body(body, len(body)), count))
+    found, _ = check(body, count)
     assert found == by_decoding(body, count)
     assert not is_usual(memoryview(around(body, count))) or found == []
 
@@ -142,10 +148,10 @@ def test_each_size_of_a_varint_is_read(
 ) -> None:
     body = body_at(0, count, timestamp_delta=timestamp_delta, key=key, value=value)
     expected = list(range(count)) if key < 0 else []
-    assert outcome(check_records(Body(body, len(body)), count))[0] == expected
+    assert check(body, count)[0] == expected
     for wrong in (-1, 1, 64):
         body = body_at(0, count, timestamp_delta=timestamp_delta, key=key, wrong=wrong)
-        found, _ = outcome(check_records(Body(body, len(body)), count))
+        found, _ = check(body, count)
         assert found == f"record 0 has the offset delta {wrong}" == by_decoding(body, count)
 
 
@@ -169,23 +175,23 @@ def test_a_small_batch_with_keys_is_usual_whatever_the_sizes_of_its_values() -> 
 def test_offset_deltas_of_three_bytes_are_read_and_compared() -> None:
     count = 16_400
     body = body_at(0, count, key=-1)
-    assert outcome(check_records(Body(body, len(body)), count))[0] == list(range(count))
+    assert check(body, count)[0] == list(range(count))
     for at in (63, 64, 8_191, 8_192, 16_383, 16_384):
         body = body_at(0, at) + body_at(at + 1, 1)
-        found, _ = outcome(check_records(Body(body, len(body)), at + 1))
+        found, _ = check(body, at + 1)
         assert found == f"record {at} has the offset delta {at + 1}"
 
 
 def test_a_slice_is_bounded_by_the_number_of_its_records() -> None:
     body = body_at(0, 5 * RECORDS_A_SLICE)
-    found, slices = outcome(check_records(Body(body, len(body)), 5 * RECORDS_A_SLICE))
+    found, slices = check(body, 5 * RECORDS_A_SLICE)
     assert (found, slices) == ([], 5)
 
 
 def test_a_slice_is_bounded_by_the_number_of_its_unusual_records() -> None:
     given = [Record(b"k", b"v", 1, headers=[("a", b"b")])] * 900
     body = body_of(given)
-    found, slices = outcome(check_records(Body(body, len(body)), 900))
+    found, slices = check(body, 900)
     assert found == []
     assert slices >= 900 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE
 
@@ -193,14 +199,14 @@ def test_a_slice_is_bounded_by_the_number_of_its_unusual_records() -> None:
 def test_a_slice_is_bounded_when_usual_records_are_between_the_others() -> None:
     given = ([Record(b"k", b"v", 1)] * 10 + [Record(b"k", b"v", 1, headers=[("a", b"b")])]) * 500
     body = body_of(given)
-    found, slices = outcome(check_records(Body(body, len(body)), 5_500))
+    found, slices = check(body, 5_500)
     assert found == []
     assert slices >= 5_000 // RECORDS_A_SLICE + 500 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE - 1
 
 
 def test_a_slice_ends_within_a_record_of_very_many_headers() -> None:
     body = body_of([Record(b"k", b"v", 1, headers=[("a", b"b")] * 3_000)])
-    found, slices = outcome(check_records(Body(body, len(body)), 1))
+    found, slices = check(body, 1)
     assert found == []
     assert slices >= 3_000 // HEADERS_A_SLICE
 

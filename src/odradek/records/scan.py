@@ -48,16 +48,13 @@ _unpack_shape = struct.Struct(">8xi9xh34xi").unpack_from
 _unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 
 
-def check_records(
-    body: Body, count: int, *, whole: bool = False
-) -> Generator[None, None, list[int]]:
+def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[int], int]]:
     """Check that `count` records decode and have the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Bytes behind the last record are an error only if the `whole`
-    body is asked for.
+    Yields at the end of each slice. Bytes behind the last record are not looked at.
 
     Returns:
-        The indexes of the records without a key.
+        The indexes of the records without a key, and the position behind the last record.
 
     Raises:
         CorruptRecord: for the first record that `iter_records` refuses, with the same text, or
@@ -86,9 +83,7 @@ def check_records(
         if left <= 0 and index < count:
             left = RECORDS_A_SLICE
             yield
-    if whole and position != body.size:
-        raise CorruptRecord(f"{body.size - position} bytes are left over behind {count} records")
-    return keyless
+    return keyless, position
 
 
 def is_usual(batch: memoryview) -> bool:
@@ -360,7 +355,12 @@ def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
         if index % DECODED_A_SLICE == DECODED_A_SLICE - 1:
             yield
     if position != size:
-        raise CorruptRecord(f"{size - position} bytes are left over behind {count} records")
+        raise bytes_left_over(size - position, count)
+
+
+def bytes_left_over(size: int, count: int) -> CorruptRecord:
+    """The error for bytes behind the records of a batch."""
+    return CorruptRecord(f"{size} bytes are left over behind {count} records")
 
 
 def find_timestamp(

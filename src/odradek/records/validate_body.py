@@ -20,7 +20,7 @@ from odradek.records.compression import (
 )
 from odradek.records.recompress import recompressed, target_compression
 from odradek.records.record import CorruptRecord
-from odradek.records.scan import check_offset_deltas, check_records
+from odradek.records.scan import bytes_left_over, check_offset_deltas, check_records
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
@@ -81,10 +81,11 @@ def _opened(
 ) -> Work[Writable]:
     try:
         if where is not None:
-            whole = target is not None
-            keyless = yield from check_records(body, header.record_count, whole=whole)
+            keyless, end = yield from check_records(body, header.record_count)
             if keyless and config.cleanup_compact:
                 raise _without_keys(keyless, where)
+            if target is not None and end != body.size:
+                raise bytes_left_over(body.size - end, header.record_count)
         elif target is not None:
             yield from check_offset_deltas(body, header.record_count)
         if target is None:
