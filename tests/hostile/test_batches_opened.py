@@ -12,7 +12,6 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.log import timestamps
 from odradek.log.unified_log import UnifiedLog
-from odradek.offloading import Work
 from odradek.records import record
 from odradek.records.batch import Compression
 from odradek.records.compression import (
@@ -20,7 +19,7 @@ from odradek.records.compression import (
     CorruptCompression,
     compress,
     decompress,
-    unpack_in_thread,
+    unpack,
 )
 from tests.hostile.batches import RECORD, forged
 from tests.log.builders import (
@@ -56,11 +55,11 @@ def test_a_promise_that_no_record_keeps_ends_the_search(
 ) -> None:
     opened: list[int] = []
 
-    def counted(*arguments: Any) -> Work[Body]:
+    def counted(*arguments: Any) -> Body:
         opened.append(1)
-        return unpack_in_thread(*arguments)
+        return unpack(*arguments)
 
-    monkeypatch.setattr("odradek.log.timestamps.unpack_in_thread", counted)
+    monkeypatch.setattr("odradek.log.timestamps.unpack", counted)
     append(log, batch_of([b"good"]))
     for _ in range(20):
         append(log, lying())

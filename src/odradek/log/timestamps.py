@@ -21,7 +21,7 @@ from odradek.records.compression import (
     Body,
     CorruptCompression,
     released_after,
-    unpack_in_thread,
+    unpack,
 )
 from odradek.records.record import CorruptRecord
 from odradek.records.scan import find_timestamp, largest_timestamp
@@ -41,8 +41,8 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-Candidate = tuple[BatchHeader, bytes]
-"""A batch that may hold the record that is searched for."""
+Opened = tuple[BatchHeader, Body | None]
+"""A batch and its records; None when it is damaged, or shorter than its header says."""
 
 
 def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> Work[TimestampOffset | None]:
@@ -60,8 +60,8 @@ def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
         partial(_largest_by_header, segments, log.log_start_offset)
     )
     if batch is not None:
-        at, header, data = batch
-        largest = yield from _largest_from(header, data, log.log_start_offset)
+        at, opened = batch
+        largest = yield from _largest_from(opened, log.log_start_offset)
         values[at] = max((each for each in (values[at], largest) if each is not None), default=None)
     known = [(value, at) for at, value in enumerate(values) if value is not None]
     if not known:
@@ -73,8 +73,8 @@ def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
 
 def _candidates(
     log: UnifiedLog, segments: Sequence[LogSegment], timestamp: int
-) -> Iterator[Candidate]:
-    """The batches whose header promises `timestamp` or a later one. Reads files."""
+) -> Iterator[Opened]:
+    """Read and unpack the batches whose header promises `timestamp` or a later one."""
     for segment in segments:
         segment.load_timestamps()
         if segment.max_timestamp < timestamp:
@@ -83,21 +83,20 @@ def _candidates(
             if header.max_timestamp < timestamp or header.last_offset < log.log_start_offset:
                 continue
             if header.record_count:
-                yield header, segment.read_batch(position, header.size_bytes)
+                yield _open(segment, position, header)
 
 
 def _largest_by_header(
     segments: Sequence[LogSegment], start_offset: int
-) -> tuple[list[int | None], tuple[int, BatchHeader, bytes] | None]:
-    """The largest timestamp of each segment from `start_offset` on, as far as headers say. Reads
-    files.
+) -> tuple[list[int | None], tuple[int, Opened] | None]:
+    """Read the largest timestamp of each segment from `start_offset` on, as far as headers say.
 
     Returns:
         The timestamps, None for a segment without such batches; and the batch that holds
-        `start_offset`, if it does not begin there, with the index of its segment.
+        `start_offset`, if it does not begin there, behind the index of its segment.
     """
     values: list[int | None] = []
-    partly: tuple[int, BatchHeader, bytes] | None = None
+    partly: tuple[int, Opened] | None = None
     for at, segment in enumerate(segments):
         largest: int | None = None
         if segment.size and segment.base_offset >= start_offset:
@@ -106,7 +105,7 @@ def _largest_by_header(
         elif segment.size and (found := segment.locate(start_offset)) is not None:
             for position, header in segment.headers(found[0]):
                 if header.base_offset < start_offset:
-                    partly = at, header, segment.read_batch(position, header.size_bytes)
+                    partly = at, _open(segment, position, header)
                 elif largest is None or header.max_timestamp > largest:
                     largest = header.max_timestamp
         values.append(largest)
@@ -122,56 +121,59 @@ def _headers_from(
     return segment.headers(index.lookup(relative))
 
 
+def _open(segment: LogSegment, position: int, header: BatchHeader) -> Opened:
+    """Read and unpack one batch, in the same thread: a thread waits for the lock at each change."""
+    batch = segment.read_batch(position, header.size_bytes)
+    if len(batch) < header.size_bytes or header.compression > Compression.ZSTD:
+        return header, None
+    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    try:
+        return header, unpack(Compression(header.compression), packed, UNPACKED_BYTES_MAX)
+    except CorruptCompression:
+        return header, None
+
+
 def _first_record(
-    log: UnifiedLog, candidates: Iterator[Candidate], timestamp: int
+    log: UnifiedLog, candidates: Iterator[Opened], timestamp: int
 ) -> Work[TimestampOffset | None]:
     while True:
-        candidate = yield from offloaded(lambda: next(candidates, None))
-        if candidate is None:
+        opened = yield from offloaded(lambda: next(candidates, None))
+        if opened is None:
             return None
-        header, batch = candidate
-        found = yield from _first_of_batch(header, batch, timestamp, log.log_start_offset)
+        found = yield from _first_of_batch(opened, timestamp, log.log_start_offset)
         if found is not None:
             return found
 
 
 def _first_of_batch(
-    header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
+    opened: Opened, timestamp: int, start_offset: int
 ) -> Work[TimestampOffset | None]:
     """None when all that is old enough lies before `start_offset`, or was compacted away."""
-    epoch = header.partition_leader_epoch
-    count = min(header.record_count, RECORDS_MAX)
-    try:
-        body = yield from _body(header, batch)
+    header, body = opened
+    found: tuple[int, int] | None = None
+    if body is not None:
+        count = min(header.record_count, RECORDS_MAX)
         search = find_timestamp(body, header, timestamp, start_offset, count)
-        found = yield from released_after(body, search)
-    except CorruptRecord:
-        found = None
-    else:
-        if found is None and header.base_offset < start_offset:
-            return None
+        try:
+            found = yield from released_after(body, search)
+        except CorruptRecord:
+            found = None
+        else:
+            if found is None and header.base_offset < start_offset:
+                return None
+    epoch = header.partition_leader_epoch
     if found is not None and header.base_offset <= found[1] <= header.last_offset:
         return TimestampOffset(*found, epoch)
     return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), epoch)
 
 
-def _largest_from(header: BatchHeader, batch: bytes, start_offset: int) -> Work[int | None]:
+def _largest_from(opened: Opened, start_offset: int) -> Work[int | None]:
     """The largest timestamp of a batch's records from `start_offset` on."""
+    header, body = opened
+    if body is None:
+        return header.max_timestamp
     try:
-        body = yield from _body(header, batch)
         search = largest_timestamp(body, header, start_offset)
         return (yield from released_after(body, search))
     except CorruptRecord:
         return header.max_timestamp
-
-
-def _body(header: BatchHeader, batch: bytes) -> Work[Body]:
-    """Unpack the batch. Raise CorruptRecord when it is damaged, or shorter than its header says."""
-    if len(batch) < header.size_bytes or header.compression > Compression.ZSTD:
-        raise CorruptRecord(f"a batch of {len(batch)} bytes, compression {header.compression}")
-    packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
-    compression = Compression(header.compression)
-    try:
-        return (yield from unpack_in_thread(compression, packed, UNPACKED_BYTES_MAX))
-    except CorruptCompression as error:
-        raise CorruptRecord(str(error)) from error
