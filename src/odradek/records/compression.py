@@ -243,10 +243,12 @@ def _unpack_zstd(data: bytes | memoryview, out: memoryview) -> int:
 
 
 def _unpack_frames(
-    decompress_into: Callable[[bytes, memoryview], int], data: bytes | memoryview, out: memoryview
+    decompress_into: Callable[[bytes | memoryview, memoryview], int],
+    data: bytes | memoryview,
+    out: memoryview,
 ) -> int:
     try:
-        return int(decompress_into(bytes(data), out))
+        return int(decompress_into(data, out))
     except cramjam.DecompressionError as error:
         if _OVERFLOW not in str(error):
             raise CorruptCompression(str(error)) from error
