@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,30 @@ def test_others_run_after_each_slice_whatever_the_number_of_works(
         return in_each_iteration
 
     assert max(asyncio.run(run())) == 1
+
+
+def test_a_runner_that_pauses_waits_between_two_slices_and_nowhere_else(
+    executor: ThreadPoolExecutor,
+) -> None:
+    def work() -> Work[None]:
+        yield
+        yield
+        yield from offloaded(lambda: None)
+
+    async def run() -> list[float]:
+        loop = asyncio.get_running_loop()
+        delays: list[float] = []
+        call_later = loop.call_later
+
+        def recorded(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            delays.append(delay)
+            return call_later(delay, *arguments, **options)
+
+        loop.call_later = recorded  # type: ignore[method-assign]
+        await WorkRunner(executor, 1, asyncio.Lock(), pause_s=0.001).run(work())
+        return delays
+
+    assert asyncio.run(run()) == [0.001, 0.001]
 
 
 def test_no_more_works_than_allowed_are_in_progress_and_the_others_wait_in_order(

@@ -54,10 +54,19 @@ class WorkRunner:
     At most `jobs_max` works are in progress, in the order of arrival, because each may hold an
     unpacked batch in memory. Runners that share `slices` run at most one slice in an iteration of
     the loop, so the time that other connections wait does not grow with the number of works.
+
+    Args:
+        executor: Where callables run.
+        jobs_max: Works in progress.
+        slices: Held for a slice, and for the iteration of the loop before it.
+        pause_s: Wait so long between two slices of a work, so that it does not take the whole loop.
     """
 
-    def __init__(self, executor: Executor, jobs_max: int, slices: asyncio.Lock) -> None:
+    def __init__(
+        self, executor: Executor, jobs_max: int, slices: asyncio.Lock, pause_s: float = 0.0
+    ) -> None:
         self._executor = executor
+        self._pause_s = pause_s
         self._jobs = asyncio.Semaphore(jobs_max)
         self._slices = slices
 
@@ -79,5 +88,7 @@ class WorkRunner:
                             step = next(work)
                         except StopIteration as ended:
                             return ended.value  # type: ignore[no-any-return]
+                    if step is None and self._pause_s:
+                        await asyncio.sleep(self._pause_s)
         finally:
             work.close()

@@ -27,7 +27,7 @@ RECORDS_A_SLICE = 1_000
 """Records of the usual form that are checked in one slice: about half a millisecond."""
 UNUSUAL_RECORD_COST = 10
 """A record of any other form counts as so many."""
-TIMESTAMPS_A_SLICE = 1_500
+TIMESTAMPS_A_SLICE = 2_000
 """Records whose timestamps are compared in one slice."""
 DECODED_A_SLICE = 500
 """Records whose varints are read by calls in one slice."""
