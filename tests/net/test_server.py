@@ -388,6 +388,29 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
 
 
 @on_both_loops
+def test_stop_does_not_wait_for_a_request_that_cannot_be_cancelled(loop: str, caplog: Any) -> None:
+    async def main() -> None:
+        endless: PendingResult[Chunks] = PendingResult(executed=False)
+        arrived = asyncio.Event()
+
+        def dispatch(_: Any, view: memoryview) -> Any:
+            arrived.set()
+            return endless
+
+        server = Server(dispatch, clock=ManualClock(), timers=LoopTimers())
+        await server.start([Endpoint("PLAINTEXT", "127.0.0.1", 0)])
+        peer = await Peer.connect(server)
+        await peer.send(frame(b"question"))
+        await arrived.wait()
+        await server.stop(0.01)
+        assert not server.connections
+        peer.close()
+
+    run(main(), loop)
+    assert "1 cancelled requests did not end in time" in caplog.text
+
+
+@on_both_loops
 def test_who_claims_memory_and_does_not_fill_it_gives_way(loop: str, caplog: Any) -> None:
     async def main() -> None:
         clock = ManualClock()

@@ -21,6 +21,9 @@ from odradek.result_tasks import wait_executed
 
 logger = logging.getLogger(__name__)
 
+CANCELLED_WAIT_S = 0.5
+"""How long a stop waits for requests that were cancelled while they were executed."""
+
 TICK_S = 1.0
 """How often connections are looked at for idleness at most; the precision of the time-outs."""
 
@@ -136,11 +139,20 @@ class Server:
             for connection in list(self._shared.connections):
                 connection.abort(None)
             await self._empty
+        await self._cancel_executing()
+
+    async def _cancel_executing(self) -> None:
+        """End the requests whose connections are gone and that are still being executed."""
         executing = list(self._shared.executing)
         for result in executing:
             result.cancel()
-        for result in executing:
-            await wait_executed(result)
+        if executing:
+            waits = [asyncio.ensure_future(wait_executed(result)) for result in executing]
+            _, endless = await asyncio.wait(waits, timeout=CANCELLED_WAIT_S)
+            for wait in endless:
+                wait.cancel()
+            if endless:
+                logger.error("%d cancelled requests did not end in time", len(endless))
 
     def tick(self) -> None:
         """Closes what was idle for too long, what will not close, and who hoards memory."""
