@@ -15,6 +15,7 @@ from odradek.ids import TopicPartition
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.listener import Endpoint
 from odradek.testing import Broker
+from odradek.testing.state import do_periodic_work
 from tests.broker.test_broker import config_of, with_server
 from tests.helpers.requests import produce
 from tests.helpers.wire import WireClient
@@ -88,7 +89,7 @@ async def compact_and_delete(server: Any) -> None:
     assert services.log_manager.cleaned_offset(
         services.log_manager.get(TopicPartition("__consumer_offsets", 0))
     )
-    await server.periodic.run_now()
+    await do_periodic_work(server)
     await services.controller.delete_topics([services.image().topics_by_name["gone"].topic_id])
 
 

@@ -27,6 +27,7 @@ from odradek.log.file_pool import PooledFile
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record
+from odradek.testing.state import reset
 from tests.log.cleaner.running import append_pairs, pairs_of
 
 TP = TopicPartition("t", 0)
@@ -334,7 +335,7 @@ def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(
             patched.setattr(cleaner_process.CleanerProcess, "start", lambda self, job: None)
             cleaning = asyncio.create_task(server.log_cleaner.clean())
             await until(workers)
-            await server.reset()
+            await reset(server)
             assert await asyncio.wait_for(cleaning, TIMEOUT_S) == 0
         await server.create_topic("t", 1, COMPACT)
         log = server.services.log_manager.get(TP)  # type: ignore[assignment]

@@ -44,7 +44,6 @@ def test_forced_fallbacks_do_without_uvloop_sendfile_and_rwf_nowait(
     monkeypatch: pytest.MonkeyPatch, calls: Counter[str], forced: bool
 ) -> None:
     monkeypatch.setenv(FORCE_FALLBACKS, "1" if forced else "")
-    monkeypatch.setattr(RealFiles, "nowait", os.RWF_NOWAIT)  # and what it was before comes back
     records = batch(bytes(BYTES))
     with Broker() as broker, WireClient(broker.bootstrap_servers) as client:
         loop: asyncio.AbstractEventLoop | None = broker._loop

@@ -94,6 +94,7 @@ class FaultyFiles:
         os.close(fd)
 
     nowait = RealFiles.nowait
+    sends_files = RealFiles.sends_files
     preadv = staticmethod(RealFiles.preadv)
     sendfile = staticmethod(RealFiles.sendfile)
 

@@ -33,9 +33,7 @@ from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
-from odradek.metadata.config_changes import ConfigChange, ResourceType
 from odradek.metadata.image import BrokerRegistration, Endpoint
-from odradek.metadata.quotas import QuotaAlteration
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
@@ -47,7 +45,6 @@ from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
-    from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer
     from odradek.log.directories.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
@@ -78,8 +75,7 @@ class BrokerServer:
     """One broker on the running event loop: `await start()`, then `await stop()`.
 
     `environment` None is the real one. `store` None keeps the metadata in SQLite in the first log
-    directory. `network_clock` tells how
-    long connections have been idle, where that is another one than the rest goes by.
+    directory.
     """
 
     services: Services
@@ -89,17 +85,13 @@ class BrokerServer:
         config: BrokerConfig,
         *,
         environment: Environment | None = None,
-        network_clock: Clock | None = None,
         store: MetadataStore | None = None,
-        use_sendfile: bool = True,
         stop_limits: StopLimits | None = None,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
         self._clock = self._environment.clock
-        self._network_clock = network_clock or self._clock
         self._store = store
-        self._use_sendfile = use_sendfile
         self._executor = ThreadPool(THREADS_MAX, "odradek-io")
         self._unpacker = ThreadPool(OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX, "odradek-unpack")
         self._closer = ThreadPool(1, "odradek-close")
@@ -122,7 +114,8 @@ class BrokerServer:
     async def _start(self) -> None:
         config = self.config
         self._report_keys()
-        kind = PLAIN_SOCKET if self._use_sendfile else PLAIN_SOCKET_WITHOUT_SENDFILE
+        sends_files = self._environment.files.sends_files
+        kind = PLAIN_SOCKET if sends_files else PLAIN_SOCKET_WITHOUT_SENDFILE
         endpoints = [ListenEndpoint(*address, transport_kind=kind) for address in listeners(config)]
         advertised_listeners(config)
         stopping, limits = self._stop_sequence, self._stop_sequence.limits
@@ -135,7 +128,7 @@ class BrokerServer:
         await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
         self._server = Server(
             self._request_handler(),
-            clock=self._network_clock,
+            clock=self._clock,
             timers=self._environment.timers,
             limits=_net_limits(config),
             executor=self._executor,
@@ -387,34 +380,6 @@ class BrokerServer:
         (result,) = await self.services.controller.create_topics([topic])
         if isinstance(result, KafkaError):
             raise result
-
-    async def reset(self) -> None:
-        """Deletes every topic, committed offsets and groups included, and what was altered while
-        it ran: configs of brokers and groups, and quotas."""
-        controller = self.services.controller
-        image = controller.image
-        ids = [topic.topic_id for topic in image.topics_by_name.values()]
-        results = await controller.delete_topics(ids)
-        altered = (
-            (ResourceType.BROKER, image.broker_configs),
-            (ResourceType.GROUP, image.group_configs),
-            (ResourceType.CLIENT_METRICS, image.client_metrics),
-        )
-        if changes := [
-            ConfigChange(kind, name, (), replace=True, forced=True)
-            for kind, resources in altered
-            for name, configs in resources.items()
-            if configs
-        ]:
-            results += await controller.alter_configs(changes)
-        if quotas := [
-            QuotaAlteration(entity, [(key, None) for key in values])
-            for entity, values in image.client_quotas.items()
-        ]:
-            results += (await controller.alter_client_quotas(quotas)).values()
-        for result in results:
-            if result is not None:
-                raise result
 
     # --- what the log is told ---
 

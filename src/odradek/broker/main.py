@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING
 from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
-    from odradek.broker.broker import BrokerServer
     from odradek.broker.stopping import StopLimits
     from odradek.config.broker import BrokerConfig
-    from odradek.environment.clock import Clock
     from odradek.environment.environment import Environment
-    from odradek.metadata.store.interface import MetadataStore
 
 log = logging.getLogger("odradek.broker")
 
@@ -65,28 +62,12 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return uvloop.Loop
 
 
-def make_server(
-    config: BrokerConfig,
-    store: MetadataStore | None = None,
-    *,
-    environment: Environment | None = None,
-    network_clock: Clock | None = None,
-    stop_limits: StopLimits | None = None,
-) -> BrokerServer:
-    """A broker with what this system offers; `store` None keeps the metadata in SQLite."""
-    from odradek.broker.broker import BrokerServer
-    from odradek.environment.files import RealFiles
+def real_environment() -> Environment:
+    """The environment that this system offers, or the portable part of it if that is forced."""
+    from odradek.environment.environment import Environment
+    from odradek.environment.files import PortableFiles, RealFiles
 
-    if fallbacks_forced():
-        RealFiles.nowait = None
-    return BrokerServer(
-        config,
-        environment=environment,
-        network_clock=network_clock,
-        store=store,
-        use_sendfile=not fallbacks_forced(),
-        stop_limits=stop_limits,
-    )
+    return Environment(files=PortableFiles() if fallbacks_forced() else RealFiles())
 
 
 async def _serve(
@@ -96,7 +77,11 @@ async def _serve(
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    server = make_server(config, environment=environment, stop_limits=stop_limits)
+    from odradek.broker.broker import BrokerServer
+
+    server = BrokerServer(
+        config, environment=environment or real_environment(), stop_limits=stop_limits
+    )
     starting = loop.create_task(server.start())
     waiting = loop.create_task(ended.wait())
     # A signal ends a start, too: recovery of many logs takes longer than a process may take to end.

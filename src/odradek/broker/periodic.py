@@ -69,15 +69,6 @@ class PeriodicTasks:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def run_now(self) -> None:
-        """Does all of it once, whenever it would be due: for tests, which move the clock."""
-        await self.delete_old_segments()
-        await self.expire_offsets()
-        await self.abort_timed_out_transactions()
-        await self.remove_expired_transactional_ids()
-        await self.warn_of_late_transactions()
-        await self.maintain()
-
     async def delete_old_segments(self) -> None:
         """Retention by time and by size, and expiry of producers; the logs belong to the loop."""
         services = self._services

@@ -40,6 +40,10 @@ class Files(Protocol):
         BlockingIOError, None where the system has none.
         """
 
+    @property
+    def sends_files(self) -> bool:
+        """Whether `sendfile` can send from a file to a socket."""
+
     def preadv(
         self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int, /
     ) -> int: ...
@@ -83,6 +87,7 @@ class RealFiles:
     __slots__ = ()
 
     nowait: int | None = getattr(os, "RWF_NOWAIT", None)
+    sends_files = hasattr(os, "sendfile")
     preadv = staticmethod(os.preadv)
     sendfile = staticmethod(os.sendfile)
     close = staticmethod(os.close)
@@ -114,6 +119,15 @@ class RealFiles:
 
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path)
+
+
+class PortableFiles(RealFiles):
+    """The operating system without RWF_NOWAIT and sendfile, which not every system has."""
+
+    __slots__ = ()
+
+    nowait = None
+    sends_files = False
 
 
 class OpenFile:

@@ -22,6 +22,7 @@ from odradek.environment.environment import Environment
 from odradek.testing.barriers import Barriers
 from odradek.testing.faults import Faults, FaultSetters
 from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
+from odradek.testing.state import do_periodic_work, reset
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
@@ -56,7 +57,7 @@ class Broker(Barriers, FaultSetters):
     ) -> None:
         self._config = {name: _text(value) for name, value in (config or {}).items()}
         self._port = port
-        self._environment = environment or Environment()
+        self._environment = environment
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._temporary: Path | None = None
         self._thread: threading.Thread | None = None
@@ -117,7 +118,7 @@ class Broker(Barriers, FaultSetters):
     async def _reset(self, server: BrokerServer) -> None:
         self._faults.clear()
         self._clock.reset()
-        await server.reset()
+        await reset(server)
 
     def clear_faults(self) -> None:
         """Ends all faults that are set."""
@@ -145,9 +146,7 @@ class Broker(Barriers, FaultSetters):
             self._clock.advance(seconds * 1000.0)
             loop.move(seconds)
             await loop.quiet()
-            await server.periodic.run_now()
-            if server.config.get_bool("log.cleaner.enable"):
-                await server.log_cleaner.clean()
+            await do_periodic_work(server)
             await loop.quiet()
 
         self.call(advance)
@@ -176,6 +175,8 @@ class Broker(Barriers, FaultSetters):
         directory = self._data_dir or self._temporary
         assert directory is not None
         return {
+            # However far a test moves the time, its clients stay connected.
+            "connections.max.idle.ms": "-1",
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
             "log.dirs": str(directory),
             **self._config,
@@ -206,24 +207,19 @@ class Broker(Barriers, FaultSetters):
             await server.stop()
 
     async def _start_server(self) -> BrokerServer:
-        from odradek.broker.main import make_server
+        from odradek.broker.broker import BrokerServer
+        from odradek.broker.main import real_environment
         from odradek.config.broker import BrokerConfig
-        from odradek.environment.clock import SystemClock
         from odradek.metadata.store.memory import MemoryStore
 
         config = BrokerConfig.from_properties(self._properties())
         # A directory of the user's outlives this broker, and so must the topics in it: SQLite
         # there.
         store = MemoryStore() if self._data_dir is None else None
-        # Idle connections are left alone when a test moves the time: theirs is the real one.
-        environment = replace(self._environment, clock=self._clock, interceptor=self._faults)
-        server = make_server(
-            config,
-            store,
-            environment=environment,
-            network_clock=SystemClock(),
-            stop_limits=STOP_LIMITS,
+        environment = replace(
+            self._environment or real_environment(), clock=self._clock, interceptor=self._faults
         )
+        server = BrokerServer(config, environment=environment, store=store, stop_limits=STOP_LIMITS)
         await server.start()
         return server
 

@@ -426,7 +426,7 @@ def test_topic_deleted_while_a_produce_waits_is_unknown(
         gate.set()
 
     monkeypatch.setattr(Partition, "stop", stop_and_open)
-    broker.call(lambda server: server.reset())
+    broker.reset()
     assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
