@@ -1,4 +1,4 @@
-"""What work per record costs a broker: checks of compacted topics, and searches for timestamps.
+"""The cost of work per record: checks for compacted topics, and searches for timestamps.
 
     python -m benchmarks.record_checks compacted [--pairs N] [--scale X] [--broker NAME]
     python -m benchmarks.record_checks lookups [--rounds N] [--seconds S]
@@ -8,10 +8,11 @@ batches of 50 and of 500, of equal and of varying sizes, uncompressed and with l
 broker's CPU-seconds for a million records, all values, and the median of the paired ratios.
 
 `lookups` sends produce requests of one record, one in flight, and prints percentiles of their
-latencies in three phases: alone; while two clients look up timestamps in a batch of 300,000 records
-with one request in flight each; and while a foreign program uses as much CPU as those look-ups cost
-the broker. The phases alternate, and the values of all rounds are pooled. The same is done with a
-compacted topic to which two clients send large compressed batches.
+latencies in three phases. In the first the client is alone. In the second two clients look up
+timestamps in a batch of 300,000 records, with one request in flight each. In the third a foreign
+program uses as much CPU as those look-ups cost the broker. The phases alternate, and the values of
+all rounds are pooled. The same is done with two clients that send large compressed batches to a
+compacted topic.
 """
 
 from __future__ import annotations

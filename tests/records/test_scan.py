@@ -40,7 +40,7 @@ records = st.builds(
 
 
 def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
-    """What a scan returns, or the text of its error, and how many slices it took."""
+    """The value of a scan or the text of its error, and the number of slices."""
     slices = 1
     while True:
         try:
@@ -67,7 +67,7 @@ def around(body: bytes, count: int) -> bytearray:
 
 
 def by_decoding(body: bytes, count: int) -> list[int] | str:
-    """What the check of a compacted topic found when it decoded each record."""
+    """The result of a check that decodes each record."""
     keyless = []
     try:
         for index, record in enumerate(iter_records(around(body, count))):

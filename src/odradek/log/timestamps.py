@@ -3,8 +3,8 @@
 Both searches are works (`odradek.offloading`): files are read and batches unpacked in threads, and
 records are compared in slices on the event loop. A batch whose body is not what its header says is
 represented by its header: the base offset and the largest timestamp. So is a batch of too many
-records. Nothing here fails on what a producer wrote, and a search opens two batches at most: the
-one that holds the log start, and the first whose header promises what is searched for.
+records, so no search fails because of a producer. A search opens two batches at most: the batch
+that holds the log start, and the first one whose header has a late enough timestamp.
 """
 
 from __future__ import annotations

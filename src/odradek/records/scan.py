@@ -112,9 +112,9 @@ def _check_usual(  # noqa: C901 - calls for each varint would double the time
 ) -> tuple[int, int]:
     """Check records from index `first` to `end` (exclusive) that have the usual form.
 
-    That is a length of one or two bytes, a timestamp delta of one or two, an offset delta of up to
-    three, a key below 64 bytes or none, a value below 8,192 bytes or none, and no headers. Return
-    the index and the position of the first record that was not checked.
+    The length has one or two bytes, the timestamp delta one or two, the offset delta up to three.
+    The key has less than 64 bytes, and there are no headers. Return the index and the position of
+    the first record that was not checked.
     """
     data, size, unpack, index_twice = body.data, body.size, _unpack_start, 2 * first
     spans, value_lengths = _spans(), _value_lengths()
@@ -331,9 +331,10 @@ def _skip_nullable(body: Body, position: int, stop: int) -> tuple[int, int]:
 
 
 def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
-    """Check that the body is `count` records whose offset deltas are 0, 1, 2, ..., and no more.
+    """Check that the body is `count` records with the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Keys, values and headers are not looked at.
+    Yields at the end of each slice. Keys, values and headers are not looked at. Bytes behind the
+    last record are an error.
 
     Raises:
         CorruptRecord: for the first record that is not.
@@ -379,7 +380,7 @@ def find_timestamp(
     append_time = header.attributes & TIMESTAMP_TYPE_MASK
     if append_time and header.max_timestamp < timestamp:
         return None
-    # The records of a batch with LogAppendTime have its largest timestamp, whatever their deltas.
+    # With LogAppendTime all records have the largest timestamp of the batch.
     wanted = -(1 << 70) if append_time else timestamp - header.base_timestamp
     left = TIMESTAMPS_A_SLICE
     while count > 0:

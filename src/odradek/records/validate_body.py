@@ -38,7 +38,7 @@ def open_batch(
     before the header and the CRC are validated as an append does.
 
     Args:
-        batch: What a client sent for one partition.
+        batch: The records of one partition in a produce request.
         config: The configs of the topic.
         now_ms: The time of the request.
         checked: Whether each record must decode and have its place, and a key if the topic is
@@ -46,9 +46,10 @@ def open_batch(
         where: The partition, for error messages.
 
     Raises:
-        KafkaError: The error of `validate_batch`; INVALID_RECORD, as RecordsRefused for records
-            without a key in a compacted topic; CORRUPT_MESSAGE for a batch that cannot be unpacked
-            to be recompressed; MESSAGE_TOO_LARGE for more than is checked.
+        KafkaError: The error of `validate_batch`. MESSAGE_TOO_LARGE for more than RECORDS_MAX
+            records. INVALID_RECORD for damaged records. CORRUPT_MESSAGE if a batch that is only
+            recompressed cannot be unpacked.
+        RecordsRefused: INVALID_RECORD for records without a key in a compacted topic.
     """
     batch, fields = validate_batch(batch, BatchRules(config, transactional=True), now_ms)
     header = BatchHeader._make(fields)
