@@ -102,7 +102,7 @@ def check(counts: dict[int, CallCount], calls_max: int) -> None:
 
 
 def full_memory() -> Memory:
-    """Of a connection that remembers no more requests, and this one is none of them."""
+    """Of a connection that remembers as many as it may, and this request is none of them."""
     shapes: Any = {bytes([number]): None for number in range(SHAPES_MAX)}
     return Memory(shapes, [20])
 

@@ -84,6 +84,9 @@ class ReplicaManager:
         self._log_config = log_config
         self._loop = loop
         self.opened_batches = opened_batches
+        # Raised with every change of a partition's existence, leadership or configs. Caches that
+        # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
+        self.generation = 0
         # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
         self.partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
@@ -153,7 +156,7 @@ class ReplicaManager:
             if partition is None:
                 partition = self._create(key, topic.topic_id, log_config)
             else:
-                _update_config(partition, log_config)
+                self._update_config(partition, log_config)
             self._apply_leadership(partition, image)
 
     def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
@@ -169,6 +172,7 @@ class ReplicaManager:
         if log.topic_id is None:
             log.assign_topic_id(topic_id)
         partition = Partition(key, topic_id, log)
+        self.generation += 1
         self.partitions[key] = partition
         self._partitions_by_id[topic_id, key.partition] = partition
         return partition
@@ -176,12 +180,19 @@ class ReplicaManager:
     def _apply_leadership(self, partition: Partition, image: PartitionImage) -> None:
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
             return
+        self.generation += 1
         if image.leader == self._node_id:
             partition.become_leader(
                 image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
             )
         else:
             partition.become_follower(image.leader, image.leader_epoch)
+
+    def _update_config(self, partition: Partition, config: LogConfig) -> None:
+        if partition.log.config != config:
+            self.generation += 1
+            partition.log.update_config(config)
+            partition.config_changed()
 
     def _apply_configs(
         self, topic: TopicImage, configs: Mapping[str, str]
@@ -192,11 +203,12 @@ class ReplicaManager:
                 yield
             partition = self.partitions.get((topic.name, image.partition))
             if partition is not None:
-                _update_config(partition, log_config)
+                self._update_config(partition, log_config)
 
     def _remove_topic(self, topic: TopicImage, recorded: bool) -> Generator[None, None, None]:
         """Stop the topic's partitions, and delete their logs if the deletion is recorded."""
         keys = []
+        self.generation += 1
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
             partition = self.partitions.pop(key, None)
@@ -474,9 +486,3 @@ class ReplicaManager:
             await asyncio.wait(flushes)
         for partition in self.partitions.values():
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _update_config(partition: Partition, config: LogConfig) -> None:
-    if partition.log.config != config:
-        partition.log.update_config(config)
-        partition.config_changed()

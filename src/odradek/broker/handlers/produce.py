@@ -114,20 +114,21 @@ def handle(
             )
             response = TopicProduceResponse(topic.name, topic.topic_id, [partition])
             return Result(ProduceResponse([response]))
-    respond = partial(response_to_one, services, context, request)
+    respond = partial(response_to, services, context, request)
     return appended.chain(respond, executed=True)
 
 
-def response_to_one(
+def response_to(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
     results: list[AppendResult],
 ) -> Result[Response]:
-    """The response to a request that names one partition, from its result."""
+    """The response to a request without repeated partitions, from the results of its partitions."""
     produce = _Produce(services, context, request)
-    topic = request.topic_data[0]
-    produce.collect(topic, topic.partition_data[0])
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            produce.collect(topic, data)
     return produce.respond(results)
 
 

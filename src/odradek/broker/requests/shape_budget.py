@@ -63,6 +63,12 @@ class ShapeBudget:
                 self.release(oldest)
                 oldest.forget()
 
+    def give_back(self, holder: ShapeHolder, size: int) -> None:
+        """Give back `size` bytes of `holder`, which has forgotten one of its shapes."""
+        if holder in self._holders:
+            self._holders[holder] -= size
+            self.used -= size
+
     def release(self, holder: ShapeHolder) -> None:
         """Give back all bytes of `holder`: its connection is closed, or it forgets its shapes."""
         self.used -= self._holders.pop(holder, 0)
