@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.batch_builder import Pair, build_pairs_batch
+from odradek.coordinator.batch_builder import Pair, build_coordinator_batch
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 
@@ -37,7 +37,7 @@ def test_batch_is_the_one_of_its_records(
         producer_epoch=producer_epoch,
         transactional=producer is not None,
     )
-    found = build_pairs_batch(
+    found = build_coordinator_batch(
         pairs, timestamp_ms, compression, producer_id, producer_epoch, producer is not None
     )
     assert found == expected
@@ -47,9 +47,9 @@ def test_batch_is_the_one_of_its_records(
 def test_more_records_than_the_table_has_varints() -> None:
     pairs: list[Pair] = [(b"%d" % number, b"v") for number in range(1_000)]
     records = [Record(key, value) for key, value in pairs]
-    assert build_pairs_batch(pairs, 5) == build_batch(records, timestamp_ms=5)
+    assert build_coordinator_batch(pairs, 5) == build_batch(records, timestamp_ms=5)
 
 
 def test_batch_has_at_least_one_record() -> None:
     with pytest.raises(ValueError, match="at least one record"):
-        build_pairs_batch([], 0)
+        build_coordinator_batch([], 0)

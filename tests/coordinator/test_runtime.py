@@ -6,6 +6,7 @@ import asyncio
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    Timestamp,
+)
 from odradek.coordinator.group.group_records import offset_commit_record, offset_commit_tombstone
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.group.offsets.offset_loading import PUT_PER_SLICE
 from odradek.coordinator.group.offsets.offset_store import CommittedOffset
-from odradek.coordinator.runtime import java_string_hash, partition_for
+from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS, java_string_hash, partition_for
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
+from odradek.protocol.messages.consumer_group_heartbeat_request import (
+    ConsumerGroupHeartbeatRequest,
+)
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
 from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
@@ -30,7 +40,11 @@ from odradek.protocol.messages.share_group_metadata_key import ShareGroupMetadat
 from odradek.protocol.messages.share_group_metadata_value import ShareGroupMetadataValue
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
-from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator
+from odradek.result_tasks import wait
+from odradek.results import Result
+from tests.coordinator.group.consumer.test_consumer_requests import classic_join
+from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, image_of, now
+from tests.coordinator.group.test_group_coordinator import CLIENT
 
 
 @pytest.mark.parametrize(
@@ -67,6 +81,39 @@ def committed(state: OnDisk, group: str = "g", partition: int = 0) -> int | None
     return None if value is None else value.offset
 
 
+def visible(state: OnDisk, group: str = "g", partition: int = 0) -> int | None:
+    """The committed offset that a read sees."""
+    value = state.groups.runtime.shard(0).offsets.committed(group, "t", partition)
+    return None if value is None else value.offset
+
+
+def write(
+    state: OnDisk, *records: CoordinatorRecord, seen: list[ErrorCode] | None = None
+) -> Result[ErrorCode]:
+    """Write to the shard. `seen` takes the codes with which the commit ends."""
+    result = CoordinatorResult(list(records), ErrorCode.NONE)
+    if seen is not None:
+
+        def note(code: ErrorCode, at: Timestamp) -> CoordinatorResult[None]:
+            seen.append(code)
+            return CoordinatorResult([], None)
+
+        result.after_commit = note
+    return state.groups.runtime.write(0, result, lambda code: code)
+
+
+def with_leader_epoch(image: MetadataImage, leader_epoch: int) -> MetadataImage:
+    """The metadata after an election of this broker for all partitions of the offsets topic."""
+    topics = []
+    for each in image.topics_by_name.values():
+        if each.name == OFFSETS.topic:
+            led = tuple(replace(part, leader_epoch=leader_epoch) for part in each.partitions)
+            topics.append(replace(each, partitions=led))
+        else:
+            topics.append(each)
+    return image_of(*topics)
+
+
 def append(state: OnDisk, *records: tuple[bytes | None, bytes | None], **options: Any) -> None:
     """Puts raw records into the partition behind the coordinator's back."""
     batch = build_batch([Record(key, value) for key, value in records], **options)
@@ -78,9 +125,9 @@ def test_restart_finds_what_was_written(tmp_path: Path) -> None:
         async with coordinator(tmp_path) as state:
             runtime = state.groups.runtime
             runtime.shard(0)
-            runtime.write(0, [offset(1), offset(2, partition=1)])
-            runtime.write(0, [offset(3), offset(4, expire_timestamp=99)])
-            runtime.write(0, [offset_commit_tombstone("g", "t", 1)])
+            write(state, offset(1), offset(2, partition=1))
+            write(state, offset(3), offset(4, expire_timestamp=99))
+            write(state, offset_commit_tombstone("g", "t", 1))
             assert (committed(state), committed(state, partition=1)) == (4, None)
         async with coordinator(tmp_path) as state:
             assert (committed(state), committed(state, partition=1)) == (4, None)
@@ -96,7 +143,7 @@ def test_loading_in_small_pieces_finds_the_same(tmp_path: Path) -> None:
         async with coordinator(tmp_path) as state:
             state.groups.runtime.shard(0)
             for number in range(100):
-                state.groups.runtime.write(0, [offset(number, group=f"g{number % 7}")])
+                write(state, offset(number, group=f"g{number % 7}"))
         async with coordinator(tmp_path, start=False) as state:
             state.groups.runtime._loader.piece_bytes = 64
             state.groups.start()
@@ -113,7 +160,7 @@ def test_records_before_the_log_start_are_not_loaded(tmp_path: Path) -> None:
     async def run() -> None:
         async with coordinator(tmp_path) as state:
             state.groups.runtime.shard(0)
-            state.groups.runtime.write(0, [offset(1), offset(2, partition=1)])
+            write(state, offset(1), offset(2, partition=1))
             log = state.log()
             log.advance_high_watermark(log.log_end_offset)
             log.delete_records(1)
@@ -123,18 +170,48 @@ def test_records_before_the_log_start_are_not_loaded(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_could_not_be_appended_has_not_happened(tmp_path: Path) -> None:
+def test_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     async def run() -> None:
         async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
-            runtime.shard(0)
+            state.groups.runtime.shard(0)
             state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
-            with pytest.raises(KafkaError):
-                runtime.write(0, [offset(1)])
+            seen: list[ErrorCode] = []
+            failed = write(state, offset(1), seen=seen)
+            assert failed.get() is ErrorCode.NOT_COORDINATOR
+            assert seen == [ErrorCode.NOT_COORDINATOR]
+            assert state.groups.runtime.shard(0).groups == {}
             assert committed(state) is None
+            assert state.log().log_end_offset == 0
             state.append_error = None
-            assert runtime.write(0, [offset(2)]) is None
+            assert write(state, offset(2)).get() is ErrorCode.NONE
             assert committed(state) == 2
+
+    asyncio.run(run())
+
+
+def test_failed_heartbeat_of_an_upgrade_leaves_the_classic_members_waiting(tmp_path: Path) -> None:
+    """The append fails: the requests that wait for the classic group are not answered."""
+
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            first = now(state.groups.join(classic_join(""), CLIENT, 9))
+            waiting = state.groups.join(classic_join(first.member_id), CLIENT, 9)
+            state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
+            request = ConsumerGroupHeartbeatRequest(
+                "g",
+                "new",
+                0,
+                topic_partitions=[],
+                subscribed_topic_names=["t"],
+                rebalance_timeout_ms=10_000,
+            )
+            refused = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
+            assert refused.error_code == ErrorCode.NOT_COORDINATOR
+            assert not waiting.done
+            state.append_error = None
+            accepted = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
+            assert accepted.error_code == ErrorCode.NONE
+            assert waiting.get().error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
     asyncio.run(run())
 
@@ -144,30 +221,189 @@ def test_write_that_waits_for_the_disk_ends_with_the_flush(tmp_path: Path) -> No
         async with coordinator(tmp_path) as state:
             state.flushes = []
             state.groups.runtime.shard(0)
-            waiting = state.groups.runtime.write(0, [offset(1)])
-            assert waiting is not None
-            assert not waiting.done()
+            seen: list[ErrorCode] = []
+            waiting = write(state, offset(1), seen=seen)
+            assert not waiting.done
+            assert committed(state) == 1, "the latest state"
             state.flushes[0].set_result(None)
-            await waiting
+            assert await wait(waiting) is ErrorCode.NONE
+            assert seen == [ErrorCode.NONE]
 
     asyncio.run(run())
 
 
-def test_failed_flush_takes_the_shard_out_of_service(tmp_path: Path) -> None:
+def test_write_that_is_not_committed_in_time_is_answered_and_stays(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            runtime = state.groups.runtime
+            runtime.shard(0)
+            state.flushes = []
+            seen: list[ErrorCode] = []
+            first = write(state, offset(1), seen=seen)
+            await state.advance(COMMIT_TIMEOUT_MS - 1)
+            second = write(state, offset(2))
+            assert not first.done
+            await state.advance(1)
+            assert first.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert not second.done
+            assert committed(state) == 2, "the record is in the log, so it stays in the state"
+            assert visible(state) is None
+            state.flushes[0].set_result(None)
+            await asyncio.sleep(0)
+            assert visible(state) == 1
+            assert seen == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+            await state.advance(COMMIT_TIMEOUT_MS)
+            assert second.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            state.flushes[1].set_result(None)
+            await asyncio.sleep(0)
+            assert visible(state) == 2
+        async with coordinator(tmp_path) as state:
+            assert committed(state) == 2
+
+    asyncio.run(run())
+
+
+def test_write_that_failed_stays_while_this_broker_leads(tmp_path: Path) -> None:
     async def run() -> None:
         async with coordinator(tmp_path) as state:
             state.flushes = []
-            state.groups.runtime.shard(0)
-            waiting = state.groups.runtime.write(0, [offset(1)])
-            assert waiting is not None
-            state.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            with pytest.raises(KafkaError):
-                await waiting
-            with pytest.raises(KafkaError) as error:
-                state.groups.runtime.shard(0)
-            assert error.value.code is ErrorCode.NOT_COORDINATOR
+            runtime = state.groups.runtime
+            shard = runtime.shard(0)
+            waiting = write(state, offset(1))
+            behind = write(state)
+            state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
+            assert await wait(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert runtime.shard(0) is shard
+            assert (committed(state), visible(state), behind.done) == (1, None, False)
+            later = write(state, offset(2))
+            state.flushes[1].set_result(None)
+            assert await wait(later) is ErrorCode.NONE
+            assert behind.get() is ErrorCode.NONE
+            assert visible(state) == 2, "the high watermark has passed both"
 
     asyncio.run(run())
+
+
+def test_shard_is_dropped_when_this_broker_no_longer_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            runtime = state.groups.runtime
+            runtime.shard(0)
+            state.flushes = []
+            waiting = write(state, offset(1))
+            behind = write(state, offset(2))
+            state.leads = False
+            state.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+            assert await wait(waiting) is ErrorCode.NOT_COORDINATOR
+            assert behind.get() is ErrorCode.NOT_COORDINATOR
+            with pytest.raises(KafkaError) as error:
+                runtime.shard(0)
+            assert error.value.code is ErrorCode.NOT_COORDINATOR
+            state.leads = True
+            with pytest.raises(KafkaError) as error:
+                runtime.shard(0)
+            assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await runtime.loads_done()
+            assert committed(state) == 2, "loaded from the log, not lost for the process's life"
+
+    asyncio.run(run())
+
+
+def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            runtime = state.groups.runtime
+            runtime.shard(0)
+            write(state, offset(1))
+            state.flushes = []
+            waiting = write(state, offset(2))
+            state.log().truncate_to(1)  # another leader has not got it
+            old, state.image = state.image, with_leader_epoch(state.image, 1)
+            state.groups.on_metadata(old, state.image)
+            assert waiting.get() is ErrorCode.NOT_COORDINATOR
+            with pytest.raises(KafkaError) as error:
+                runtime.shard(0)
+            assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await runtime.loads_done()
+            assert (committed(state), visible(state)) == (1, 1)
+            state.flushes[0].set_result(None)
+            await asyncio.sleep(0)
+            assert committed(state) == 1, "the end of an older epoch changes nothing"
+
+    asyncio.run(run())
+
+
+def test_metadata_of_the_same_leader_epoch_keeps_the_shard(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            shard = state.groups.runtime.shard(0)
+            state.flushes = []
+            waiting = write(state, offset(1))
+            old, state.image = state.image, with_leader_epoch(state.image, 0)
+            state.groups.on_metadata(old, state.image)
+            assert state.groups.runtime.shard(0) is shard
+            state.flushes[0].set_result(None)
+            assert await wait(waiting) is ErrorCode.NONE
+
+    asyncio.run(run())
+
+
+def test_damaged_log_is_read_again_in_the_next_leader_epoch(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with coordinator(tmp_path) as state:
+            runtime = state.groups.runtime
+            runtime.shard(0)
+            write(state, offset(1))
+            runtime.unload(0, ErrorCode.NOT_COORDINATOR)
+            runtime._damaged.add(0)
+            for _ in range(2):
+                with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+                    runtime.shard(0)
+            old, state.image = state.image, with_leader_epoch(state.image, 1)
+            state.groups.on_metadata(old, state.image)
+            await runtime.loads_done()
+            assert committed(state) == 1
+
+    asyncio.run(run())
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(0, 2), st.integers(0, 99)),
+        st.tuples(st.just("remove"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("commit"), st.integers(1, 3), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_committed_view_is_the_state_of_the_committed_records(
+    history: list[tuple[str, int, int]],
+) -> None:
+    """Beside a shard that replays only what is committed."""
+    kinds: Any = (lambda shard: None, lambda shard, code: None)
+    latest, model = GroupShard(0, *kinds), GroupShard(0, *kinds)
+    records: list[Any] = []
+    high_watermark = 0
+    for kind, number, value in history:
+        if kind == "commit":
+            for at in range(high_watermark, min(high_watermark + number, len(records))):
+                model.replay(at, records[at].key, records[at].value)
+                latest.commit(at)
+                high_watermark = at + 1
+        else:
+            record = offset(value, partition=number)
+            if kind == "remove":
+                record = offset_commit_tombstone("g", "t", number)
+            latest.keep(len(records), record.key)
+            latest.replay(len(records), record.key, record.value)
+            records.append(record)
+        assert latest.offsets.committed_of_group("g") == model.offsets.of_group("g")
+        for index in range(3):
+            expected = model.offsets.get("g", "t", index)
+            assert latest.offsets.committed("g", "t", index) == expected
+        assert [group.group_id for group in latest.committed_groups()] == list(model.groups)
 
 
 def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_path: Path) -> None:
@@ -176,15 +412,14 @@ def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_path: Pa
             state.flushes = []
             runtime = state.groups.runtime
             runtime.shard(0)
-            waiting = runtime.write(0, [offset(1)])
-            assert waiting is not None
+            waiting = write(state, offset(1))
             runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+            assert waiting.get() is ErrorCode.NOT_COORDINATOR
             state.manager.delete(OFFSETS)
             state.manager.create(OFFSETS, state.image.topics_by_name["t"].topic_id)
             runtime.shard(0)
             state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            with pytest.raises(KafkaError):
-                await waiting
+            await asyncio.sleep(0)
             assert runtime.shard(0).groups == {}
 
     asyncio.run(run())
@@ -313,7 +548,7 @@ def test_batches_are_compressed_as_configured(tmp_path: Path, codec: int) -> Non
         config: dict[str, object] = {"offsets.topic.compression.codec": codec}
         async with coordinator(tmp_path, **config) as state:
             state.groups.runtime.shard(0)
-            state.groups.runtime.write(0, [offset(n, partition=n) for n in range(50)])
+            write(state, *(offset(n, partition=n) for n in range(50)))
         async with coordinator(tmp_path) as state:
             assert [committed(state, partition=n) for n in range(50)] == list(range(50))
 

@@ -24,3 +24,58 @@ class ManualTimers:
     async def sleep(self, delay_s: float) -> None:
         self._clock.advance(round(delay_s * 1000))
         await asyncio.sleep(0)
+
+
+class SteppedTimers:
+    """Timers that wait until `advance` moves the clock to their deadlines. One without a delay
+    runs in the next iteration of the event loop.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._armed: list[_SteppedTimer] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        if delay_s <= 0:
+            return asyncio.get_running_loop().call_soon(callback, *args)
+        at_ms = self._clock.monotonic_ms() + delay_s * 1000
+        timer = _SteppedTimer(at_ms, callback, args, self._armed)
+        self._armed.append(timer)
+        return timer
+
+    @property
+    def armed(self) -> int:
+        """The number of timers that wait."""
+        return len(self._armed)
+
+    async def sleep(self, delay_s: float) -> None:
+        woken = asyncio.get_running_loop().create_future()
+        self.call_later(delay_s, woken.set_result, None)
+        await woken
+
+    def advance(self, delta_ms: int) -> None:
+        """Move the clock, and call what is due then, once each."""
+        self._clock.advance(delta_ms)
+        now_ms = self._clock.monotonic_ms()
+        for timer in sorted(self._armed, key=lambda timer: timer.at_ms):
+            if timer.at_ms <= now_ms and timer in self._armed:
+                timer.cancel()
+                timer.callback(*timer.args)
+
+
+class _SteppedTimer:
+    def __init__(
+        self,
+        at_ms: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        armed: list[_SteppedTimer],
+    ) -> None:
+        self.at_ms = at_ms
+        self.callback = callback
+        self.args = args
+        self._armed = armed
+
+    def cancel(self) -> None:
+        if self in self._armed:
+            self._armed.remove(self)

@@ -206,7 +206,13 @@ class BrokerServer:
         self._stop_sequence.add("the partitions", replica_manager.stop, limits.parts_ms)
         producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)
         coordinators = Coordinators(
-            config, self._clock, controller, replica_manager, self._executor, producer_ids
+            config,
+            self._clock,
+            self._environment.timers,
+            controller,
+            replica_manager,
+            self._executor,
+            producer_ids,
         )
         self.services = Services(
             config=config,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timers
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
 
@@ -37,6 +38,7 @@ class Coordinators:
         self,
         config: BrokerConfig,
         clock: Clock,
+        timers: Timers,
         controller: Controller,
         replica_manager: ReplicaManager,
         executor: Executor,
@@ -44,6 +46,7 @@ class Coordinators:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._controller = controller
         self._replica_manager = replica_manager
         self._executor = executor
@@ -102,6 +105,7 @@ class Coordinators:
         return GroupCoordinator(
             config=self._config,
             clock=self._clock,
+            timers=self._timers,
             image=lambda: self._controller.image,
             log_of=self._replica_manager.log,
             append=self._replica_manager.append_internal,
@@ -122,6 +126,7 @@ class Coordinators:
         return TransactionCoordinator(
             config=self._config,
             clock=self._clock,
+            timers=self._timers,
             image=lambda: self._controller.image,
             log_of=self._replica_manager.log,
             append=self._replica_manager.append_internal,

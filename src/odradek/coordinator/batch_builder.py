@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from odradek.coordinator.coordinator_result import Pair
 from odradek.records import compression as codec
 from odradek.records.batch import (
     LOG_OVERHEAD,
@@ -21,9 +22,6 @@ from odradek.records.batch import (
 )
 from odradek.records.checksum import crc32c
 from odradek.records.record import write_varint
-
-Pair = tuple[bytes, bytes | None]
-"""The key and the value (None: a tombstone) of one record."""
 
 _FRONT = struct.Struct(">qiibI")
 """Base offset, batch length, leader epoch, magic, CRC: what the CRC does not cover."""
@@ -44,7 +42,7 @@ _VARINTS = tuple(map(_varint, range(256)))
 _KNOWN = len(_VARINTS)
 
 
-def build_pairs_batch(
+def build_coordinator_batch(
     pairs: Sequence[Pair],
     timestamp_ms: int,
     compression: Compression = Compression.NONE,

@@ -1,11 +1,15 @@
 """The coordinator runtime: replicated state machines over the partitions of an internal topic.
 
-A *shard* is a state machine over one partition. Its handlers decide: they return records and a
-response. `CoordinatorRuntime.write` does: it appends the records as one batch, replays them into
-the shard through `Shard.replay`, the very function that loads them after a restart, and says when
-they are committed (with ``log.flush.interval.messages`` that is when they are on the disk). What
-was not appended never reaches the state; when a batch was appended but could not be committed, the
-shard is dropped and its partition is not served any more, as its directory is offline.
+A *shard* is a state machine over one partition. Its handlers decide and return a
+`CoordinatorResult`. `CoordinatorRuntime.write` performs it: it appends the records as one batch,
+replays them through `Shard.replay`, the function that also loads them after a restart, and responds
+when they are committed (with ``log.flush.interval.messages`` when they are on the disk).
+
+A write whose append fails leaves no trace. A write that was appended and has not committed in time
+is answered with an error and stays in the state, because its record stays in the log. The state is
+therefore ahead of what is committed; reads use the committed view (`uncommitted_changes`). A shard
+is dropped with its uncommitted state, and loaded from the log again, only when its leader epoch
+ends or the log is truncated.
 
 Loading (`shard_loading`) reads the partition from the log start. The shard belongs to the loading
 task until it is whole. Until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash at any
@@ -17,12 +21,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any, Generic, TypeVar
 
-from odradek.coordinator.batch_builder import Pair, build_pairs_batch
+from odradek.coordinator.batch_builder import build_coordinator_batch
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    CoordinatorTimer,
+    Pair,
+    Ticket,
+    Timestamp,
+    TransactionalProducer,
+    encode_record,
+    response_code,
+)
+from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.shard_loading import (
     Shard,
     ShardLoader,
@@ -30,49 +48,28 @@ from odradek.coordinator.shard_loading import (
     replay_record,
 )
 from odradek.environment.clock import Clock
+from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
-from odradek.metadata.image import MetadataImage
-from odradek.protocol import record_codec
-from odradek.records.batch import Compression
+from odradek.metadata.image import MetadataImage, TopicImage
+from odradek.records.batch import NO_PRODUCER_ID, Compression
+from odradek.results import PendingResult, Result
 
 logger = logging.getLogger(__name__)
 
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
+# Kafka's default of offsets.commit.timeout.ms.
+COMMIT_TIMEOUT_MS = 5_000
 # The hash goes through a name unit by unit, and each commit and heartbeat of a group asks for it.
 PLACES_REMEMBERED_MAX = 10_000
 
 
-class CoordinatorRecord(NamedTuple):
-    """One record of an internal topic: its key, and its value in `value_version` (None: a
-    tombstone)."""
-
-    key: Any
-    value: Any
-    value_version: int
-
-
-class Producer(NamedTuple):
-    """In whose transaction records are written; `guard` is handed to the append, which refuses to
-    open a transaction that nobody vouched for (KIP-890)."""
-
-    producer_id: int
-    producer_epoch: int
-    guard: int = 0
-
-
 S = TypeVar("S", bound=Shard)
+R = TypeVar("R")
 # Takes the guard of a transaction's records too, where there is one.
 Append = Callable[..., Any]
 Encode = Callable[[CoordinatorRecord], Pair]
-
-
-def encode_record(record: CoordinatorRecord) -> Pair:
-    """The bytes of any record's key and value."""
-    key, value, version = record
-    encoded = None if value is None else record_codec.encode_value(value, version)
-    return record_codec.encode_key(key), encoded
 
 
 def java_string_hash(text: str) -> int:
@@ -95,13 +92,39 @@ def partition_for(key: str, partition_count: int) -> int:
     return (0 if value == -0x8000_0000 else abs(value)) % partition_count
 
 
+class _Write(Generic[R]):
+    """A write whose records are appended and not committed, or a response behind such a write."""
+
+    __slots__ = ("_failed", "_result", "last_offset", "pending")
+
+    def __init__(
+        self, last_offset: int, result: CoordinatorResult[R], failed: Callable[[ErrorCode], R]
+    ) -> None:
+        self.last_offset = last_offset
+        self._result = result
+        self._failed = failed
+        self.pending: PendingResult[R] = PendingResult()
+
+    def end(self, code: ErrorCode, now: Timestamp) -> CoordinatorResult[None] | None:
+        """Respond, if that was not done before; return what follows."""
+        after_commit = self._result.after_commit
+        following = None if after_commit is None else after_commit(code, now)
+        if not self.pending.done:
+            succeeded = code is ErrorCode.NONE
+            self.pending.complete(self._result.response if succeeded else self._failed(code))
+        return following
+
+
 class CoordinatorRuntime(Generic[S]):
     """The shards of one internal topic on this broker. Owned and changed by the event loop alone.
 
-    `new_shard` makes an empty shard for a partition; `log_of` gives a partition's log, or raises
-    KafkaError when this broker has none; `append` appends one batch and returns what says its
-    offset (``LogAppendInfo``), or a future of that, done when the batch is committed. `encode`
-    gives a record's bytes, for shards that know a faster way to some.
+    Args:
+        new_shard: Makes an empty shard for a partition.
+        log_of: Returns a partition's log, or raises KafkaError when this broker does not lead it.
+        append: Appends one batch. Returns LogAppendInfo if it is committed already, else a future
+            of it. Raises KafkaError when nothing was appended.
+        commit_timeout_ms: Time after which a write that is not committed is answered with an error.
+        encode: The bytes of a record.
     """
 
     def __init__(
@@ -113,9 +136,11 @@ class CoordinatorRuntime(Generic[S]):
         log_of: Callable[[TopicPartition], UnifiedLog],
         append: Append,
         clock: Clock,
+        timers: Timers,
         executor: Executor,
         compression: Compression = Compression.NONE,
         load_piece_bytes: int = LOAD_PIECE_BYTES,
+        commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         encode: Encode = encode_record,
     ) -> None:
         self._topic = topic
@@ -129,9 +154,15 @@ class CoordinatorRuntime(Generic[S]):
         self._shards: dict[int, S] = {}
         self._places: dict[int, TopicPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
-        self._failed: dict[int, ErrorCode] = {}
-        # The last write of each partition that was not committed at once.
-        self._last_writes: dict[int, asyncio.Future[None]] = {}
+        # Partitions whose log is damaged. They are not read again in the same leader epoch.
+        self._damaged: set[int] = set()
+        # By partition, in the order of their offsets. A partition without such writes has no entry.
+        self._uncommitted: dict[int, deque[_Write[Any]]] = {}
+        self._commit_timeout_ms = commit_timeout_ms
+        self._waiting: deque[tuple[float, int, _Write[Any]]] = deque()
+        self._loop_timers = timers
+        self._timers: dict[int, DeadlineTimers] = {}
+        self._commit_timer = DeadlineTimers(clock, timers, self._time_out)
 
     # -- shards ------------------------------------------------------------------------------------
 
@@ -158,8 +189,8 @@ class CoordinatorRuntime(Generic[S]):
         once."""
         if partition in self._shards:
             return self._shards[partition]
-        if partition in self._failed:
-            raise KafkaError(self._failed[partition])
+        if partition in self._damaged:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition in self._loading:
             return None
         try:
@@ -209,7 +240,7 @@ class CoordinatorRuntime(Generic[S]):
         except (ValueError, OSError):
             # Batches that cannot be unpacked take no other shard away, and are not read again.
             logger.exception("cannot load %s-%d", self._topic, partition)
-            self._failed[partition] = ErrorCode.NOT_COORDINATOR
+            self._damaged.add(partition)
             return
         finally:
             if self._loading.get(partition) is asyncio.current_task():
@@ -222,120 +253,284 @@ class CoordinatorRuntime(Generic[S]):
         shard.loaded()
 
     def unload(self, partition: int, code: ErrorCode) -> None:
-        """Stops serving a shard: its waiting requests are answered with `code`."""
+        """Drop a shard with its uncommitted state. Waiting requests are answered with `code`."""
         task = self._loading.pop(partition, None)
         if task is not None:
             task.cancel()
-        self._failed.pop(partition, None)
-        self._last_writes.pop(partition, None)
+        self._damaged.discard(partition)
+        writes = self._uncommitted.pop(partition, ())
+        timers = self._timers.pop(partition, None)
+        if timers is not None:
+            timers.cancel_all()
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.unload(code)
+        for write in writes:
+            write.end(code, self.now())
 
     def unload_all(self, code: ErrorCode) -> None:
         """Stops serving all shards."""
-        for partition in [*self._shards, *self._loading, *self._failed]:
+        for partition in [*self._shards, *self._loading, *self._damaged]:
             self.unload(partition, code)
 
+    def reload(self, partition: int) -> None:
+        """Drop the uncommitted state and load the shard from the log: its leader epoch has ended,
+        or the log was truncated."""
+        self.unload(partition, ErrorCode.NOT_COORDINATOR)
+        with suppress(KafkaError):  # this broker does not lead it any longer
+            self.load(partition)
+
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Stops serving all shards when `old` becomes `new` and the topic is deleted or made
-        anew."""
+        """Drop the shards whose leader epoch has ended when `old` becomes `new`, or whose topic
+        was deleted or made again."""
         before = old.topics_by_name.get(self._topic)
         after = new.topics_by_name.get(self._topic)
-        if before is not None and (after is None or after.topic_id != before.topic_id):
+        if before is None or before is after:
+            return
+        if after is None or after.topic_id != before.topic_id:
             self.unload_all(ErrorCode.NOT_COORDINATOR)
+            return
+        for partition in [*self._shards, *self._loading, *self._damaged]:
+            if _leader_epoch(before, partition) != _leader_epoch(after, partition):
+                self.reload(partition)
 
     # -- writing -----------------------------------------------------------------------------------
 
     def write(
         self,
         partition: int,
-        records: list[CoordinatorRecord],
-        producer: Producer | None = None,
-    ) -> asyncio.Future[None] | None:
-        """Appends `records` as one batch and replays them; None says that they are committed.
+        result: CoordinatorResult[R],
+        failed: Callable[[ErrorCode], R],
+        producer: TransactionalProducer | None = None,
+    ) -> Result[R]:
+        """Perform a result: append its records, replay them, respond when they are committed.
 
-        Otherwise the returned future ends when they are, or with a KafkaError. Raises KafkaError
-        when they could not be appended: then nothing has happened. With a `producer` they belong to
-        its transaction, and count from its marker on.
+        Args:
+            partition: The partition of a loaded shard.
+            result: The decision of the shard's state machine.
+            failed: The response for an error of the log.
+            producer: The records belong to its transaction and count from its marker on.
         """
         shard = self._shards[partition]
-        pairs = list(map(self._encode, records))
-        now_ms = self._clock.time_ms()
-        if producer is None:
-            batch = build_pairs_batch(pairs, now_ms, self._compression)
-            appended = self._append(self._places[partition], batch)
-        else:
-            batch = build_pairs_batch(
-                pairs,
-                now_ms,
-                self._compression,
-                producer.producer_id,
-                producer.producer_epoch,
-                transactional=True,
-            )
-            appended = self._append(self._places[partition], batch, producer.guard)
-        at_once = appended.__class__ is LogAppendInfo
-        offset = appended.first_offset if at_once else int.from_bytes(batch[:8], "big")
-        for key, value, _ in records:
-            if producer is None:
-                shard.replay(offset, key, value)
+        records = result.records
+        if records:
+            pairs = list(map(self._encode, records))
+            now_ms = self._clock.time_ms()
+            try:
+                if producer is None:
+                    batch = build_coordinator_batch(pairs, now_ms, self._compression)
+                    appended = self._append(self._places[partition], batch)
+                else:
+                    batch = self._transactional_batch(pairs, now_ms, producer)
+                    appended = self._append(self._places[partition], batch, producer.guard)
+            except KafkaError as error:
+                return self._not_appended(partition, result, failed, error)
+            if appended.__class__ is not LogAppendInfo:
+                first = int.from_bytes(batch[:8], "big")
+                return self._wait_for_commit(partition, result, failed, appended, first, producer)
+            offset = appended.first_offset
+            if producer is not None:
+                self._replay_transactional(shard, offset, records, producer)
             else:
-                replay_record(shard, offset, producer.producer_id, key, value)
+                for key, value, _ in records:
+                    shard.replay(offset, key, value)
+                    offset += 1
+        if result.after_replay is not None or result.timers or result.completed:
+            self._apply(partition, result)
+        if partition in self._uncommitted:
+            # The response may rest on records that are not committed yet.
+            last_offset = self._uncommitted[partition][-1].last_offset
+            return self._wait(partition, _Write(last_offset, result, failed)).pending
+        if result.after_commit is not None:
+            self._follow_up(partition, shard, result.after_commit(ErrorCode.NONE, self.now()))
+        return Result(result.response)
+
+    def _transactional_batch(
+        self, pairs: list[Pair], now_ms: int, producer: TransactionalProducer
+    ) -> bytearray:
+        return build_coordinator_batch(
+            pairs,
+            now_ms,
+            self._compression,
+            producer.producer_id,
+            producer.producer_epoch,
+            transactional=True,
+        )
+
+    def _apply(self, partition: int, result: CoordinatorResult[Any]) -> None:
+        """Change what no record carries."""
+        if result.after_replay is not None:
+            result.after_replay()
+        if result.timers:
+            self._arm(partition, result.timers)
+        if result.completed:
+            complete_tickets(result.completed)
+
+    def _replay_transactional(
+        self,
+        shard: S,
+        offset: int,
+        records: list[CoordinatorRecord],
+        producer: TransactionalProducer,
+    ) -> None:
+        for key, value, _ in records:
+            replay_record(shard, offset, producer.producer_id, key, value)
             offset += 1
-        return None if at_once else self._when_committed(partition, shard, appended)
+
+    def _wait_for_commit(
+        self,
+        partition: int,
+        result: CoordinatorResult[R],
+        failed: Callable[[ErrorCode], R],
+        appended: asyncio.Future[LogAppendInfo],
+        offset: int,
+        producer: TransactionalProducer | None,
+    ) -> Result[R]:
+        """Replay records that are appended and not committed; respond when they are."""
+        shard = self._shards[partition]
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
+        for key, value, _ in result.records:
+            shard.keep(offset, key)
+            replay_record(shard, offset, producer_id, key, value)
+            offset += 1
+        write = self._wait(partition, _Write(offset - 1, result, failed))
+        appended.add_done_callback(partial(self._ended, partition, shard, write))
+        self._apply(partition, result)
+        return write.pending
+
+    def _not_appended(
+        self,
+        partition: int,
+        result: CoordinatorResult[R],
+        failed: Callable[[ErrorCode], R],
+        error: KafkaError,
+    ) -> Result[R]:
+        logger.error("cannot write to %s-%d: %s", self._topic, partition, error)
+        code = response_code(error.code)
+        if result.after_commit is not None:
+            self._follow_up(
+                partition, self._shards.get(partition), result.after_commit(code, self.now())
+            )
+        return Result(failed(code))
 
     def end_transaction(
         self, partition: int, producer_id: int, committed: bool, append: Callable[[], Any]
-    ) -> asyncio.Future[None] | None:
-        """Ends a transaction in this partition: `append` puts its marker into the log.
+    ) -> Result[ErrorCode]:
+        """End a transaction in this partition: `append` puts its marker into the log.
 
-        Answers as `write`; raises KafkaError when the shard is not served or nothing was appended.
+        Returns NONE when the marker is committed. Raises KafkaError when the shard is not served or
+        nothing was appended.
         """
         shard = self.shard(partition)
         appended = append()
+        at_once = not asyncio.isfuture(appended)
+        offset = -1 if at_once else self._log_of(self._places[partition]).log_end_offset - 1
         if isinstance(shard, TransactionalShard):
+            if not at_once:
+                shard.keep_transaction(offset, producer_id)
             shard.end_transaction(producer_id, committed)
-        return self._when_committed(partition, shard, appended)
+        if at_once:
+            return Result(ErrorCode.NONE)
+        marked: CoordinatorResult[ErrorCode] = CoordinatorResult([], ErrorCode.NONE)
+        write = self._wait(partition, _Write(offset, marked, lambda code: code))
+        appended.add_done_callback(partial(self._ended, partition, shard, write))
+        return write.pending
 
-    def _when_committed(
-        self, partition: int, shard: S, appended: Any
-    ) -> asyncio.Future[None] | None:
-        if not asyncio.isfuture(appended):
-            return None
-        return self._committed(partition, shard, appended)
+    # -- commits -----------------------------------------------------------------------------------
 
-    def _committed(
-        self, partition: int, shard: S, appended: asyncio.Future[Any]
-    ) -> asyncio.Future[None]:
-        """Ends with `appended`; its failure takes the shard out of service."""
-        committed: asyncio.Future[None] = appended.get_loop().create_future()
+    def _wait(self, partition: int, write: _Write[R]) -> _Write[R]:
+        self._uncommitted.setdefault(partition, deque()).append(write)
+        deadline_ms = self._clock.monotonic_ms() + self._commit_timeout_ms
+        self._waiting.append((deadline_ms, partition, write))
+        self._commit_timer.arm(self._topic, deadline_ms)
+        return write
 
-        def finish(done: asyncio.Future[Any]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if committed.done():
-                return
-            if done.cancelled() or error is not None:
-                logger.error("a write to %s-%d was not committed", self._topic, partition)
-                if not isinstance(error, KafkaError):
-                    error = KafkaError(ErrorCode.NOT_COORDINATOR)
-                committed.set_exception(error)
-                if self._shards.get(partition) is shard:
-                    self._fail(partition)
-            else:
-                committed.set_result(None)
+    def _ended(
+        self, partition: int, shard: S, write: _Write[Any], appended: asyncio.Future[Any]
+    ) -> None:
+        """The high watermark has reached the write, or cannot reach it."""
+        if self._shards.get(partition) is not shard:
+            return
+        error = None if appended.cancelled() else appended.exception()
+        if not appended.cancelled() and error is None:
+            self._commit(partition, shard, write.last_offset)
+            return
+        logger.error("a write to %s-%d is not committed: %s", self._topic, partition, error)
+        code = ErrorCode.NOT_COORDINATOR
+        if isinstance(error, KafkaError):
+            code = response_code(error.code)
+        self._follow_up(partition, shard, write.end(code, self.now()))
+        try:
+            self._log_of(self._places[partition])
+        except KafkaError:
+            self.unload(partition, ErrorCode.NOT_COORDINATOR)
 
-        appended.add_done_callback(finish)
-        self._last_writes[partition] = committed
-        return committed
+    def _commit(self, partition: int, shard: S, offset: int) -> None:
+        """All records up to `offset` are committed."""
+        shard.commit(offset)
+        writes = self._uncommitted.get(partition, deque())
+        committed = []
+        while writes and writes[0].last_offset <= offset:
+            committed.append(writes.popleft())
+        if committed and not writes:
+            del self._uncommitted[partition]
+        for write in committed:
+            self._follow_up(partition, shard, write.end(ErrorCode.NONE, self.now()))
 
-    def uncommitted(self, partition: int) -> asyncio.Future[None] | None:
-        """Ends when all that the shard holds now is committed, or fails; None when it is. Others
-        wait for it too: it is not to be cancelled."""
-        last = self._last_writes.get(partition)
-        return None if last is None or last.done() else last
+    def _time_out(self, _: str) -> None:
+        """Answer the writes that are not committed in time. Their records stay in the log, so they
+        stay in the state."""
+        now_ms = self._clock.monotonic_ms()
+        waiting = self._waiting
+        while waiting and (waiting[0][2].pending.done or waiting[0][0] <= now_ms):
+            partition, write = waiting.popleft()[1:]
+            shard = self._shards.get(partition)
+            if not write.pending.done:
+                logger.warning("a write to %s-%d is not committed in time", self._topic, partition)
+                code = response_code(ErrorCode.REQUEST_TIMED_OUT)
+                self._follow_up(partition, shard, write.end(code, self.now()))
+        if waiting:
+            self._commit_timer.arm(self._topic, waiting[0][0])
 
-    def _fail(self, partition: int) -> None:
-        """The state holds what the log may not: the shard is not served again in this life."""
-        self.unload(partition, ErrorCode.NOT_COORDINATOR)
-        self._failed[partition] = ErrorCode.NOT_COORDINATOR
+    def _follow_up(
+        self, partition: int, shard: S | None, result: CoordinatorResult[None] | None
+    ) -> None:
+        """Perform what follows from a commit, if the shard is still served."""
+        if result is not None and shard is not None and self._shards.get(partition) is shard:
+            self.write(partition, result, lambda code: None)
+
+    def now(self) -> Timestamp:
+        return Timestamp(self._clock.monotonic_ms(), self._clock.time_ms())
+
+    # -- timers ------------------------------------------------------------------------------------
+
+    def _arm(self, partition: int, timers: list[CoordinatorTimer]) -> None:
+        armed = self._timers.get(partition)
+        if armed is None:
+            fire = partial(self._fire, partition)
+            armed = self._timers[partition] = DeadlineTimers(self._clock, self._loop_timers, fire)
+        for key, deadline_ms in timers:
+            armed.arm(key, deadline_ms)
+
+    def arm(self, partition: int, key: str, deadline_ms: float) -> None:
+        """Arm one timer of a shard, without a write."""
+        self._arm(partition, [CoordinatorTimer(key, deadline_ms)])
+
+    def _fire(self, partition: int, key: str) -> None:
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.on_timer(key)
+
+
+def _leader_epoch(topic: TopicImage, partition: int) -> int:
+    """The leader epoch of a partition; -1 when it does not exist."""
+    found = topic.partitions[partition : partition + 1]
+    return found[0].leader_epoch if found else -1
+
+
+def complete_tickets(completed: list[tuple[Ticket, Any]]) -> None:
+    """Complete the requests that wait for tickets."""
+    for ticket, response in completed:
+        assert isinstance(ticket, PendingResult)
+        if not ticket.done:
+            ticket.complete(response)

@@ -41,11 +41,21 @@ class Shard(Protocol):
     def replay(self, offset: int, key: Any, value: Any) -> None:
         """Takes one record into the state: at load time, and right after it was appended."""
 
+    def keep(self, offset: int, key: Any) -> None:
+        """Keep the committed value that the record at `offset` with this key will replace: the
+        record is appended, but not committed yet."""
+
+    def commit(self, offset: int) -> None:
+        """The records up to `offset` are committed."""
+
     def loaded(self) -> None:
         """The whole partition has been replayed; the shard serves from now on."""
 
     def unload(self, code: ErrorCode) -> None:
-        """The shard is no longer served: whoever waits is answered with `code`."""
+        """The shard is no longer served. Waiting requests are answered with `code`."""
+
+    def on_timer(self, key: str) -> None:
+        """A timer of this key is due."""
 
 
 @runtime_checkable
@@ -54,6 +64,9 @@ class TransactionalShard(Protocol):
 
     def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
         """Takes in one record that counts from its transaction's commit on."""
+
+    def keep_transaction(self, offset: int, producer_id: int) -> None:
+        """As `Shard.keep`, for all values that the marker at `offset` may replace."""
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """The marker of the producer's open transaction has been appended."""

@@ -134,8 +134,8 @@ class Barriers(ABC):
         """Waits until the group has committed `offset` or more."""
 
         def look() -> tuple[bool, str]:
-            shard = self.server.services.groups.shard_of(group)
-            found = shard.offsets.get(group, topic, partition)
+            shard = self.server.services.groups.shards.of(group)
+            found = shard.offsets.committed(group, topic, partition)
             if found is None:
                 return False, "no committed offset"
             return found.offset >= offset, f"committed offset {found.offset}"
@@ -161,7 +161,7 @@ class Barriers(ABC):
         self._wait(look, _count(count, "open transaction"), timeout_s)
 
     def _group(self, group: str) -> tuple[str, int]:
-        found = self.server.services.groups.shard_of(group).groups.get(group)
+        found = self.server.services.groups.shards.of(group).committed_group(group)
         return ("Dead", 0) if found is None else (found.state.value, len(found.members))
 
     def _wait(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from odradek.coordinator.group.classic import classic_requests as classic
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    Timestamp,
+)
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.effects import Client, Effects, GroupLimits, Instant
+from odradek.coordinator.group.classic.classic_member import ClassicSettings, JoinEvent
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_shard import GroupShard
-from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode
 from odradek.protocol import record_codec
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -24,7 +29,7 @@ from odradek.protocol.messages.sync_group_request import (
 )
 
 RANGE = {"range": b"r"}
-CLIENT = Client("client", "/127.0.0.1")
+CLIENT = GroupClient("client", "/127.0.0.1")
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -41,7 +46,9 @@ def through_bytes(record: CoordinatorRecord) -> tuple[Any, Any]:
 class Machine:
     """Drives one group. A ticket is a number; `answers` has what each was told, exactly once."""
 
-    limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
+    limits: ClassicSettings = field(
+        default_factory=lambda: ClassicSettings(initial_rebalance_delay_ms=0)
+    )
     now_ms: float = 0.0
     store_code: ErrorCode = ErrorCode.NONE
     hold_stores: bool = False
@@ -60,8 +67,8 @@ class Machine:
         return self.shard.groups["g"]
 
     @property
-    def now(self) -> Instant:
-        return Instant(self.now_ms, EPOCH_MS + int(self.now_ms))
+    def now(self) -> Timestamp:
+        return Timestamp(self.now_ms, EPOCH_MS + int(self.now_ms))
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -90,9 +97,9 @@ class Machine:
             ],
         )
         self.ids += 1
-        event = classic.Join(request, CLIENT, version, f"m{self.ids}")
         ticket = self._ticket()
-        self.perform(classic.join(self.group, event, ticket, self.limits, self.now))
+        event = JoinEvent(request, CLIENT, version, f"m{self.ids}", ticket)
+        self.perform(self.group.join(event, self.limits, self.now))
         return ticket
 
     def join_new(self, **options: Any) -> tuple[str, int]:
@@ -124,7 +131,7 @@ class Machine:
             ],
         )
         ticket = self._ticket()
-        self.perform(classic.sync(self.group, request, ticket, self.limits, self.now))
+        self.perform(self.group.sync(request, ticket, self.limits, self.now))
         return ticket
 
     def heartbeat(
@@ -136,51 +143,51 @@ class Machine:
             member_id=member_id,
             group_instance_id=instance,
         )
-        return classic.heartbeat(self.group, request, self.now)
+        return self.group.heartbeat(request, self.now)
 
     def leave(self, *members: str | MemberIdentity) -> list[int]:
         """Sends LeaveGroup; returns the members' error codes."""
         identities = [
             MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members
         ]
-        responses, effects = classic.leave(self.group, identities, self.limits, self.now)
-        self.perform(effects)
-        return [response.error_code for response in responses]
+        result = self.group.leave(identities, self.limits, self.now)
+        self.perform(result)
+        return [member.error_code for member in result.response.members]
 
     def advance(self, delta_ms: float) -> None:
         """Moves time forward, from one deadline to the next."""
         end = self.now_ms + delta_ms
         while self.group.next_deadline_ms() <= end:
             self.now_ms = max(self.now_ms, self.group.next_deadline_ms())
-            self.perform(classic.expire(self.group, self.limits, self.now))
+            self.perform(self.group.expire(self.limits, self.now))
         self.now_ms = end
 
-    # -- effects -----------------------------------------------------------------------------------
+    # -- result -----------------------------------------------------------------------------------
 
-    def perform(self, effects: Effects) -> None:
-        for ticket, answer in effects.answers:
+    def perform(self, result: CoordinatorResult[Any]) -> None:
+        for ticket, answer in result.completed:
             assert isinstance(ticket, int)
             assert ticket not in self.answers, f"ticket {ticket} is answered twice"
             self.answers[ticket] = answer
-        if not effects.records:
-            assert effects.on_stored is None
+        if not result.records:
+            assert result.after_commit is None
             return
         if self.store_code is ErrorCode.NONE:
-            for record in effects.records:
+            for record in result.records:
                 self.log.append(record)
                 self.shard.replay(len(self.log), record.key, record.value)
-        if effects.on_stored is None:
+        if result.after_commit is None:
             return
         if self.hold_stores and self.store_code is ErrorCode.NONE:
-            self.held.append(effects.on_stored)
+            self.held.append(result.after_commit)
         else:
-            self.perform(effects.on_stored(self.store_code, self.now))
+            self.perform(result.after_commit(self.store_code, self.now))
 
     def release(self) -> None:
         """Commits the stores that were held back."""
         held, self.held = self.held, []
-        for on_stored in held:
-            self.perform(on_stored(ErrorCode.NONE, self.now))
+        for after_commit in held:
+            self.perform(after_commit(ErrorCode.NONE, self.now))
 
     def restarted(self) -> Machine:
         """A machine that knows only what is in the log, as after a crash."""
@@ -191,12 +198,19 @@ class Machine:
         other.shard.groups.setdefault("g", ClassicGroup("g"))
         other.log = list(self.log)
         other.ids = self.ids
-        other.perform(classic.loaded(other.group, other.limits, other.now))
+        other.perform(other.group.loaded(other.limits, other.now))
         return other
 
     def _ticket(self) -> int:
         self.tickets += 1
         return self.tickets
+
+    def waiting(self) -> Iterator[Any]:
+        """Every ticket that the group still has to complete."""
+        for member in self.group.members.values():
+            for ticket in (member.awaiting_join, member.awaiting_sync):
+                if ticket is not None:
+                    yield ticket
 
     # -- shortcuts ---------------------------------------------------------------------------------
 

@@ -23,6 +23,9 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.records.control import Marker, build_marker
+from odradek.result_tasks import wait
+from odradek.results import Result
+from tests.helpers.manual_timers import SteppedTimers
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)
 OFFSETS_ID = Uuid(b"o" * 16)
@@ -53,9 +56,12 @@ class OnDisk:
 
     groups: GroupCoordinator
     clock: ManualClock
+    timers: SteppedTimers
     manager: LogManager
     image: MetadataImage
     append_error: ErrorCode | None = None
+    # Whether this broker leads the partition.
+    leads: bool = True
     # Appends wait for these when a test puts some here: the disk's answers, one an append.
     flushes: list[asyncio.Future[None]] | None = None
 
@@ -66,7 +72,7 @@ class OnDisk:
 
     def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
         log = self.manager.get(topic_partition)
-        if log is None:
+        if log is None or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
@@ -106,15 +112,26 @@ class OnDisk:
 
     async def advance(self, delta_ms: int) -> None:
         """Moves the clock and runs what falls due, then lets callbacks run."""
-        self.clock.advance(delta_ms)
-        self.groups.run_due()
-        await asyncio.sleep(0)
+        self.timers.advance(delta_ms)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def now(result: Result[Any]) -> Any:
+    """The value of a result that is completed already; else the result itself."""
+    return result.value if result.completed else result
+
+
+async def settled(answer: Any) -> Any:
+    """The value, now or later."""
+    return await wait(answer) if isinstance(answer, Result) else answer
 
 
 @asynccontextmanager
 async def coordinator(path: Path, *, start: bool = True, **config: object) -> AsyncIterator[OnDisk]:
     """A coordinator whose offsets topic has one partition; it is stopped, and its logs closed."""
     clock = ManualClock()
+    timers = SteppedTimers(clock)
     manager = LogManager([str(path)], LogConfig(), clock)
     manager.load()
     manager.create(OFFSETS, OFFSETS_ID)
@@ -124,6 +141,7 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
         groups = GroupCoordinator(
             config=BrokerConfig.from_properties(config),
             clock=clock,
+            timers=timers,
             image=lambda: state.image,
             log_of=lambda each: state.log_of(each),
             append=lambda *arguments: state.append(*arguments),
@@ -133,7 +151,7 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
             new_uuid=lambda: Uuid(next(ids).to_bytes(16)),
         )
         image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t"))
-        state = OnDisk(groups, clock, manager, image)
+        state = OnDisk(groups, clock, timers, manager, image)
         if start:
             groups.start()
             await groups.runtime.loads_done()

@@ -8,8 +8,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from odradek.coordinator.group.classic.classic_group import GroupState
-from odradek.coordinator.group.classic.effects import Client
+from odradek.coordinator.group.classic.classic_member import GroupState
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.errors import ErrorCode
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -27,9 +27,10 @@ from odradek.protocol.messages.sync_group_request import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, topic
+from odradek.results import Result
+from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, now, settled, topic
 
-CLIENT = Client("c", "/127.0.0.1")
+CLIENT = GroupClient("c", "/127.0.0.1")
 E = ErrorCode
 
 
@@ -41,11 +42,6 @@ def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
     return run
 
 
-async def settled(answer: Any) -> Any:
-    """The answer, now or later."""
-    return await answer if asyncio.isfuture(answer) else answer
-
-
 def join(state: OnDisk, member_id: str = "", version: int = 9, **options: Any) -> Any:
     options = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000, **options}
     request = JoinGroupRequest(
@@ -55,7 +51,7 @@ def join(state: OnDisk, member_id: str = "", version: int = 9, **options: Any) -
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
         **options,
     )
-    return state.groups.join(request, CLIENT, version)
+    return now(state.groups.join(request, CLIENT, version))
 
 
 async def join_alone(state: OnDisk) -> Any:
@@ -67,12 +63,14 @@ async def join_alone(state: OnDisk) -> Any:
 
 def sync(state: OnDisk, joined: Any) -> Any:
     plan = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")]
-    return state.groups.sync(
-        SyncGroupRequest(
-            group_id="g",
-            member_id=joined.member_id,
-            generation_id=joined.generation_id,
-            assignments=plan,
+    return now(
+        state.groups.sync(
+            SyncGroupRequest(
+                group_id="g",
+                member_id=joined.member_id,
+                generation_id=joined.generation_id,
+                assignments=plan,
+            )
         )
     )
 
@@ -101,7 +99,7 @@ def commit(state: OnDisk, offset: int = 5, joined: Any = None) -> Any:
     if joined is not None:
         request.member_id = joined.member_id
         request.generation_id_or_member_epoch = joined.generation_id
-    return state.groups.offsets.commit(request, 9)
+    return now(state.groups.offsets.commit(request, 9))
 
 
 def code_of(response: Any) -> ErrorCode:
@@ -136,7 +134,7 @@ async def test_stable_group_and_its_offsets_survive_a_restart(tmp_path: Path) ->
         assert code_of(commit(state, 42, joined)) is E.NONE
     async with coordinator(tmp_path) as state:
         assert heartbeat(state, joined) is E.NONE
-        shard = state.groups.shard_of("g")
+        shard = state.groups.shards.of("g")
         assert shard.groups["g"].state is GroupState.STABLE
         assert shard.offsets.of_group("g")["t"][0].offset == 42
         await state.advance(10_000)
@@ -162,11 +160,11 @@ async def test_commit_is_answered_when_the_disk_has_it(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         waiting = commit(state)
-        assert asyncio.isfuture(waiting)
+        assert isinstance(waiting, Result)
         await asyncio.sleep(0)
-        assert not waiting.done()
+        assert not waiting.done
         state.flushes[0].set_result(None)
-        assert code_of(await waiting) is E.NONE
+        assert code_of(await settled(waiting)) is E.NONE
 
 
 @on_loop
@@ -180,7 +178,7 @@ async def test_commit_that_the_disk_refuses_is_an_error(tmp_path: Path) -> None:
         state.flushes = []
         waiting = commit(state)
         state.flushes[0].cancel()
-        assert code_of(await waiting) is E.NOT_COORDINATOR
+        assert code_of(await settled(waiting)) is E.NOT_COORDINATOR
 
 
 @on_loop
@@ -190,9 +188,9 @@ async def test_assignment_is_told_when_the_disk_has_it(tmp_path: Path) -> None:
         state.flushes = []
         waiting = sync(state, joined)
         await asyncio.sleep(0)
-        assert not waiting.done()
+        assert not waiting.done
         state.flushes[0].set_result(None)
-        assert (await waiting).assignment == b"a"
+        assert (await settled(waiting)).assignment == b"a"
 
 
 @on_loop
@@ -201,8 +199,9 @@ async def test_failed_flush_answers_whoever_waits(tmp_path: Path) -> None:
         joined = await join_alone(state)
         state.flushes = []
         waiting = sync(state, joined)
+        state.leads = False
         state.flushes[0].set_exception(OSError("disk on fire"))
-        assert (await waiting).error_code == E.NOT_COORDINATOR
+        assert (await settled(waiting)).error_code == E.NOT_COORDINATOR
         assert heartbeat(state, joined) is E.NOT_COORDINATOR
 
 
@@ -211,10 +210,10 @@ async def test_leaving_waits_for_the_record_of_the_empty_group(tmp_path: Path) -
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         state.flushes = []
-        waiting = state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
-        assert asyncio.isfuture(waiting)
+        waiting = now(state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)]))
+        assert isinstance(waiting, Result)
         state.flushes[0].set_result(None)
-        assert (await waiting).members[0].error_code == 0
+        assert (await settled(waiting)).members[0].error_code == 0
 
 
 @on_loop
@@ -222,12 +221,12 @@ async def test_stopping_answers_whoever_waits_and_then_refuses(tmp_path: Path) -
     async with coordinator(tmp_path) as state:
         await stable(state)
         waiting = join(state, join(state).member_id)
-        assert asyncio.isfuture(waiting)
+        assert isinstance(waiting, Result)
         state.groups.stop()
-        assert (await waiting).error_code == E.NOT_COORDINATOR
+        assert (await settled(waiting)).error_code == E.NOT_COORDINATOR
         assert join(state).error_code == E.COORDINATOR_NOT_AVAILABLE
         assert code_of(commit(state)) is E.COORDINATOR_NOT_AVAILABLE
-        assert state.groups._timers == {}
+        assert state.timers.armed == 0
 
 
 @on_loop
@@ -244,13 +243,15 @@ async def test_client_that_went_away_while_it_waited_is_no_harm(tmp_path: Path) 
 async def test_group_that_nobody_joined_leaves_nothing_behind(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         request = JoinGroupRequest(group_id="odd", session_timeout_ms=10_000)
-        assert state.groups.join(request, CLIENT, 9).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+        assert (
+            now(state.groups.join(request, CLIENT, 9)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+        )
         assert join(state).error_code == E.MEMBER_ID_REQUIRED
-        shard = state.groups.shard_of("g")
+        shard = state.groups.shards.of("g")
         assert set(shard.groups) == {"g"}
         await state.advance(10_000)
         assert shard.groups == {}
-        assert state.groups._timers == {}
+        assert state.timers.armed == 0
 
 
 @on_loop
@@ -282,9 +283,9 @@ async def test_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) ->
         old = state.image
         state.image = image_of(topic(CONSUMER_OFFSETS, b"o" * 16))
         state.groups.on_metadata(old, state.image)
-        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+        assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path) as state:
-        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+        assert state.groups.shards.of("g").offsets.of_group("g") == {}
 
 
 @on_loop
@@ -293,14 +294,14 @@ async def test_members_that_are_over_the_limit_after_a_restart_rebalance(tmp_pat
         a = await stable(state)
         joining = join(state, join(state).member_id)
         again = join(state, a.member_id)
-        b = await joining
+        b = await settled(joining)
         answers = [await settled(again), b]
         for joined in sorted(answers, key=lambda each: each.member_id != each.leader, reverse=True):
             waiting = sync(state, joined)
         await settled(waiting)
     config: dict[str, object] = {"group.max.size": 1}
     async with coordinator(tmp_path, **config) as state:
-        assert state.groups.shard_of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
+        assert state.groups.shards.of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
 
 
 MINUTE_MS = 60_000
@@ -315,13 +316,13 @@ async def test_offsets_and_their_group_expire_by_the_clock_and_for_good(tmp_path
         state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)])
         await state.advance(2 * MINUTE_MS - 1)
         await state.groups.offsets.expire()
-        assert state.groups.shard_of("g").offsets.of_group("g")
+        assert state.groups.shards.of("g").offsets.of_group("g")
         await state.advance(1)
         await state.groups.offsets.expire()
-        assert "g" not in state.groups.shard_of("g").groups
-        assert state.groups.shard_of("g").offsets.of_group("g") == {}
+        assert "g" not in state.groups.shards.of("g").groups
+        assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path, **options) as state:
-        assert "g" not in state.groups.shard_of("g").groups
+        assert "g" not in state.groups.shards.of("g").groups
 
 
 @on_loop
@@ -333,4 +334,4 @@ async def test_members_that_come_back_stop_the_retention(tmp_path: Path) -> None
         await state.advance(MINUTE_MS)
         await stable(state)
         await state.groups.offsets.expire()
-        assert state.groups.shard_of("g").offsets.of_group("g")
+        assert state.groups.shards.of("g").offsets.of_group("g")

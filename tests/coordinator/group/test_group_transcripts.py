@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.classic.effects import GroupLimits
+from odradek.coordinator.group.classic.classic_member import ClassicSettings
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from tests.coordinator.group.group_machine import Machine
@@ -46,7 +46,7 @@ class Story:
     """Performs commands and tells what came of them."""
 
     def __init__(self, delay_ms: int) -> None:
-        self.machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=delay_ms))
+        self.machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=delay_ms))
         self.people: dict[str, Person] = {}
         self.lines: list[str] = []
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import TRANSACTION_STATE
+from odradek.result_tasks import wait
 from tests.coordinator.transaction.transactions_on_disk import (
     A0,
     A1,
@@ -158,10 +160,10 @@ async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
         await disk.init()
         disk.flushes = []
         adding = disk.transactions.verify("x", 1, 0, [A0], add=True)
-        assert asyncio.isfuture(adding)
+        assert not adding.done
         assert verify(disk, [A0]) == {A0: E.CONCURRENT_TRANSACTIONS}
         disk.flushes[0].set_result(None)
-        assert await adding == {A0: E.NONE}
+        assert await wait(adding) == {A0: E.NONE}
         assert verify(disk, [A0]) == {A0: E.NONE}
 
 
@@ -190,8 +192,8 @@ async def test_stop_between_prepare_and_its_commit_leaves_the_rest_to_the_next_s
         ending = asyncio.ensure_future(disk.end())
         await asyncio.sleep(0)
         disk.transactions.stop()
+        assert (await ending).code is E.NOT_COORDINATOR
         disk.flushes[0].set_result(None)
-        assert (await ending).code is E.NONE
         await disk.completed()
         assert disk.markers == []
     async with coordinator(tmp_path) as disk:
@@ -206,6 +208,7 @@ async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) 
         disk.flushes = []
         ending = asyncio.ensure_future(disk.end())
         await asyncio.sleep(0)
+        disk.leads = False
         disk.flushes[0].set_exception(KafkaError(E.KAFKA_STORAGE_ERROR))
         assert (await ending).code is E.NOT_COORDINATOR
         assert (await disk.init()).code is E.NOT_COORDINATOR
@@ -450,7 +453,7 @@ async def test_thousand_ids_expire_in_batches(tmp_path: Path) -> None:
 
 def verify(disk: OnDisk, partitions: list[TopicPartition], **options: Any) -> Any:
     who = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "add": False, **options}
-    return disk.transactions.verify(partitions=partitions, **who)
+    return disk.transactions.verify(partitions=partitions, **who).get()
 
 
 @on_loop
@@ -563,7 +566,7 @@ async def test_unreadable_state_is_passed_over(tmp_path: Path) -> None:
 
         record = to_record(shard.transactions["x"], 1)
         record.value.transaction_status = 99
-        disk.transactions.runtime.write(0, [record])
+        disk.transactions.runtime.write(0, CoordinatorResult([record], None), lambda code: None)
         assert disk.state() == "Ongoing"
 
 

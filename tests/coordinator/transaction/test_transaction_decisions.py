@@ -34,8 +34,8 @@ E = ErrorCode
 S = TransactionState
 
 
-def answer(decision: state.Decision) -> tuple[ErrorCode, int, int]:
-    return decision.code, decision.producer_id, decision.producer_epoch
+def answer(decision: state.TransactionResult) -> tuple[ErrorCode, int, int]:
+    return decision.response.code, decision.response.producer_id, decision.response.producer_epoch
 
 
 # -- InitProducerId (T2) ---------------------------------------------------------------------------
@@ -75,8 +75,8 @@ def test_init_in_a_transaction_fences_aborts_and_asks_to_come_back() -> None:
     machine, identity = begun()
     assert answer(machine.init()) == (E.CONCURRENT_TRANSACTIONS, -1, -1)
     assert (machine.state, machine.identity) == (S.PREPARE_ABORT, (1, 1))
-    assert machine.end(identity, True).code is E.PRODUCER_FENCED
-    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end(identity, True).response.code is E.PRODUCER_FENCED
+    assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     assert answer(machine.init()) == (E.NONE, 1, 2)
 
@@ -86,8 +86,8 @@ def test_init_waits_for_a_prepared_transaction(committed: bool) -> None:
     machine, identity = begun()
     machine.end(identity, committed)
     prepared = machine.current
-    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
-    assert machine.init((9, 9)).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init((9, 9)).response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.current == prepared
 
 
@@ -110,7 +110,7 @@ def test_last_but_one_epoch_is_still_given() -> None:
 def test_fencing_has_an_epoch_left_when_clients_have_none(level: int) -> None:
     machine, _ = begun(level=level)
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
-    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.identity == (1, EPOCH_MAX)
     machine.finish()
     code, producer_id, epoch = answer(machine.init())
@@ -146,8 +146,8 @@ def test_second_producer_ends_the_retries_of_the_first() -> None:
     machine.init()
     machine.init((1, 0))
     machine.init()
-    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
-    assert machine.init((1, 1)).code is E.PRODUCER_FENCED
+    assert machine.init((1, 0)).response.code is E.PRODUCER_FENCED
+    assert machine.init((1, 1)).response.code is E.PRODUCER_FENCED
 
 
 def test_zombie_does_not_abort_the_transaction_of_its_successor() -> None:
@@ -155,16 +155,16 @@ def test_zombie_does_not_abort_the_transaction_of_its_successor() -> None:
     machine.init()
     machine.init()
     machine.add((1, 1), "a0")
-    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
+    assert machine.init((1, 0)).response.code is E.PRODUCER_FENCED
     assert (machine.state, machine.identity) == (S.ONGOING, (1, 1))
 
 
 def test_producer_aborts_its_own_open_transaction() -> None:
     machine, identity = begun()
-    assert machine.init(identity).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init(identity).response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.state is S.PREPARE_ABORT
     machine.finish()
-    assert machine.init(identity).code is E.PRODUCER_FENCED
+    assert machine.init(identity).response.code is E.PRODUCER_FENCED
 
 
 def test_exhausted_known_epoch_gives_a_new_id_and_its_retry_the_same() -> None:
@@ -182,7 +182,7 @@ def test_producer_whose_exhausted_id_another_has_changed_is_fenced() -> None:
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
     assert answer(machine.init()) == (E.NONE, 2, 0)
-    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
+    assert machine.init((1, EPOCH_EXHAUSTED)).response.code is E.PRODUCER_FENCED
 
 
 def test_producer_that_changed_its_exhausted_id_is_fenced_by_the_next_one() -> None:
@@ -191,8 +191,8 @@ def test_producer_that_changed_its_exhausted_id_is_fenced_by_the_next_one() -> N
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
     machine.init((1, EPOCH_EXHAUSTED))
     assert answer(machine.init()) == (E.NONE, 2, 1)
-    assert machine.init((1, EPOCH_EXHAUSTED)).code is E.PRODUCER_FENCED
-    assert machine.init((2, 0)).code is E.PRODUCER_FENCED
+    assert machine.init((1, EPOCH_EXHAUSTED)).response.code is E.PRODUCER_FENCED
+    assert machine.init((2, 0)).response.code is E.PRODUCER_FENCED
 
 
 def test_unknown_id_with_an_identity_starts_afresh() -> None:
@@ -206,7 +206,7 @@ def test_retry_across_a_restart_is_fenced() -> None:
     machine.init()
     machine.init((1, 0))
     machine.restart()
-    assert machine.init((1, 0)).code is E.PRODUCER_FENCED
+    assert machine.init((1, 0)).response.code is E.PRODUCER_FENCED
 
 
 # -- adding partitions (T3) ------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_partitions_that_are_there_write_nothing() -> None:
 def test_only_the_producer_itself_adds_and_ends(identity: tuple[int, int], code: ErrorCode) -> None:
     machine, _ = begun()
     assert machine.add(identity, "b0") is code
-    assert machine.end(identity, True).code is code
+    assert machine.end(identity, True).response.code is code
     assert machine.verify(identity, "a0") == [code]
 
 
@@ -252,7 +252,7 @@ def test_unknown_transactional_id() -> None:
     assert machine.add((1, 0), "a0") is E.INVALID_PRODUCER_ID_MAPPING
     assert machine.verify((1, 0), "a0") == [E.INVALID_PRODUCER_ID_MAPPING]
     for version in (0, 2):
-        assert machine.end((1, 0), True, version).code is E.INVALID_PRODUCER_ID_MAPPING
+        assert machine.end((1, 0), True, version).response.code is E.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -280,11 +280,11 @@ def test_whatever_is_pending_makes_everybody_come_back() -> None:
     machine, identity = begun()
     machine.set(pending=True)
     before = machine.current
-    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.add(identity, "c0") is E.CONCURRENT_TRANSACTIONS
     assert machine.verify(identity, "a0") == [E.CONCURRENT_TRANSACTIONS]
     for version in (0, 2):
-        assert machine.end(identity, True, version).code is E.CONCURRENT_TRANSACTIONS
+        assert machine.end(identity, True, version).response.code is E.CONCURRENT_TRANSACTIONS
     machine.now_ms += TIMEOUT_MS + 1
     assert not machine.time_out()
     assert machine.current is before
@@ -332,7 +332,7 @@ def test_end_in_every_state(before: TransactionState, committed: bool) -> None:
     decision = machine.end(identity, committed)
     if isinstance(expected, TransactionState):
         assert answer(decision) == (E.NONE, -1, -1)
-        assert decision.sends_markers
+        assert decision.next.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)
         assert (machine.state, machine.identity) == (expected, identity)
     else:
         assert answer(decision) == (expected, -1, -1)
@@ -362,7 +362,7 @@ def test_transaction_times_out_after_its_timeout_not_at_it(level: int) -> None:
     machine.now_ms += 1
     assert machine.time_out()
     assert (machine.state, machine.identity) == (S.PREPARE_ABORT, (1, 1))
-    assert machine.end(identity, True).code is E.PRODUCER_FENCED
+    assert machine.end(identity, True).response.code is E.PRODUCER_FENCED
     machine.finish()
     assert machine.add(identity, "a0") is E.PRODUCER_FENCED
 

@@ -46,13 +46,13 @@ class World:
 
     def init(self, who: int) -> None:
         decision = self.machine.init()
-        if decision.code is E.NONE:
-            identity = (decision.producer_id, decision.producer_epoch)
+        if decision.response.code is E.NONE:
+            identity = decision.response[1:]
             assert identity not in self.given, "an identity was given twice"
             self.given.append(identity)
             self.producers[who].identity = identity
             return
-        assert decision.code is E.CONCURRENT_TRANSACTIONS
+        assert decision.response.code is E.CONCURRENT_TRANSACTIONS
 
     def bump(self, who: int) -> None:
         """KIP-360: InitProducerId with what the producer has; its answer may be a retry's."""
@@ -60,8 +60,11 @@ class World:
         if identity is None:
             return
         decision = self.machine.init(identity)
-        if decision.code is E.NONE:
-            self.producers[who].identity = (decision.producer_id, decision.producer_epoch)
+        if decision.response.code is E.NONE:
+            self.producers[who].identity = (
+                decision.response.producer_id,
+                decision.response.producer_epoch,
+            )
 
     def add(self, who: int, name: str) -> None:
         identity = self.producers[who].identity
@@ -85,9 +88,12 @@ class World:
         decision = self.machine.end(identity, committed, self.version)
         if decision.next is not None:
             assert identity == (before.producer_id, before.producer_epoch), "a zombie has ended it"
-        if decision.code is E.NONE and self.version == 2:
-            self.producers[who].identity = (decision.producer_id, decision.producer_epoch)
-            self.given.append((decision.producer_id, decision.producer_epoch))
+        if decision.response.code is E.NONE and self.version == 2:
+            self.producers[who].identity = (
+                decision.response.producer_id,
+                decision.response.producer_epoch,
+            )
+            self.given.append(decision.response[1:])
 
     def settle(self) -> None:
         """Time and markers alone bring any transaction to its end."""
@@ -97,8 +103,8 @@ class World:
         self.machine.finish()
         assert self.machine.current is None or self.machine.state in IDLE
         answer = self.machine.init()
-        assert answer.code is E.NONE
-        assert answer.producer_epoch <= EPOCH_EXHAUSTED
+        assert answer.response.code is E.NONE
+        assert answer.response.producer_epoch <= EPOCH_EXHAUSTED
 
 
 Step = st.one_of(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.coordinator.transaction.transaction_decisions import Decision
+from odradek.coordinator.transaction.transaction_decisions import TransactionResult
 from odradek.errors import ErrorCode
 from tests.coordinator.transaction.transaction_machine import Machine
 
@@ -67,11 +67,11 @@ class Story:
         decision = self.machine.end(identity, verb == "commit", self.client_version)
         return self._told(name, decision)
 
-    def _told(self, name: str, decision: Decision) -> str:
-        if decision.code is not ErrorCode.NONE or decision.producer_id == -1:
-            return decision.code.name
-        self.identities[name] = (decision.producer_id, decision.producer_epoch)
-        return f"you are {decision.producer_id}/{decision.producer_epoch}"
+    def _told(self, name: str, decision: TransactionResult) -> str:
+        if decision.response.code is not ErrorCode.NONE or decision.response.producer_id == -1:
+            return decision.response.code.name
+        self.identities[name] = (decision.response.producer_id, decision.response.producer_epoch)
+        return f"you are {decision.response.producer_id}/{decision.response.producer_epoch}"
 
     def _tell(self) -> str:
         current = self.machine.current

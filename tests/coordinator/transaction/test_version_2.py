@@ -18,7 +18,7 @@ LAST = EPOCH_EXHAUSTED
 
 
 def answer(decision: object) -> tuple[ErrorCode, int, int]:
-    return decision.code, decision.producer_id, decision.producer_epoch  # type: ignore[attr-defined]
+    return decision.response.code, decision.response.producer_id, decision.response.producer_epoch  # type: ignore[attr-defined]
 
 
 def ended(committed: bool, *, finish: bool = True) -> Machine:
@@ -83,7 +83,7 @@ def test_end_in_every_state(before: TransactionState, column: int) -> None:
     changed = expected == bump()
     assert (decision.next is not None) is changed
     if changed:
-        assert decision.sends_markers
+        assert decision.next.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)
         assert machine.state is (S.PREPARE_COMMIT if column >= 2 else S.PREPARE_ABORT)
 
 
@@ -92,16 +92,16 @@ def test_end_in_every_state(before: TransactionState, column: int) -> None:
 def test_any_other_epoch_is_fenced(before: TransactionState, epoch: int) -> None:
     machine = ended(True)
     machine.set(state=before)
-    assert machine.end((1, epoch), False, 2).code is E.PRODUCER_FENCED
-    assert machine.end((9, epoch), False, 2).code is E.INVALID_PRODUCER_ID_MAPPING
+    assert machine.end((1, epoch), False, 2).response.code is E.PRODUCER_FENCED
+    assert machine.end((9, epoch), False, 2).response.code is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_delayed_end_does_not_end_the_next_transaction() -> None:
     """KAFKA-17754, Jepsen's torn transactions: with version 1 this committed the second one."""
     machine = ended(True)
     machine.add((1, 1), "a0", version=2)
-    assert machine.end((1, 0), True, 2).code is E.PRODUCER_FENCED
-    assert machine.end((1, 0), True, 0).code is E.PRODUCER_FENCED
+    assert machine.end((1, 0), True, 2).response.code is E.PRODUCER_FENCED
+    assert machine.end((1, 0), True, 0).response.code is E.PRODUCER_FENCED
     assert machine.state is S.ONGOING
 
 
@@ -119,7 +119,7 @@ def test_abort_of_nothing_has_a_start_time() -> None:
 def test_end_that_is_ahead_of_the_completion_comes_back() -> None:
     """The client has epoch 1 from the first end; Kafka fences it here."""
     machine = ended(True, finish=False)
-    assert machine.end((1, 1), False, 2).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end((1, 1), False, 2).response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     assert answer(machine.end((1, 1), False, 2)) == (E.NONE, 1, 2)
 
@@ -130,11 +130,11 @@ def test_overflow_changes_the_producer_id_with_complete(committed: bool) -> None
     machine.set(producer_epoch=LAST)
     assert answer(machine.end((1, LAST), committed, 2)) == (E.NONE, 2, 0)
     assert machine.identity == (1, EPOCH_MAX), "the markers carry the old id and the last epoch"
-    assert machine.end((1, LAST), committed, 2).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end((1, LAST), committed, 2).response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     assert machine.identity == (2, 0)
     assert answer(machine.end((1, LAST), committed, 2)) == (E.NONE, 2, 0)
-    assert machine.end((1, LAST), not committed, 2).code is E.INVALID_TXN_STATE
+    assert machine.end((1, LAST), not committed, 2).response.code is E.INVALID_TXN_STATE
 
 
 def test_overflow_goes_on_after_a_restart_in_the_middle() -> None:
@@ -154,10 +154,10 @@ def test_kafka_18660_next_transaction_after_an_overflow_does_not_fence_itself() 
     machine.set(producer_epoch=LAST)
     machine.end((1, LAST), True, 2)
     assert machine.add((2, 0), "a0", version=2) is E.CONCURRENT_TRANSACTIONS
-    assert machine.end((2, 0), False, 2).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end((2, 0), False, 2).response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     assert machine.add((2, 0), "a0", version=2) is E.NONE
-    assert machine.end((1, LAST), True, 2).code is E.INVALID_PRODUCER_ID_MAPPING
+    assert machine.end((1, LAST), True, 2).response.code is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_kafka_18575_new_transaction_meets_the_completing_one() -> None:
@@ -177,10 +177,10 @@ def test_kafka_18575_new_transaction_meets_the_completing_one() -> None:
 def test_kafka_19367_fencing_bumps_once(epoch: int) -> None:
     machine, _ = begun(version=2, level=2)
     machine.set(producer_epoch=epoch)
-    assert machine.init().code is E.CONCURRENT_TRANSACTIONS
+    assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.identity == (1, epoch + 1)
     machine.finish()
-    assert machine.init().code is E.NONE
+    assert machine.init().response.code is E.NONE
 
 
 def test_kafka_20090_exhausted_epoch_does_not_leave_a_transaction_open_for_ever() -> None:
@@ -191,7 +191,7 @@ def test_kafka_20090_exhausted_epoch_does_not_leave_a_transaction_open_for_ever(
     machine.now_ms += TIMEOUT_MS + 1
     assert machine.time_out()
     assert machine.identity == (1, EPOCH_MAX)
-    assert machine.end((1, LAST), False, 2).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end((1, LAST), False, 2).response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     assert answer(machine.end((1, LAST), False, 2)) == (E.NONE, 2, 0)
     assert machine.add((2, 0), "a0", version=2) is E.NONE
@@ -219,7 +219,7 @@ def test_kafka_17898_an_epoch_of_the_next_transaction_is_no_retry_of_this_one() 
 def test_retry_of_an_end_across_a_restart_has_the_same_answer() -> None:
     machine = ended(True, finish=False)
     machine.restart()
-    assert machine.end((1, 0), True, 2).code is E.CONCURRENT_TRANSACTIONS
+    assert machine.end((1, 0), True, 2).response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
     machine.restart()
     assert answer(machine.end((1, 0), True, 2)) == SAME

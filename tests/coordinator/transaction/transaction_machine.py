@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_decisions import (
     Decide,
-    Decision,
     Identity,
     Init,
     ProducerIdAndEpoch,
+    TransactionResult,
 )
 from odradek.coordinator.transaction.transaction_metadata import (
     PREPARED,
@@ -42,7 +42,7 @@ class Machine:
     now_ms: int = START_MS
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def run(self, decide: Decide) -> Decision:
+    def run(self, decide: Decide) -> TransactionResult:
         decision = decide(self.current, None)
         if decision.needs_producer_id:
             decision = decide(self.current, next(self.ids))
@@ -53,7 +53,7 @@ class Machine:
 
     def init(
         self, expected: tuple[int, int] | None = None, timeout_ms: int = TIMEOUT_MS
-    ) -> Decision:
+    ) -> TransactionResult:
         known = None if expected is None else ProducerIdAndEpoch(*expected)
         event = Init("x", timeout_ms, known)
         version = self.transaction_version
@@ -68,14 +68,16 @@ class Machine:
         wanted = partitions(*names)
         return self.run(
             lambda current, _: state.add_partitions(current, who, wanted, self.now_ms, version)
-        ).code
+        ).response.code
 
     def verify(self, identity: tuple[int, int], *names: str) -> list[ErrorCode]:
         who = Identity("x", *identity)
         codes = state.verify_partitions(self.current, who, partitions(*names))
         return [codes[each] for each in sorted(codes)]
 
-    def end(self, identity: tuple[int, int], committed: bool, version: int = 0) -> Decision:
+    def end(
+        self, identity: tuple[int, int], committed: bool, version: int = 0
+    ) -> TransactionResult:
         who = Identity("x", *identity)
         return self.run(
             lambda current, fresh: state.end_transaction(
@@ -124,6 +126,6 @@ def begun(version: int = 0, level: int = 1) -> tuple[Machine, tuple[int, int]]:
     """A machine with an ongoing transaction, and its producer."""
     machine = Machine(transaction_version=level)
     answer = machine.init()
-    identity = (answer.producer_id, answer.producer_epoch)
+    identity = (answer.response.producer_id, answer.response.producer_epoch)
     assert machine.add(identity, "a0", "a1", version=version) is ErrorCode.NONE
     return machine, identity

@@ -11,13 +11,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.log_config import LogConfig
 from odradek.coordinator.transaction.completion import Marker
-from odradek.coordinator.transaction.transaction_coordinator import Outcome, TransactionCoordinator
-from odradek.coordinator.transaction.transaction_decisions import Identity, Init, ProducerIdAndEpoch
+from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from odradek.coordinator.transaction.transaction_decisions import (
+    Identity,
+    Init,
+    ProducerIdAndEpoch,
+    TransactionResponse,
+)
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
@@ -25,8 +30,12 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
+from odradek.result_tasks import wait
+from odradek.results import Result
 from tests.coordinator.group.on_disk import image_of, topic
+from tests.helpers.manual_timers import SteppedTimers
 
+T = TypeVar("T")
 STATE = TopicPartition(TRANSACTION_STATE, 0)
 STATE_ID = Uuid(b"s" * 16)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -64,6 +73,8 @@ class OnDisk:
     image: MetadataImage
     transactions: TransactionCoordinator = field(init=False)
     append_error: ErrorCode | None = None
+    # Whether this broker leads the partition.
+    leads: bool = True
     # Appends wait for these when a test puts some here: the disk's answers, one an append.
     flushes: list[asyncio.Future[None]] | None = None
     markers: list[Marker] = field(default_factory=list)
@@ -74,7 +85,7 @@ class OnDisk:
 
     def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
         log = self.manager.get(topic_partition)
-        if log is None:
+        if log is None or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
@@ -115,7 +126,7 @@ class OnDisk:
 
     async def init(
         self, name: str = "x", timeout_ms: int = 60_000, expected: tuple[int, int] | None = None
-    ) -> Outcome:
+    ) -> TransactionResponse:
         known = None if expected is None else ProducerIdAndEpoch(*expected)
         return await settled(self.transactions.init_producer_id(Init(name, timeout_ms, known)))
 
@@ -133,7 +144,7 @@ class OnDisk:
         committed: bool = True,
         version: int = 0,
         name: str = "x",
-    ) -> Outcome:
+    ) -> TransactionResponse:
         answer = self.transactions.end_transaction(Identity(name, *who), committed, version)
         return await settled(answer)
 
@@ -146,10 +157,9 @@ class OnDisk:
         return self.transactions.describe(name).state.kafka_name
 
 
-async def settled(answer: Any) -> Any:
-    """The answer, now or later."""
-    waits = asyncio.isfuture(answer) or asyncio.iscoroutine(answer)
-    return await answer if waits else answer
+async def settled(answer: Result[T]) -> T:
+    """The value, now or later."""
+    return await wait(answer)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -191,6 +201,7 @@ async def coordinator(
         disk.transactions = TransactionCoordinator(
             config=BrokerConfig.from_properties(names),
             clock=clock,
+            timers=SteppedTimers(clock),
             image=lambda: disk.image,
             log_of=disk.log_of,
             append=disk.append,

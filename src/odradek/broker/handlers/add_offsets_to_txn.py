@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import code_for
-from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import Identity
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import CONSUMER_OFFSETS
@@ -19,7 +18,7 @@ from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.transaction_coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
     from odradek.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 
 FENCED_FROM = 2
@@ -30,12 +29,10 @@ def handle(
 ) -> Result[AddOffsetsToTxnResponse]:
     """Adds the partition that holds the group's offsets."""
 
-    def respond(outcome: Outcome) -> AddOffsetsToTxnResponse:
+    def respond(outcome: TransactionResponse) -> AddOffsetsToTxnResponse:
         code = code_for(outcome.code, context.api_version, FENCED_FROM)
         return AddOffsetsToTxnResponse(error_code=code)
 
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
-    return as_result(services.transactions.add_partitions(identity, frozenset({partition}))).then(
-        respond
-    )
+    return services.transactions.add_partitions(identity, frozenset({partition})).then(respond)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import code_for
 from odradek.broker.requests.elements import each, each_partition
-from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
@@ -32,7 +31,7 @@ from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.transaction_coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
     from odradek.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest
 
 FENCED_FROM = 2
@@ -100,19 +99,15 @@ def _decided(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     )
     if transaction.verify_only:
-        verified: Result[Codes] = as_result(
-            services.transactions.verify(*identity, partitions, add=False)
-        )
+        verified = services.transactions.verify(*identity, partitions, add=False)
         return verified.chain(lambda codes: _response(transaction, codes.__getitem__))
 
-    def respond(outcome: Outcome) -> Result[AddPartitionsToTxnResult]:
+    def respond(outcome: TransactionResponse) -> Result[AddPartitionsToTxnResult]:
         code = code_for(outcome.code, version, FENCED_FROM)
         return _response(transaction, lambda _: code)
 
     client_version = EPOCH_BUMP_FROM if version >= BATCHED_FROM else 0
-    outcome: Result[Outcome] = as_result(
-        services.transactions.add_partitions(identity, frozenset(partitions), client_version)
-    )
+    outcome = services.transactions.add_partitions(identity, frozenset(partitions), client_version)
     return outcome.chain(respond, executed=True)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
 from odradek.broker.requests.elements import each
+from odradek.coordinator.coordinator_result import response_code
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_member import NOTHING, Assignment, ConsumerMember
-from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
 from odradek.results import Result
@@ -54,7 +54,7 @@ def _size(member: answer.Member) -> int:
 
 def _describe(services: Services, group_id: str) -> answer.DescribedGroup:
     try:
-        group = services.groups.shard_of_members(group_id).groups.get(group_id)
+        group = services.groups.shards.of_members(group_id).committed_group(group_id)
     except KafkaError as error:
         return answer.DescribedGroup(group_id=group_id, error_code=response_code(error.code))
     if not isinstance(group, ConsumerGroup):

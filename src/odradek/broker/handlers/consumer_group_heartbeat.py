@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers.join_group import client_of
-from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.consumer_group_heartbeat_response import (
     ConsumerGroupHeartbeatResponse,
 )
@@ -30,4 +29,4 @@ def handle(
 ) -> Result[ConsumerGroupHeartbeatResponse]:
     """Answer when the changes of the heartbeat are committed."""
     consumers = services.groups.consumers
-    return as_result(consumers.heartbeat(request, client_of(context), context.api_version))
+    return consumers.heartbeat(request, client_of(context), context.api_version)

@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each
-from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.delete_groups_response import (
-    DeletableGroupResult,
     DeleteGroupsResponse,
 )
 from odradek.results import Result, gather
@@ -27,8 +25,5 @@ def handle(
 ) -> Result[DeleteGroupsResponse]:
     """Delete the groups. The response is pending until all tombstones are stored."""
 
-    def delete(group_id: str) -> Result[DeletableGroupResult]:
-        return as_result(services.groups.offsets.delete_group(group_id))
-
-    deleted = each(delete, dict.fromkeys(request.groups_names))
+    deleted = each(services.groups.offsets.delete_group, dict.fromkeys(request.groups_names))
     return deleted.chain(gather).then(lambda results: DeleteGroupsResponse(results=results))

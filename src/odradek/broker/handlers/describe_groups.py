@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
 from odradek.broker.requests.elements import each
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from odradek.coordinator.group.response_codes import response_code
+from odradek.coordinator.coordinator_result import response_code
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.describe_groups_response import (
     DescribedGroup,
@@ -46,7 +47,7 @@ def handle(
 
 def _describe(services: Services, group_id: str, version: int) -> DescribedGroup:
     try:
-        group = services.groups.shard_of(group_id).groups.get(group_id)
+        group = services.groups.shards.of(group_id).committed_group(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=response_code(error.code))
     if isinstance(group, ClassicGroup):

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import code_for
-from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import EPOCH_BUMP_FROM, Identity
 from odradek.protocol.messages.end_txn_response import EndTxnResponse
 from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.transaction_coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
     from odradek.protocol.messages.end_txn_request import EndTxnRequest
 
 FENCED_FROM = 2
@@ -30,7 +29,7 @@ def handle(
     """The coordinator's decision, in the terms of the request's version."""
     version = context.api_version
 
-    def respond(outcome: Outcome) -> EndTxnResponse:
+    def respond(outcome: TransactionResponse) -> EndTxnResponse:
         response = EndTxnResponse(error_code=code_for(outcome.code, version, FENCED_FROM))
         if version >= EPOCH_BUMP_VERSION:
             response.producer_id = outcome.producer_id
@@ -40,4 +39,4 @@ def handle(
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     client_version = EPOCH_BUMP_FROM if version >= EPOCH_BUMP_VERSION else 0
     answer = services.transactions.end_transaction(identity, request.committed, client_version)
-    return as_result(answer).then(respond)
+    return answer.then(respond)

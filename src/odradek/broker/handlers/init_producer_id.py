@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.handlers._transactions import code_for
-from odradek.broker.requests.legacy import as_result
 from odradek.coordinator.transaction.transaction_decisions import Init, ProducerIdAndEpoch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
@@ -21,7 +20,7 @@ from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.transaction.transaction_coordinator import Outcome
+    from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 
 FENCED_FROM = 4
@@ -51,7 +50,7 @@ def _transactional(
     if request.producer_id != -1:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
 
-    def respond(outcome: Outcome) -> InitProducerIdResponse:
+    def respond(outcome: TransactionResponse) -> InitProducerIdResponse:
         return InitProducerIdResponse(
             error_code=code_for(outcome.code, context.api_version, FENCED_FROM),
             producer_id=outcome.producer_id,
@@ -59,7 +58,7 @@ def _transactional(
         )
 
     event = Init(transactional_id, request.transaction_timeout_ms, expected)
-    return as_result(services.transactions.init_producer_id(event)).then(respond)
+    return services.transactions.init_producer_id(event).then(respond)
 
 
 @in_task

@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.advertised import unwrapped
-from odradek.broker.requests.legacy import as_result
-from odradek.coordinator.group.classic.effects import Client
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 from odradek.results import Result
 
@@ -28,9 +27,9 @@ def handle(
     """Join the group. The response is pending while the group waits for its members."""
     if context.api_version == 0:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    return as_result(services.groups.join(request, client_of(context), context.api_version))
+    return services.groups.join(request, client_of(context), context.api_version)
 
 
-def client_of(context: RequestContext) -> Client:
+def client_of(context: RequestContext) -> GroupClient:
     """Who sent the request, as a group remembers it."""
-    return Client(context.client_id or "", f"/{unwrapped(context.session.client_address)}")
+    return GroupClient(context.client_id or "", f"/{unwrapped(context.session.client_address)}")

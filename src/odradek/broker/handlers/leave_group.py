@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 from odradek.results import Result
@@ -26,9 +25,9 @@ def handle(
 ) -> Result[LeaveGroupResponse]:
     """Remove the members. The record of an emptied group is stored before the response."""
     if context.api_version >= MEMBERS_FROM:
-        return as_result(services.groups.leave(request.group_id, request.members))
+        return services.groups.leave(request.group_id, request.members)
     member = MemberIdentity(member_id=request.member_id)
-    return as_result(services.groups.leave(request.group_id, [member])).then(_single)
+    return services.groups.leave(request.group_id, [member]).then(_single)
 
 
 def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.errors import KafkaError
 from odradek.protocol.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.group_shard import Group, GroupShard
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 
 CLASSIC = "classic"
@@ -30,7 +30,7 @@ def handle(
 ) -> Result[ListGroupsResponse]:
     """List the groups that pass both filters, each in the state that it has in its time slice."""
     try:
-        shards = services.groups.loaded_shards()
+        shards = services.groups.shards.loaded()
     except KafkaError as error:
         return Result(ListGroupsResponse(error_code=error.code))
     types = {name.strip().lower() for name in request.types_filter}
@@ -44,7 +44,7 @@ def handle(
     def not_filtered(_: GroupShard, groups: list[ListedGroup | None]) -> list[ListedGroup]:
         return [group for group in groups if group is not None]
 
-    found = each_partition(shards, lambda shard: list(shard.groups.values()), listed, not_filtered)
+    found = each_partition(shards, GroupShard.committed_groups, listed, not_filtered)
     return found.then(lambda groups: ListGroupsResponse(groups=list(chain(*groups))))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.legacy import as_result
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
 from odradek.results import Result
 
@@ -24,5 +23,4 @@ def handle(
 ) -> Result[OffsetCommitResponse]:
     """Store the offsets. The response is pending while the disk is waited for."""
     groups = services.coordinators.made_groups or services.groups
-    answer = groups.offsets.commit(request, context.api_version)
-    return Result(answer) if answer.__class__ is OffsetCommitResponse else as_result(answer)
+    return groups.offsets.commit(request, context.api_version)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.protocol.messages.offset_delete_request import (
@@ -35,8 +34,7 @@ def handle(
     """Delete the offsets. The response is pending until the tombstones are stored."""
     known, unknown = _split(services.image(), request.topics)
     asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
-    answer: Result[OffsetDeleteResponse] = as_result(services.groups.offsets.delete(asked))
-    return answer.then(lambda deleted: _merged(deleted, unknown))
+    return services.groups.offsets.delete(asked).then(lambda deleted: _merged(deleted, unknown))
 
 
 def _split(

@@ -10,21 +10,19 @@ UNSTABLE_OFFSET_COMMIT, until its marker has arrived (KIP-447). The member id an
 belong to groups of the consumer protocol (KIP-848): UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH when
 they are not, or are no longer, a member's.
 
-Answered when what it tells is committed (``log.flush.interval.messages`` may have it wait for the
-disk); in Kafka that is so with `require_stable`, and without it the offset before is told at once.
+The response has the offsets that are committed to the log. A commit that waits for the disk
+(``log.flush.interval.messages``) is not seen before. As in Kafka, `require_stable` waits for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from odradek.broker.requests.elements import each, each_partition
-from odradek.broker.requests.legacy import result_of_future
+from odradek.coordinator.coordinator_result import response_code
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
-from odradek.coordinator.group.response_codes import response_code
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -49,7 +47,6 @@ GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
 NO_OFFSET = -1
 
-Writes = set["asyncio.Future[None]"]
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
@@ -73,40 +70,25 @@ def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> Result[OffsetFetchResponse]:
     """Return the committed offsets. Each one is read in its time slice."""
-    writes: Writes = set()
-    if context.api_version >= GROUPS_FROM:
-        response = _groups(services, request, writes)
-    else:
-        response = _single_group(services, context.api_version, request, writes)
+    version = context.api_version
 
-    def when_committed(response: OffsetFetchResponse) -> Result[OffsetFetchResponse]:
-        """Wait for the writes of these offsets. When one fails, read the offsets again."""
-        if not writes:
-            return Result(response)
-        committed = gather([_is_committed(write) for write in writes])
-        return committed.chain(
-            lambda committed: (
-                Result(response) if all(committed) else handle(services, context, request)
-            ),
-            executed=True,
-        )
+    def read(_: object) -> Result[OffsetFetchResponse]:
+        if version >= GROUPS_FROM:
+            return _groups(services, request)
+        return _single_group(services, version, request)
 
-    return response.chain(when_committed)
+    if not request.require_stable:
+        return read(None)
+    group_ids = [group.group_id for group in request.groups] or [request.group_id]
+    committed = gather([services.groups.offsets.all_committed(each) for each in group_ids])
+    return committed.chain(read, executed=True)
 
 
-def _is_committed(write: asyncio.Future[None]) -> Result[bool]:
-    written: Result[None] = result_of_future(write, shared=True)
-    return written.then(lambda _: True).recover(Exception, lambda _: False)
-
-
-def _groups(
-    services: Services, request: OffsetFetchRequest, writes: Writes
-) -> Result[OffsetFetchResponse]:
-    """The response of version 8 and later. `writes` takes the writes that it waits for."""
+def _groups(services: Services, request: OffsetFetchRequest) -> Result[OffsetFetchResponse]:
+    """The response of version 8 and later."""
 
     def finish(topic: _Topic, partitions: list[OffsetFetchResponsePartitions]) -> None:
         topic.group.topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
-        _note_write(services, topic.group.group_id, writes)
 
     def read(
         opened: list[tuple[OffsetFetchResponseGroup, list[_Topic]]],
@@ -128,7 +110,7 @@ def _groups(
 
 
 def _single_group(
-    services: Services, version: int, request: OffsetFetchRequest, writes: Writes
+    services: Services, version: int, request: OffsetFetchRequest
 ) -> Result[OffsetFetchResponse]:
     """The response of versions before 8."""
     topics = request.topics
@@ -147,7 +129,6 @@ def _single_group(
     def finish(
         topic: _Topic, partitions: list[OffsetFetchResponsePartition]
     ) -> OffsetFetchResponseTopic:
-        _note_write(services, request.group_id, writes)
         return OffsetFetchResponseTopic(topic.name, partitions)
 
     answered = each_partition(
@@ -173,12 +154,6 @@ def _open(
     return response, [_Topic(response, offsets, name, indexes) for name, indexes in asked]
 
 
-def _note_write(services: Services, group_id: str, writes: Writes) -> None:
-    write = services.groups.uncommitted(group_id)
-    if write is not None:
-        writes.add(write)
-
-
 def _offsets(
     services: Services,
     group_id: str,
@@ -186,16 +161,16 @@ def _offsets(
     member_id: str | None,
     member_epoch: int,
 ) -> _Offsets:
-    shard = services.groups.shard_of(group_id)
-    group = shard.groups.get(group_id)
+    shard = services.groups.shards.of(group_id)
+    group = shard.committed_group(group_id)
     if isinstance(group, ConsumerGroup):
         code = group.validate_fetch(member_id, member_epoch)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
     store = shard.offsets
     if not stable or not store.has_open_transactions(group_id):
-        return _Offsets(store.of_group(group_id), lambda topic, index: False)
-    return _Offsets(store.of_group(group_id), partial(store.is_pending, group_id))
+        return _Offsets(store.committed_of_group(group_id), lambda topic, index: False)
+    return _Offsets(store.committed_of_group(group_id), partial(store.is_pending, group_id))
 
 
 def _asked(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from odradek.results import Result
@@ -28,4 +27,4 @@ def handle(
         request.protocol_type is None or request.protocol_name is None
     ):
         return Result(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    return as_result(services.groups.sync(request))
+    return services.groups.sync(request)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
@@ -48,14 +47,12 @@ def handle(
         return _commit(services, request, NO_GUARD, version)
     if guard in (NO_GUARD, NOT_VERIFIED):
         return _commit(services, request, guard, version)
-    verified: Result[Mapping[TopicPartition, ErrorCode]] = as_result(
-        services.transactions.verify(
-            request.transactional_id,
-            request.producer_id,
-            request.producer_epoch,
-            [partition],
-            add=version >= IMPLICIT_ADD_FROM,
-        )
+    verified = services.transactions.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [partition],
+        add=version >= IMPLICIT_ADD_FROM,
     )
 
     def commit(codes: Mapping[TopicPartition, ErrorCode]) -> Result[TxnOffsetCommitResponse]:
@@ -87,9 +84,7 @@ def _guard(
 def _commit(
     services: Services, request: TxnOffsetCommitRequest, guard: int, version: int
 ) -> Result[TxnOffsetCommitResponse]:
-    answer: Result[TxnOffsetCommitResponse] = as_result(
-        services.groups.offsets.commit_transactional(request, guard)
-    )
+    answer = services.groups.offsets.commit_transactional(request, guard)
     return answer.then(lambda response: _for_version(response, version))
 
 

@@ -54,10 +54,14 @@ def write_markers(services: Services, markers: Sequence[TransactionMarker]) -> R
         marker: TransactionMarker, partition: TopicPartition
     ) -> tuple[Codes, TopicPartition, Result[ErrorCode]]:
         try:
-            appended = _append(services, marker, partition).then(lambda _: ErrorCode.NONE)
+            appended = _append(services, marker, partition).then(_known)
         except KafkaError as error:
-            appended = Result(_code(error))
-        return results[marker.producer_id], partition, appended.recover(KafkaError, _code)
+            appended = Result(_known(error.code))
+        return (
+            results[marker.producer_id],
+            partition,
+            appended.recover(KafkaError, lambda error: _known(error.code)),
+        )
 
     def commit(
         appended: list[list[tuple[Codes, TopicPartition, Result[ErrorCode]]]],
@@ -81,17 +85,15 @@ def write_markers(services: Services, markers: Sequence[TransactionMarker]) -> R
 
 def _append(
     services: Services, marker: TransactionMarker, topic_partition: TopicPartition
-) -> Result[object]:
-    """Return a result that is done when the marker is committed."""
+) -> Result[ErrorCode]:
+    """Return NONE when the marker is committed, or the error."""
     producer_id, producer_epoch, coordinator_epoch, committed, _, version = marker
     topic, partition = topic_partition
     manager = services.replica_manager
     manager.partition(topic, partition)
     if topic == CONSUMER_OFFSETS:
-        return as_result(
-            services.groups.offsets.complete_transaction(
-                partition, producer_id, producer_epoch, coordinator_epoch, committed
-            )
+        return services.groups.offsets.complete_transaction(
+            partition, producer_id, producer_epoch, coordinator_epoch, committed
         )
     return as_result(
         manager.append_marker(
@@ -102,11 +104,9 @@ def _append(
             committed,
             transaction_version=version,
         )
-    )
+    ).then(lambda _: ErrorCode.NONE)
 
 
-def _code(error: KafkaError) -> ErrorCode:
+def _known(code: ErrorCode) -> ErrorCode:
     """Transaction coordinators do not expect the group coordinator's errors: they try again."""
-    if error.code in _COORDINATOR_ERRORS:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return error.code
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_ERRORS else code

@@ -12,14 +12,13 @@ it is asked again after ``add.partitions.to.txn.retry.backoff.ms``, for at most
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED, VerificationGuard
-from odradek.result_tasks import run
+from odradek.result_tasks import run, wait
 from odradek.results import Result
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ def verify(
     if not asked:
         return Result(verdicts)
     codes = services.transactions.verify(*transaction, list(asked), add=add)
-    if isinstance(codes, dict) and not (add and _is_concurrent(codes)):
-        return Result(_taken(verdicts, asked, codes, operation))
+    if codes.completed and not (add and _is_concurrent(codes.value)):
+        return Result(_taken(verdicts, asked, codes.value, operation))
     return run(_wait(services, transaction, sequences, (verdicts, asked), codes))
 
 
@@ -108,23 +107,22 @@ async def _wait(
     transaction: Transaction,
     sequences: Mapping[Place, int],
     questions: _Questions,
-    codes: Any,
+    codes: Result[Mapping[TopicPartition, ErrorCode]],
 ) -> Result[Verdicts]:
-    """Wait for the coordinator's write (`codes` is a future then), and for the last transaction to
-    be completed: then everything is asked again. Guards are always older than the response.
+    """Wait for the coordinator's write, and for the last transaction to be completed: then ask
+    again for everything. Guards are always older than the response.
     """
     config = services.config
     started_ms = services.clock.monotonic_ms()
     patience_ms = config.get_int(RETRY_MS_MAX)
     verdicts, asked = questions
     while True:
-        if asyncio.isfuture(codes):
-            codes = await codes
-        if not _is_concurrent(codes) or services.clock.monotonic_ms() - started_ms >= patience_ms:
-            return Result(_taken(verdicts, asked, codes, Operation.ADD_PARTITION))
+        answer = await wait(codes)
+        if not _is_concurrent(answer) or services.clock.monotonic_ms() - started_ms >= patience_ms:
+            return Result(_taken(verdicts, asked, answer, Operation.ADD_PARTITION))
         await services.timers.sleep(config.get_int(RETRY_MS) / 1000)
         verdicts, asked = _start(services, transaction, sequences, True)
-        codes = {}
+        codes = Result({})
         if asked:
             codes = services.transactions.verify(*transaction, list(asked), add=True)
 

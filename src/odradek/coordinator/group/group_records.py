@@ -13,10 +13,8 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.runtime import CoordinatorRecord, encode_record
+from odradek.coordinator.coordinator_result import CoordinatorRecord, encode_record
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
-from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 
@@ -31,34 +29,6 @@ _SIZE = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 _VALUE = struct.Struct(">hqih")
 _TIMESTAMP = struct.Struct(">q")
-
-
-def group_metadata_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
-    """The durable part of `group`, with each member's bytes of `assignments` (none: empty)."""
-    protocol = group.protocol_name
-    members = [
-        MemberMetadata(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=member.rebalance_timeout_ms,
-            session_timeout=member.session_timeout_ms,
-            subscription=b"" if protocol is None else member.protocols[protocol],
-            assignment=assignments.get(member.member_id, b""),
-        )
-        for member in group.members.values()
-    ]
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation_id,
-        protocol=protocol,
-        leader=group.leader_id,
-        current_state_timestamp=group.state_timestamp_ms,
-        members=members,
-    )
-    key = GroupMetadataKey(group=group.group_id)
-    return CoordinatorRecord(key, value, GROUP_METADATA_VALUE_VERSION)
 
 
 def group_metadata_tombstone(group_id: str) -> CoordinatorRecord:

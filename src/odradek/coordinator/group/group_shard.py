@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, Member
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import Member
 from odradek.coordinator.group.consumer import consumer_records
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
+from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
@@ -35,21 +37,37 @@ logger = logging.getLogger(__name__)
 class GroupShard:
     """Owned by the runtime while it loads, then by the event loop.
 
-    `on_loaded` and `on_unload` are the shell's: they arm the timers of the groups that were loaded,
-    and answer whoever waits when the shard goes.
+    `groups` and `offsets` are the latest state. Reads use `committed_group` and its neighbours.
+
+    Args:
+        on_loaded: Begins the sessions of the members that were loaded.
+        on_unload: Answers the requests that wait when the shard goes.
+        on_timer: The timer of a group is due.
     """
 
-    __slots__ = ("_on_loaded", "_on_unload", "_skipped", "groups", "offsets", "partition")
+    __slots__ = (
+        "_changes",
+        "_on_loaded",
+        "_on_timer",
+        "_on_unload",
+        "_skipped",
+        "groups",
+        "offsets",
+        "partition",
+    )
 
     def __init__(
         self,
         partition: int,
         on_loaded: Callable[[GroupShard], None],
         on_unload: Callable[[GroupShard, ErrorCode], None],
+        on_timer: Callable[[GroupShard, str], None] = lambda shard, group_id: None,
     ) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
+        self._changes: UncommittedChanges[str, Group] = UncommittedChanges()
+        self._on_timer = on_timer
         self._on_loaded = on_loaded
         self._on_unload = on_unload
         self._skipped: set[str] = set()
@@ -165,8 +183,53 @@ class GroupShard:
             group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
         consumer_records.replay(group, key, value)
 
+    # -- the committed view ------------------------------------------------------------------------
+
+    def keep(self, offset: int, key: Any) -> None:
+        """Keep what the uncommitted record at `offset` replaces."""
+        group_id: str
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            self.offsets.keep(offset, key.group, key.topic, key.partition)
+            group_id = key.group
+            if group_id in self.groups:
+                return
+        elif isinstance(key, GroupMetadataKey):
+            group_id = key.group
+        elif isinstance(key, consumer_records.KEYS):
+            group_id = key.group_id
+        else:
+            return
+        group = self.groups.get(group_id)
+        self._changes.keep(group_id, offset, None if group is None else group.committed_copy())
+
+    def keep_transaction(self, offset: int, producer_id: int) -> None:
+        """Keep the offsets that the producer's marker at `offset` may replace."""
+        self.offsets.keep_transaction(offset, producer_id)
+
+    def commit(self, offset: int) -> None:
+        """The records up to `offset` are committed."""
+        self._changes.commit(offset)
+        self.offsets.commit(offset)
+
+    def committed_group(self, group_id: str) -> Group | None:
+        """The committed state of a group."""
+        return self._changes.committed(group_id, self.groups.get(group_id))
+
+    def committed_groups(self) -> list[Group]:
+        """The committed state of all groups."""
+        if not self._changes:
+            return list(self.groups.values())
+        group_ids = dict.fromkeys([*self.groups, *self._changes])
+        found = map(self.committed_group, group_ids)
+        return [group for group in found if group is not None]
+
+    # -- life --------------------------------------------------------------------------------------
+
     def loaded(self) -> None:
         self._on_loaded(self)
+
+    def on_timer(self, key: str) -> None:
+        self._on_timer(self, key)
 
     def unload(self, code: ErrorCode) -> None:
         self._on_unload(self, code)

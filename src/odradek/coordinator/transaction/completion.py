@@ -20,10 +20,12 @@ from odradek.coordinator.transaction.transaction_metadata import (
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.clock import Clock
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
+from odradek.result_tasks import wait
+from odradek.results import Result
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class Marker(NamedTuple):
 WriteMarkers = Callable[
     [Sequence[Marker]], Awaitable[Mapping[int, Mapping[TopicPartition, ErrorCode]]]
 ]
-Commit = Callable[[TransactionShard, TransactionMetadata], asyncio.Future[ErrorCode] | None]
+Commit = Callable[[TransactionShard, TransactionMetadata], Result[ErrorCode]]
 
 
 class Completions:
@@ -165,15 +167,11 @@ class Completions:
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
         """Appends Complete; False when that has to be tried again."""
         completed = state.complete(prepared, self._clock.time_ms())
-        try:
-            committed = self._commit(shard, completed)
-        except KafkaError as error:
-            logger.warning("%s is not yet complete: %s", prepared.transactional_id, error)
-            return False
-        if committed is not None:
-            # Not committed: then the shard is not served any more, and whoever loads it goes on.
-            await committed
-        return True
+        code = await wait(self._commit(shard, completed))
+        if code is not ErrorCode.NONE:
+            logger.warning("%s is not yet complete: %s", prepared.transactional_id, code.name)
+        # A record that was appended stays in the log, also when it is not committed in time.
+        return shard.transactions.get(prepared.transactional_id) is not prepared
 
 
 class _Backoff:

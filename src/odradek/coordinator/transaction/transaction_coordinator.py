@@ -4,28 +4,30 @@ It finds the transactional id of a request, lets the machine decide, commits the
 runtime and answers. A prepared transaction is finished by a task of `completion`, after EndTxn has
 been answered, and again after a restart: markers to every partition, then Complete.
 
-An operation is answered at once when its record is committed at once; with a future while the disk
-is waited for; with a coroutine when a block of producer ids has to be fetched first.
+A request is executed when its record is appended, or after a block of producer ids was fetched. Its
+response follows when the record is committed.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol, TypeVar
 
 from odradek.config.broker import BrokerConfig
-from odradek.coordinator.futures import mapped, mapped_done
+from odradek.coordinator.coordinator_result import CoordinatorResult, Timestamp, response_code
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.completion import Completions, WriteMarkers
-from odradek.coordinator.transaction.transaction_decisions import Decision, Identity, Init
+from odradek.coordinator.transaction.transaction_decisions import (
+    Identity,
+    Init,
+    TransactionResponse,
+    TransactionResult,
+)
 from odradek.coordinator.transaction.transaction_metadata import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     PREPARED,
     TransactionMetadata,
     to_record,
@@ -33,34 +35,21 @@ from odradek.coordinator.transaction.transaction_metadata import (
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.clock import Clock
+from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
+from odradek.result_tasks import in_task
+from odradek.results import Result
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
 # So many expired transactional ids are forgotten with one batch.
 EXPIRED_PER_BATCH_MAX = 500
-
-_RESPONSE_CODES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def response_code(code: ErrorCode) -> ErrorCode:
-    """What producers are told when the coordinator's log gives `code` (they expect nothing
-    else)."""
-    return _RESPONSE_CODES.get(code, code)
 
 
 class ProducerIds(Protocol):
@@ -71,16 +60,7 @@ class ProducerIds(Protocol):
     async def next(self) -> int: ...
 
 
-class Outcome(NamedTuple):
-    """The answer to a request."""
-
-    code: ErrorCode
-    producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = NO_PRODUCER_EPOCH
-
-
-Answer = Outcome | asyncio.Future[Outcome] | Coroutine[Any, Any, Outcome]
-Codes = dict[TopicPartition, ErrorCode]
+Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionCoordinator:
@@ -96,6 +76,7 @@ class TransactionCoordinator:
         *,
         config: BrokerConfig,
         clock: Clock,
+        timers: Timers,
         image: Callable[[], MetadataImage],
         log_of: Callable[[TopicPartition], UnifiedLog],
         append: Append,
@@ -108,7 +89,7 @@ class TransactionCoordinator:
         self._image = image
         self._producer_ids = producer_ids
         self._active = False
-        self._background: set[asyncio.Task[Outcome]] = set()
+        self._background: set[Result[TransactionResponse]] = set()
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
             "transaction",
@@ -116,6 +97,7 @@ class TransactionCoordinator:
             log_of=log_of,
             append=append,
             clock=clock,
+            timers=timers,
             executor=executor,
             load_piece_bytes=config.get_int("transaction.state.log.load.buffer.size"),
         )
@@ -135,8 +117,8 @@ class TransactionCoordinator:
         self._active = False
         self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
         self.completions.cancel_all()
-        for task in self._background:
-            task.cancel()
+        for result in list(self._background):
+            result.cancel()
 
     def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
         """Follows the metadata: the topic of the coordinator may be made anew."""
@@ -165,14 +147,14 @@ class TransactionCoordinator:
 
     # -- what producers ask ------------------------------------------------------------------------
 
-    def init_producer_id(self, event: Init) -> Answer:
+    def init_producer_id(self, event: Init) -> Result[TransactionResponse]:
         """InitProducerId with a transactional id."""
         if not event.transactional_id:
-            return Outcome(ErrorCode.INVALID_REQUEST)
+            return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < event.timeout_ms <= self._config.get_int("transaction.max.timeout.ms"):
-            return Outcome(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
-        def decide(current: TransactionMetadata | None, fresh_id: int | None) -> Decision:
+        def decide(current: TransactionMetadata | None, fresh_id: int | None) -> TransactionResult:
             now_ms = self._clock.time_ms()
             return state.init_producer_id(
                 current, event, now_ms, self.transaction_version, fresh_id
@@ -185,10 +167,10 @@ class TransactionCoordinator:
         identity: Identity,
         partitions: frozenset[TopicPartition],
         client_transaction_version: int = 0,
-    ) -> Answer:
+    ) -> Result[TransactionResponse]:
         """AddPartitionsToTxn and AddOffsetsToTxn."""
         if not identity.transactional_id:
-            return Outcome(ErrorCode.INVALID_REQUEST)
+            return _refused(ErrorCode.INVALID_REQUEST)
         version = client_transaction_version
         return self._run(
             identity.transactional_id,
@@ -199,10 +181,10 @@ class TransactionCoordinator:
 
     def end_transaction(
         self, identity: Identity, committed: bool, client_transaction_version: int = 0
-    ) -> Answer:
+    ) -> Result[TransactionResponse]:
         """EndTxn, answered when Prepare is committed."""
         if not identity.transactional_id:
-            return Outcome(ErrorCode.INVALID_REQUEST)
+            return _refused(ErrorCode.INVALID_REQUEST)
         version = client_transaction_version
         return self._run(
             identity.transactional_id,
@@ -219,26 +201,23 @@ class TransactionCoordinator:
         partitions: list[TopicPartition],
         *,
         add: bool,
-    ) -> Codes | asyncio.Future[Codes]:
+    ) -> Result[Codes]:
         """T7: may the producer write to `partitions` in its transaction? With `add` (version 2)
-        they are made part of it. Answered for each partition, in a future while the record is not
-        committed. A partition that is not in the transaction is TRANSACTION_ABORTABLE.
+        they are made part of it. The result has a code for each partition. A partition that is not
+        in the transaction is TRANSACTION_ABORTABLE.
         """
         identity = Identity(transactional_id, producer_id, producer_epoch)
         wanted = frozenset(partitions)
         if add:
-            answer = self.add_partitions(identity, wanted, state.EPOCH_BUMP_FROM)
-            if isinstance(answer, Outcome):
-                return dict.fromkeys(wanted, answer.code)
-            assert asyncio.isfuture(answer), "adding partitions needs no producer id"
-            return mapped(answer, lambda outcome: dict.fromkeys(wanted, outcome.code))
+            added = self.add_partitions(identity, wanted, state.EPOCH_BUMP_FROM)
+            return added.then(lambda response: dict.fromkeys(wanted, response.code))
         if not transactional_id:
-            return dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST)
+            return Result(dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST))
         try:
             current = self._shard_of(transactional_id).transactions.get(transactional_id)
         except KafkaError as error:
-            return dict.fromkeys(wanted, error.code)
-        return state.verify_partitions(current, identity, wanted)
+            return Result(dict.fromkeys(wanted, error.code))
+        return Result(state.verify_partitions(current, identity, wanted))
 
     # -- what administrators ask -------------------------------------------------------------------
 
@@ -249,7 +228,7 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        found = self._shard_of(transactional_id).transactions.get(transactional_id)
+        found = self._shard_of(transactional_id).committed(transactional_id)
         if found is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return found
@@ -259,7 +238,7 @@ class TransactionCoordinator:
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shards = self.runtime.all_shards(self._existing_partitions())
-        return [each for shard in shards for each in shard.transactions.values()]
+        return [each for shard in shards for each in shard.all_committed()]
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -277,10 +256,12 @@ class TransactionCoordinator:
                     )
                     self._run_behind(transactional_id, self._time_out)
 
-    def _time_out(self, current: TransactionMetadata | None, fresh_id: int | None) -> Decision:
+    def _time_out(
+        self, current: TransactionMetadata | None, fresh_id: int | None
+    ) -> TransactionResult:
         now_ms = self._clock.time_ms()
         if current is None or not state.is_timed_out(current, now_ms):
-            return Decision(ErrorCode.NONE)
+            return state.decided(ErrorCode.NONE)
         return state.fence(current, now_ms, self.transaction_version, fresh_id)
 
     def remove_expired(self) -> None:
@@ -296,96 +277,88 @@ class TransactionCoordinator:
             ]
             for first in range(0, len(expired), EXPIRED_PER_BATCH_MAX):
                 batch = expired[first : first + EXPIRED_PER_BATCH_MAX]
-                try:
-                    self.runtime.write(shard.partition, [tombstone(each) for each in batch])
-                except KafkaError as error:
-                    logger.warning("cannot forget expired transactional ids: %s", error)
+                tombstones = [tombstone(each) for each in batch]
+                result = CoordinatorResult(tombstones, ErrorCode.NONE)
+                removed = self.runtime.write(shard.partition, result, lambda code: code)
+                if removed.completed and removed.value is not ErrorCode.NONE:
                     break
 
     # -- performing --------------------------------------------------------------------------------
 
-    def _run(self, transactional_id: str, decide: state.Decide) -> Answer:
+    def _run(self, transactional_id: str, decide: state.Decide) -> Result[TransactionResponse]:
         try:
             shard = self._shard_of(transactional_id)
         except KafkaError as error:
-            return Outcome(response_code(error.code))
+            return _refused(response_code(error.code))
         current = shard.transactions.get(transactional_id)
-        decision = decide(current, None)
-        if decision.needs_producer_id:
+        result = decide(current, None)
+        if result.needs_producer_id:
             fresh_id = self._producer_ids.next_or_none()
             if fresh_id is None:
                 return self._run_with_new_block(transactional_id, decide)
-            decision = decide(current, fresh_id)
-        return self._perform(shard, decision)
+            result = decide(current, fresh_id)
+        return self._perform(shard, result)
 
-    async def _run_with_new_block(self, transactional_id: str, decide: state.Decide) -> Outcome:
-        """Fetches producer ids first; meanwhile anything may have happened, so it is decided
-        afresh."""
+    @in_task
+    async def _run_with_new_block(
+        self, transactional_id: str, decide: state.Decide
+    ) -> Result[TransactionResponse]:
+        """Fetch producer ids first. The state may change in the meantime, so decide again."""
         try:
             fresh_id = await self._producer_ids.next()
             shard = self._shard_of(transactional_id)
         except KafkaError as error:
-            return Outcome(response_code(error.code))
-        decision = decide(shard.transactions.get(transactional_id), fresh_id)
-        answer = self._perform(shard, decision)
-        return answer if isinstance(answer, Outcome) else await answer
+            return _refused(response_code(error.code))
+        result = decide(shard.transactions.get(transactional_id), fresh_id)
+        return self._perform(shard, result)
 
     def _run_behind(self, transactional_id: str, decide: state.Decide) -> None:
         """Runs what no client waits for."""
-        answer = self._run(transactional_id, decide)
-        if asyncio.iscoroutine(answer):
-            task = asyncio.get_running_loop().create_task(answer)
-            self._background.add(task)
-            task.add_done_callback(self._background.discard)
+        result = self._run(transactional_id, decide)
+        if not result.done:
+            self._background.add(result)
+            result.on_done(self._background.discard)
 
     def _perform(
-        self, shard: TransactionShard, decision: Decision
-    ) -> Outcome | asyncio.Future[Outcome]:
-        outcome = Outcome(decision.code, decision.producer_id, decision.producer_epoch)
-        following = decision.next
-        if following is None:
-            return outcome
-        try:
-            committed = self._commit(shard, following)
-        except KafkaError as error:
-            logger.error("transaction %s cannot be stored: %s", following.transactional_id, error)
-            return Outcome(response_code(error.code))
-        if committed is None:
-            if decision.sends_markers:
-                self.completions.begin(shard, following)
-            return outcome
-        return mapped(committed, partial(self._committed, shard, decision, outcome))
+        self, shard: TransactionShard, result: TransactionResult
+    ) -> Result[TransactionResponse]:
+        if result.next is None:
+            return Result(result.response)
+        return self._write(shard, result.next, result, TransactionResponse)
+
+    def _commit(self, shard: TransactionShard, following: TransactionMetadata) -> Result[ErrorCode]:
+        """Append `following` and make it the state. Returns the code with which that ends."""
+        result = CoordinatorResult([], ErrorCode.NONE)
+        return self._write(shard, following, result, lambda code: code)
+
+    def _write(
+        self,
+        shard: TransactionShard,
+        following: TransactionMetadata,
+        result: CoordinatorResult[T],
+        failed: Callable[[ErrorCode], T],
+    ) -> Result[T]:
+        """Until `following` is committed, the transactional id is pending. The record does not have
+        all of the metadata, so `following` replaces what was replayed."""
+        if not self.runtime.serves(shard.partition, shard):
+            return Result(failed(ErrorCode.NOT_COORDINATOR))
+        result.records = [to_record(following, self.transaction_version)]
+        result.after_replay = partial(shard.adopt, state.pending(following))
+        result.after_commit = partial(self._committed, shard, following)
+        return self.runtime.write(shard.partition, result, failed)
 
     def _committed(
-        self, shard: TransactionShard, decision: Decision, outcome: Outcome, code: ErrorCode
-    ) -> Outcome:
-        if code is not ErrorCode.NONE:
-            return Outcome(response_code(code))
-        if decision.sends_markers and decision.next is not None:
-            self.completions.begin(shard, decision.next)
-        return outcome
-
-    def _commit(
-        self, shard: TransactionShard, following: TransactionMetadata
-    ) -> asyncio.Future[ErrorCode] | None:
-        """Appends `following` and makes it the state; None when it is committed already, else a
-        future of the code with which that ends: until then the transactional id is pending. Raises
-        KafkaError when nothing was appended."""
-        record = to_record(following, self.transaction_version)
-        written = self.runtime.write(shard.partition, [record])
-        if written is None:
+        self,
+        shard: TransactionShard,
+        following: TransactionMetadata,
+        code: ErrorCode,
+        now: Timestamp,
+    ) -> CoordinatorResult[None]:
+        if code is ErrorCode.NONE:
             shard.adopt(following)
-            return None
-        shard.adopt(state.pending(following))
-
-        def finish(done: asyncio.Future[None]) -> ErrorCode:
-            error = done.exception()
-            if error is not None:
-                return error.code if isinstance(error, KafkaError) else ErrorCode.NOT_COORDINATOR
-            shard.adopt(following)
-            return ErrorCode.NONE
-
-        return mapped_done(written, finish)
+            if following.state in PREPARED:
+                self.completions.begin(shard, following)
+        return CoordinatorResult([], None)
 
     def _loaded(self, shard: TransactionShard) -> None:
         """A shard has been read from its log: what was prepared is completed."""
@@ -403,3 +376,7 @@ class TransactionCoordinator:
     def _unloaded(self, shard: TransactionShard, code: ErrorCode) -> None:
         """A shard goes: what it was completing is completed by whoever loads it next."""
         self.completions.cancel(shard)
+
+
+def _refused(code: ErrorCode) -> Result[TransactionResponse]:
+    return Result(TransactionResponse(code))

@@ -1,8 +1,7 @@
-"""The transaction coordinator as a pure machine: (metadata, event, time) -> `Decision`.
+"""The transaction coordinator as a pure machine: (metadata, event, time) -> `TransactionResult`.
 
-A decision says what the client is told once `next`, the new metadata, is committed to the log (at
-once when there is none), and which markers are due then. Nothing here appends, waits or asks the
-time; the shell (`coordinator`) does, and replays what it appended.
+A result has the response, given when `next`, the new metadata, is committed to the log. Nothing
+here appends, waits or asks the time; the shell (`transaction_coordinator`) does.
 
 Rules are those of Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360,
 KIP-890). A producer id that must be replaced is asked for by `needs_producer_id`: the shell decides
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.transaction.transaction_metadata import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
@@ -60,33 +60,48 @@ class Init(NamedTuple):
     expected: ProducerIdAndEpoch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What an event comes to.
-
-    `code`, `producer_id` and `producer_epoch` are the answer. `next` is to be committed first; if
-    that fails, its error is the answer. `needs_producer_id` alone asks to decide again.
-    """
+class TransactionResponse(NamedTuple):
+    """The response to a request of a transaction's producer."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@dataclass(slots=True)
+class TransactionResult(CoordinatorResult[TransactionResponse]):
+    """A decision about one transactional id.
+
+    Attributes:
+        next: The metadata to commit before the response, or None.
+        needs_producer_id: Nothing is decided. Decide again with a fresh producer id.
+    """
+
     next: TransactionMetadata | None = None
     needs_producer_id: bool = False
 
-    @property
-    def sends_markers(self) -> bool:
-        """When `next` is committed, its partitions are to get their markers."""
-        return self.next is not None and self.next.state in PREPARED
+
+Decide = Callable[[TransactionMetadata | None, int | None], TransactionResult]
 
 
-Decide = Callable[[TransactionMetadata | None, int | None], Decision]
+def decided(
+    code: ErrorCode,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    *,
+    next: TransactionMetadata | None = None,
+) -> TransactionResult:
+    """A result with this response, after `next` is committed."""
+    response = TransactionResponse(code, producer_id, producer_epoch)
+    return TransactionResult([], response, next=next)
 
-_NEEDS_PRODUCER_ID = Decision(ErrorCode.NONE, needs_producer_id=True)
+
+def _needs_producer_id() -> TransactionResult:
+    return TransactionResult([], TransactionResponse(ErrorCode.NONE), needs_producer_id=True)
 
 
-def _refuse(code: ErrorCode) -> Decision:
-    return Decision(code)
+def _refuse(code: ErrorCode) -> TransactionResult:
+    return decided(code)
 
 
 def _to(current: TransactionMetadata | None, following: TransactionMetadata) -> TransactionMetadata:
@@ -106,7 +121,7 @@ def init_producer_id(
     now_ms: int,
     transaction_version: int,
     fresh_id: int | None,
-) -> Decision:
+) -> TransactionResult:
     """T2: gives the producer its id and an epoch that fences the one before it."""
     if current is None:
         return _first(event, now_ms, fresh_id)
@@ -118,15 +133,15 @@ def init_producer_id(
     if current.state is _S.ONGOING:
         # The epoch of the abort is given to nobody: the client asks again, and is given the next.
         aborted = fence(current, now_ms, transaction_version, fresh_id)
-        if aborted.code is ErrorCode.NONE and not aborted.needs_producer_id:
-            return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, next=aborted.next)
+        if aborted.response.code is ErrorCode.NONE and not aborted.needs_producer_id:
+            return decided(ErrorCode.CONCURRENT_TRANSACTIONS, next=aborted.next)
         return aborted
     if expected is not None and expected.producer_epoch != current.producer_epoch:
         # A retry of the bump whose answer was lost: the same answer.
         return _initialized(current, event, now_ms, current)
     if current.epoch_exhausted:
         if fresh_id is None:
-            return _NEEDS_PRODUCER_ID
+            return _needs_producer_id()
         last = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         rotated = replace(
             current,
@@ -145,11 +160,11 @@ def init_producer_id(
     return _initialized(current, event, now_ms, bumped)
 
 
-def _first(event: Init, now_ms: int, fresh_id: int | None) -> Decision:
+def _first(event: Init, now_ms: int, fresh_id: int | None) -> TransactionResult:
     """A transactional id that is new, or that had expired: whatever the producer believes to be,
     it starts afresh."""
     if fresh_id is None:
-        return _NEEDS_PRODUCER_ID
+        return _needs_producer_id()
     created = TransactionMetadata(event.transactional_id, fresh_id, 0, event.timeout_ms)
     return _initialized(None, event, now_ms, created)
 
@@ -174,7 +189,7 @@ def _is_retry(current: TransactionMetadata, epoch: int) -> bool:
 
 def _initialized(
     current: TransactionMetadata | None, event: Init, now_ms: int, changed: TransactionMetadata
-) -> Decision:
+) -> TransactionResult:
     following = replace(
         changed,
         state=_S.EMPTY,
@@ -184,7 +199,7 @@ def _initialized(
         start_ms=-1,
         last_update_ms=now_ms,
     )
-    return Decision(
+    return decided(
         ErrorCode.NONE,
         following.producer_id,
         following.producer_epoch,
@@ -201,7 +216,7 @@ def add_partitions(
     partitions: frozenset[TopicPartition],
     now_ms: int,
     client_transaction_version: int,
-) -> Decision:
+) -> TransactionResult:
     """T3: partitions become part of the transaction, which begins with the first of them."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -214,7 +229,7 @@ def add_partitions(
         return _refuse(code)
     begun = current.state is _S.ONGOING
     if begun and partitions <= current.partitions:
-        return Decision(ErrorCode.NONE)
+        return decided(ErrorCode.NONE)
     following = replace(
         current,
         state=_S.ONGOING,
@@ -224,7 +239,7 @@ def add_partitions(
         last_update_ms=now_ms,
         client_transaction_version=client_transaction_version,
     )
-    return Decision(ErrorCode.NONE, next=_to(current, following))
+    return decided(ErrorCode.NONE, next=_to(current, following))
 
 
 def verify_partitions(
@@ -265,7 +280,7 @@ def end_transaction(
     now_ms: int,
     client_transaction_version: int,
     fresh_id: int | None,
-) -> Decision:
+) -> TransactionResult:
     """EndTxn (T4, T8): Prepare is written now, the markers and Complete follow the answer."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -285,7 +300,7 @@ def end_transaction(
             last_update_ms=now_ms,
             client_transaction_version=0,
         )
-        return Decision(ErrorCode.NONE, next=_to(current, following))
+        return decided(ErrorCode.NONE, next=_to(current, following))
     if current.state is _S.EMPTY:
         return _refuse(ErrorCode.INVALID_TXN_STATE)
     return _refuse(_again(current.state, committed))
@@ -304,7 +319,7 @@ def _end_v2(
     committed: bool,
     now_ms: int,
     fresh_id: int | None,
-) -> Decision:
+) -> TransactionResult:
     """Every EndTxn bumps the epoch, so the epoch tells a retry from the next transaction's end.
 
     Retry: the epoch before the present one, or the last epoch of the producer id before this one.
@@ -333,7 +348,7 @@ def _end_v2(
         code = _again(current.state, committed)
         if code is not ErrorCode.NONE:
             return _refuse(code)
-        return Decision(ErrorCode.NONE, current.producer_id, current.producer_epoch)
+        return decided(ErrorCode.NONE, current.producer_id, current.producer_epoch)
     if current.state in IDLE and committed:
         return _refuse(ErrorCode.INVALID_TXN_STATE)
     return _prepare_v2(current, committed, now_ms, fresh_id)
@@ -351,12 +366,12 @@ def _is_next_identity(current: TransactionMetadata, identity: Identity) -> bool:
 
 def _prepare_v2(
     current: TransactionMetadata, committed: bool, now_ms: int, fresh_id: int | None
-) -> Decision:
+) -> TransactionResult:
     """Prepare with the bumped epoch, which the markers carry. When the epochs are exhausted the
     client goes on with a new producer id, which takes effect with Complete."""
     exhausted = current.epoch_exhausted
     if exhausted and fresh_id is None:
-        return _NEEDS_PRODUCER_ID
+        return _needs_producer_id()
     following = replace(
         current,
         state=_S.PREPARE_COMMIT if committed else _S.PREPARE_ABORT,
@@ -370,12 +385,12 @@ def _prepare_v2(
         client_transaction_version=EPOCH_BUMP_FROM,
     )
     producer_id, epoch = _after_completion(following)
-    return Decision(ErrorCode.NONE, producer_id, epoch, next=_to(current, following))
+    return decided(ErrorCode.NONE, producer_id, epoch, next=_to(current, following))
 
 
 def fence(
     current: TransactionMetadata, now_ms: int, transaction_version: int, fresh_id: int | None
-) -> Decision:
+) -> TransactionResult:
     """Aborts an ongoing transaction on the coordinator's own account: its epoch is bumped (once,
     KAFKA-19367), so the producer that has it can do no more."""
     if transaction_version >= EPOCH_BUMP_FROM:
@@ -390,7 +405,7 @@ def fence(
         last_update_ms=now_ms,
         client_transaction_version=0,
     )
-    return Decision(ErrorCode.NONE, next=_to(current, following))
+    return decided(ErrorCode.NONE, next=_to(current, following))
 
 
 def _after_completion(prepared: TransactionMetadata) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.transaction_log_key import TransactionLogKey
 from odradek.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue

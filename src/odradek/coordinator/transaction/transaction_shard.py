@@ -16,6 +16,7 @@ from odradek.coordinator.transaction.transaction_metadata import (
     TransactionState,
     from_record,
 )
+from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.transaction_log_key import TransactionLogKey
 
@@ -25,7 +26,15 @@ logger = logging.getLogger(__name__)
 class TransactionShard:
     """Owned by the runtime while it loads, then by the event loop."""
 
-    __slots__ = ("_on_loaded", "_on_unload", "ongoing", "partition", "served", "transactions")
+    __slots__ = (
+        "_changes",
+        "_on_loaded",
+        "_on_unload",
+        "ongoing",
+        "partition",
+        "served",
+        "transactions",
+    )
 
     def __init__(
         self,
@@ -35,6 +44,7 @@ class TransactionShard:
     ) -> None:
         self.partition = partition
         self.transactions: dict[str, TransactionMetadata] = {}
+        self._changes: UncommittedChanges[str, TransactionMetadata] = UncommittedChanges()
         # Which of them have an open transaction: only these can time out.
         self.ongoing: set[str] = set()
         self.served = False
@@ -70,6 +80,29 @@ class TransactionShard:
             self.ongoing.add(transactional_id)
         else:
             self.ongoing.discard(transactional_id)
+
+    def keep(self, offset: int, key: Any) -> None:
+        """Keep what the uncommitted record at `offset` replaces."""
+        transactional_id: str = key.transactional_id
+        self._changes.keep(transactional_id, offset, self.transactions.get(transactional_id))
+
+    def commit(self, offset: int) -> None:
+        """The records up to `offset` are committed."""
+        self._changes.commit(offset)
+
+    def committed(self, transactional_id: str) -> TransactionMetadata | None:
+        """The committed metadata of a transactional id."""
+        return self._changes.committed(transactional_id, self.transactions.get(transactional_id))
+
+    def all_committed(self) -> list[TransactionMetadata]:
+        """The committed metadata of all transactional ids."""
+        if not self._changes:
+            return list(self.transactions.values())
+        found = map(self.committed, dict.fromkeys([*self.transactions, *self._changes]))
+        return [metadata for metadata in found if metadata is not None]
+
+    def on_timer(self, key: str) -> None:
+        """No transactional id has a timer. Time-outs are looked for from time to time."""
 
     def loaded(self) -> None:
         self.served = True

@@ -14,8 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from odradek.coordinator.group.classic.classic_group import GroupState
-from odradek.coordinator.group.classic.effects import GroupLimits
+from odradek.coordinator.group.classic.classic_member import ClassicSettings, GroupState
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from tests.coordinator.group.group_machine import Machine
@@ -40,7 +39,7 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @initialize(delay=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay, max_size):
-        limits = GroupLimits(initial_rebalance_delay_ms=delay, max_size=max_size)
+        limits = ClassicSettings(initial_rebalance_delay_ms=delay, max_size=max_size)
         self.machine = Machine(limits=limits)
         self.known: list[ClientModel] = []
         self.generation = 0
@@ -163,7 +162,7 @@ class GroupOfClients(RuleBasedStateMachine):
     def no_request_is_lost(self):
         machine = self.machine
         unanswered = set(range(1, machine.tickets + 1)) - set(machine.answers)
-        assert unanswered == set(machine.group.waiting())
+        assert unanswered == set(machine.waiting())
 
     @invariant()
     def counts_and_names_agree(self):
@@ -219,7 +218,7 @@ class GroupOfClients(RuleBasedStateMachine):
         self.machine.store_code = ErrorCode.NONE
         self.machine.release()
         self.machine.advance(3_600_000)
-        assert not list(self.machine.group.waiting())
+        assert not list(self.machine.waiting())
         assert self.machine.group.state is GroupState.EMPTY
         assert self.machine.group.next_deadline_ms() == float("inf")
 

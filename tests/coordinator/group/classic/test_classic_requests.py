@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.coordinator.group.classic import classic_requests as classic
-from odradek.coordinator.group.classic.classic_group import VALID_PREVIOUS_STATES, GroupState
-from odradek.coordinator.group.classic.effects import GroupLimits
+from odradek.coordinator.group.classic.classic_member import (
+    VALID_PREVIOUS_STATES,
+    ClassicSettings,
+    GroupState,
+)
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from tests.coordinator.group.group_machine import Machine
@@ -59,7 +61,7 @@ def test_only_the_leader_is_told_the_members():
 
 
 def test_initial_rebalance_waits_the_delay_and_grows_with_new_members():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=3_000))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=3_000))
     a, first = machine.join_new(rebalance_ms=8_000)
     machine.advance(2_000)
     b, second = machine.join_new(rebalance_ms=8_000)
@@ -71,7 +73,7 @@ def test_initial_rebalance_waits_the_delay_and_grows_with_new_members():
 
 
 def test_initial_rebalance_is_never_longer_than_the_rebalance_timeout():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=3_000))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=3_000))
     _, first = machine.join_new(rebalance_ms=7_000)
     for _ in range(6):
         machine.advance(1_000)
@@ -81,7 +83,7 @@ def test_initial_rebalance_is_never_longer_than_the_rebalance_timeout():
 
 
 def test_protocol_that_most_prefer_is_chosen_among_the_common_ones():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=10))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     only_common = [
         {"a": b"", "b": b"", "x": b""},
         {"b": b"", "a": b""},
@@ -199,7 +201,7 @@ def test_pending_member_holds_the_rebalance_until_its_session_ends():
 
 
 def test_group_over_its_largest_size_refuses_members():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=0, max_size=2))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=0, max_size=2))
     members = machine.stable(2)
     assert code_of(machine, machine.join()) is E.GROUP_MAX_SIZE_REACHED
     assert set(machine.group.members) == set(members)
@@ -220,7 +222,7 @@ def test_group_that_is_too_large_after_a_restart_loses_who_joins_last():
 def test_dead_group_sends_members_to_look_for_the_coordinator():
     machine = Machine()
     (member,) = machine.stable()
-    machine.perform(classic.unload(machine.group, E.NOT_COORDINATOR, machine.now))
+    machine.perform(machine.group.unload(E.NOT_COORDINATOR, machine.now))
     assert code_of(machine, machine.join(member)) is E.COORDINATOR_NOT_AVAILABLE
     assert code_of(machine, machine.sync(member)) is E.COORDINATOR_NOT_AVAILABLE
     assert machine.heartbeat(member) is E.COORDINATOR_NOT_AVAILABLE
@@ -230,7 +232,7 @@ def test_dead_group_sends_members_to_look_for_the_coordinator():
 
 
 def test_followers_wait_for_the_leaders_assignment():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=10))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     leader, _ = machine.join_new()
     follower, _ = machine.join_new()
     machine.advance(100)
@@ -243,7 +245,7 @@ def test_followers_wait_for_the_leaders_assignment():
 
 
 def test_member_that_the_leader_forgot_gets_an_empty_assignment():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=10))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     leader, _ = machine.join_new()
     follower, _ = machine.join_new()
     machine.advance(100)
@@ -282,7 +284,7 @@ def test_sync_is_checked_against_the_group(options, code):
 
 
 def test_new_member_in_mid_assignment_sends_everybody_back_to_join():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=10))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     machine.join_new()
     follower, _ = machine.join_new()
     machine.advance(100)
@@ -293,7 +295,7 @@ def test_new_member_in_mid_assignment_sends_everybody_back_to_join():
 
 
 def test_members_that_never_sync_are_removed_after_the_rebalance_timeout():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=10))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     leader, _ = machine.join_new(rebalance_ms=5_000, session_ms=30_000)
     silent, _ = machine.join_new(rebalance_ms=5_000, session_ms=30_000)
     machine.advance(100)
@@ -505,7 +507,7 @@ def test_former_self_of_a_static_member_is_fenced():
 
 
 def test_waiting_former_self_of_a_static_member_is_fenced():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=1_000))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=1_000))
     first = machine.join(instance="i")
     machine.join(instance="i")
     assert code_of(machine, first) is E.FENCED_INSTANCE_ID
@@ -572,7 +574,7 @@ def test_unloading_answers_whoever_waits():
     machine = Machine()
     machine.stable()
     _, joining = machine.join_new()
-    machine.perform(classic.unload(machine.group, E.NOT_COORDINATOR, machine.now))
+    machine.perform(machine.group.unload(E.NOT_COORDINATOR, machine.now))
     assert code_of(machine, joining) is E.NOT_COORDINATOR
     assert machine.group.state is GroupState.DEAD
 

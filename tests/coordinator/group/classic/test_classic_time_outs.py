@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.coordinator.group.classic.classic_group import GroupState
-from odradek.coordinator.group.classic.effects import GroupLimits
+from odradek.coordinator.group.classic.classic_member import ClassicSettings, GroupState
 from odradek.errors import ErrorCode
 from tests.coordinator.group.classic.test_classic_requests import code_of, static_group
 from tests.coordinator.group.group_machine import Machine
@@ -102,7 +101,7 @@ def test_id_that_was_given_to_a_dynamic_member_is_none_for_a_static_one():
 
 
 def test_member_of_a_full_group_may_send_its_join_again_while_it_waits():
-    machine = Machine(limits=GroupLimits(initial_rebalance_delay_ms=0))
+    machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=0))
     first, second, third = machine.stable(3)
     machine.limits = machine.limits._replace(max_size=2)
     machine.join(first, protocols={"range": b"other"})

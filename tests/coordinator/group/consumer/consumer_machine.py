@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odradek.coordinator.group.classic.effects import Client, Instant
+from odradek.coordinator.coordinator_result import Timestamp
 from odradek.coordinator.group.consumer import consumer_heartbeat as heartbeat
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, TimerKind
-from odradek.coordinator.group.consumer.consumer_heartbeat import Outcome, Scene, Settings
+from odradek.coordinator.group.consumer.consumer_heartbeat import (
+    ConsumerContext,
+    ConsumerGroupResult,
+    ConsumerSettings,
+)
 from odradek.coordinator.group.consumer.consumer_records import read_assignment
 from odradek.coordinator.group.consumer.topic_patterns import PatternsNeeded, TopicPatterns
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.environment.clock import ManualClock
 from odradek.ids import Uuid
@@ -23,7 +28,7 @@ from odradek.slicing import run_to_completion
 from tests.coordinator.group.group_machine import EPOCH_MS, through_bytes
 from tests.coordinator.group.on_disk import image_of, topic
 
-CLIENT = Client("client", "/127.0.0.1")
+CLIENT = GroupClient("client", "/127.0.0.1")
 Held = dict[str, set[int]]
 
 
@@ -41,7 +46,7 @@ class ConsumerMachine:
     """Drives the group "g". Records go through their bytes, as they do on a disk."""
 
     image: MetadataImage = field(default_factory=lambda: topics(t=4))
-    settings: Settings = field(default_factory=Settings)
+    settings: ConsumerSettings = field(default_factory=ConsumerSettings)
     now_ms: float = 0.0
 
     def __post_init__(self) -> None:
@@ -55,9 +60,9 @@ class ConsumerMachine:
         assert isinstance(found, ConsumerGroup)
         return found
 
-    def scene(self, version: int = 1) -> Scene:
-        now = Instant(self.now_ms, EPOCH_MS + int(self.now_ms))
-        return Scene(CLIENT, version, self.settings, self.image, now, "made-up")
+    def context(self, version: int = 1) -> ConsumerContext:
+        now = Timestamp(self.now_ms, EPOCH_MS + int(self.now_ms))
+        return ConsumerContext(CLIENT, version, self.settings, self.image, now, "made-up")
 
     def set_topics(self, **counts: int) -> None:
         self.image = replace(topics(**counts), offset=self.image.offset + 1)
@@ -77,15 +82,15 @@ class ConsumerMachine:
         )
         heartbeat.validate(request, version, self.settings)
         decide = heartbeat.leave if epoch < 0 else heartbeat.heartbeat
-        scene = self.scene(version)
+        context = self.context(version)
         while True:
             try:
-                outcome = decide(self.group, request, scene)
+                outcome = decide(self.group, request, context)
                 break
             except PatternsNeeded as needed:
-                names = scene.image.topics_by_name
-                work = self.patterns.match(needed.patterns, names, scene.matches)
-                scene = scene._replace(matches=run_to_completion(work))
+                names = context.image.topics_by_name
+                work = self.patterns.match(needed.patterns, names, context.matches)
+                context = context._replace(matches=run_to_completion(work))
         self.apply(outcome)
         return outcome.response
 
@@ -96,14 +101,14 @@ class ConsumerMachine:
 
     def fence(self, *member_ids: str) -> None:
         gone = [self.group.members[each] for each in member_ids]
-        self.apply(heartbeat.fence(self.group, gone, self.scene()))
+        self.apply(heartbeat.fence(self.group, gone, self.context(), None))
 
-    def apply(self, outcome: Outcome) -> None:
+    def apply(self, outcome: ConsumerGroupResult[Any]) -> None:
         self.replay(outcome.records)
         group = self.shard.groups.get("g")
         if isinstance(group, ConsumerGroup):
             group.seen_metadata = outcome.seen_metadata
-            for kind, member_id, deadline in outcome.timers:
+            for kind, member_id, deadline in outcome.member_timers:
                 group.deadlines.pop((kind, member_id), None)
                 if deadline is not None and member_id in group.members:
                     group.deadlines[kind, member_id] = deadline

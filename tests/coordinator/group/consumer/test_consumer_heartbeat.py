@@ -12,7 +12,7 @@ from odradek.coordinator.group.consumer.consumer_group import (
     ConsumerGroupState,
     TimerKind,
 )
-from odradek.coordinator.group.consumer.consumer_heartbeat import Settings
+from odradek.coordinator.group.consumer.consumer_heartbeat import ConsumerSettings
 from odradek.coordinator.group.consumer.consumer_member import ConsumerMember, MemberState
 from odradek.errors import ErrorCode, KafkaError
 from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, id_of, told
@@ -212,7 +212,7 @@ def test_unknown_members_are_told_so() -> None:
 
 
 def test_full_group_takes_no_more() -> None:
-    machine = ConsumerMachine(settings=Settings(max_size=1))
+    machine = ConsumerMachine(settings=ConsumerSettings(max_size=1))
     machine.join("a")
     assert code_of(machine.join, "b") is E.GROUP_MAX_SIZE_REACHED
     assert machine.join("a").member_epoch == 1

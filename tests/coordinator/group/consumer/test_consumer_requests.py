@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.migration import held_bytes, read_held
 from odradek.errors import ErrorCode, KafkaError
@@ -27,13 +28,20 @@ from odradek.protocol.messages.sync_group_request import (
     SyncGroupRequestAssignment,
 )
 from tests.coordinator.group.consumer.test_migration import subscription
-from tests.coordinator.group.on_disk import OFFSETS_ID, OnDisk, coordinator, image_of, topic
+from tests.coordinator.group.on_disk import (
+    OFFSETS_ID,
+    OnDisk,
+    coordinator,
+    image_of,
+    now,
+    settled,
+    topic,
+)
 from tests.coordinator.group.test_group_coordinator import (
     CLIENT,
     commit,
     heartbeat,
     on_loop,
-    settled,
     stable,
 )
 
@@ -52,11 +60,11 @@ def beat(
             "rebalance_timeout_ms": 10_000,
         }
     request = ConsumerGroupHeartbeatRequest("g", member_id, epoch, instance_id=instance_id, **more)
-    return state.groups.consumers.heartbeat(request, CLIENT, 1)
+    return now(state.groups.consumers.heartbeat(request, CLIENT, 1))
 
 
 def group_of(state: OnDisk) -> ConsumerGroup:
-    group = state.groups.shard_of("g").groups["g"]
+    group = state.groups.shards.of("g").groups["g"]
     assert isinstance(group, ConsumerGroup)
     return group
 
@@ -110,7 +118,7 @@ async def test_heartbeat_that_cannot_be_written_changes_nothing(tmp_path: Path) 
     async with coordinator(tmp_path) as state:
         state.append_error = E.KAFKA_STORAGE_ERROR
         assert beat(state, "a", 0).error_code == E.NOT_COORDINATOR
-        assert "g" not in state.groups.shard_of("g").groups
+        assert "g" not in state.groups.shards.of("g").groups
 
 
 @on_loop
@@ -118,9 +126,12 @@ async def test_answers_wait_for_the_disk(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         answer = beat(state, "a", 0)
-        assert not answer.done()
+        assert not answer.done
+        behind = beat(state, "a", 1)
+        assert not behind.done, "it may rest on what is not committed"
         state.flushes[0].set_result(None)
         assert (await settled(answer)).member_epoch == 1
+        assert (await settled(behind)).error_code == 0
         assert beat(state, "a", 1).error_code == 0, "nothing is written: it is answered at once"
 
 
@@ -161,7 +172,7 @@ async def test_classic_group_whose_metadata_is_no_consumers_keeps_its_members(
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         assert beat(state, "a", 0).error_code == E.GROUP_ID_NOT_FOUND
-        assert set(state.groups.shard_of("g").groups["g"].members) == {joined.member_id}
+        assert set(state.groups.shards.of("g").groups["g"].members) == {joined.member_id}
 
 
 def classic_join(member_id: str, *topics: str, **options: Any) -> JoinGroupRequest:
@@ -178,7 +189,7 @@ def classic_join(member_id: str, *topics: str, **options: Any) -> JoinGroupReque
 
 async def two_classic_members(state: OnDisk) -> list[Any]:
     """Two members in a stable classic group that hold one partition each."""
-    ids = [state.groups.join(classic_join(""), CLIENT, 9).member_id for _ in range(2)]
+    ids = [now(state.groups.join(classic_join(""), CLIENT, 9)).member_id for _ in range(2)]
     waiting = [state.groups.join(classic_join(each), CLIENT, 9) for each in ids]
     await state.advance(0)
     joined = [await settled(each) for each in waiting]
@@ -230,7 +241,7 @@ def test_groups_change_their_protocol_as_the_policy_has_it(
             beat(state, "a", 0)
             await settled(state.groups.join(classic_join("c"), CLIENT, 9))
             beat(state, "a", -1)
-            group = state.groups.shard_of("g").groups["g"]
+            group = state.groups.shards.of("g").groups["g"]
             assert (set(group.members), isinstance(group, ClassicGroup)) == ({"c"}, down)
 
     run(tmp_path)
@@ -263,9 +274,9 @@ async def test_classic_members_that_wait_while_the_group_is_upgraded_are_told_to
     async with coordinator(tmp_path) as state:
         first, second = await two_classic_members(state)
         waiting = state.groups.join(classic_join(first.member_id, "t", "u"), CLIENT, 9)
-        assert not waiting.done()
+        assert not waiting.done
         assert beat(state, "a", 0).error_code == 0
-        assert (await waiting).error_code == E.REBALANCE_IN_PROGRESS
+        assert (await settled(waiting)).error_code == E.REBALANCE_IN_PROGRESS
         assert {first.member_id, second.member_id, "a"} == set(group_of(state).members)
 
 
@@ -293,7 +304,7 @@ async def test_static_member_that_takes_the_group_to_the_classic_protocol_goes_o
         assert synced.error_code == 0, "nothing has changed: it need not rebalance"
         held = read_held(synced.assignment, state.image)
         assert held == {b"t" * 16: frozenset({0, 1})}
-        group = state.groups.shard_of("g").groups["g"]
+        group = state.groups.shards.of("g").groups["g"]
         assert isinstance(group, ClassicGroup)
         assert (group.state.value, group.leader_id) == ("Stable", joined.member_id)
         await state.advance(9_999)
@@ -310,7 +321,7 @@ async def test_downgrade_by_a_static_member_with_another_subscription_rebalances
         beat(state, "a", 0, instance_id="i")
         _, synced = await returned_classic(state, "t", "u")
         assert synced.error_code == E.ILLEGAL_GENERATION
-        assert state.groups.shard_of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
+        assert state.groups.shards.of("g").groups["g"].state is GroupState.PREPARING_REBALANCE
 
 
 @on_loop
@@ -337,7 +348,7 @@ async def test_simple_group_becomes_a_consumer_group_and_keeps_its_offsets(
         assert beat(state, "a", 0).error_code == 0
     async with coordinator(tmp_path) as state:
         assert set(group_of(state).members) == {"a"}
-        assert state.groups.shard_of("g").offsets.of_group("g")["t"][0].offset == 5
+        assert state.groups.shards.of("g").offsets.of_group("g")["t"][0].offset == 5
 
 
 @on_loop
@@ -348,9 +359,9 @@ async def test_empty_consumer_group_expires_with_its_offsets(tmp_path: Path) -> 
         beat(state, "a", -1)
         await state.advance(60_000)
         await state.groups.offsets.expire()
-        assert "g" not in state.groups.shard_of("g").groups
+        assert "g" not in state.groups.shards.of("g").groups
     async with coordinator(tmp_path) as state:
-        assert "g" not in state.groups.shard_of("g").groups
+        assert "g" not in state.groups.shards.of("g").groups
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Member
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState, Member
 from odradek.coordinator.group.consumer import classic_members
 from odradek.coordinator.group.consumer.consumer_group import TimerKind
-from odradek.coordinator.group.consumer.consumer_heartbeat import Settings
+from odradek.coordinator.group.consumer.consumer_heartbeat import ConsumerSettings
 from odradek.coordinator.group.consumer.migration import (
     held_bytes,
     may_downgrade,
@@ -63,20 +64,19 @@ class Mixed(ConsumerMachine):
             protocols=[JoinGroupRequestProtocol(name, metadata) for name in names],
             **options,
         )
-        joined = classic_members.join(self.group, request, self.scene(9))
-        if joined.outcome is not None:
-            self.apply(joined.outcome)
+        joined = classic_members.join(self.group, request, self.context(9))
+        self.apply(joined)
         return joined
 
     def classic_sync(self, generation: int, member_id: str = "c", **options: Any) -> set[int]:
         request = SyncGroupRequest("g", generation, member_id, **options)
-        response, timers = classic_members.sync(self.group, request, self.scene())
+        response, timers = classic_members.sync(self.group, request, self.context())
         assert [timer.kind for timer in timers] == [TimerKind.SYNC, TimerKind.SESSION]
         return set(read_held(response.assignment, self.image).get(id_of("t"), ()))
 
     def classic_beat(self, generation: int, member_id: str = "c") -> ErrorCode:
         request = HeartbeatRequest("g", generation, member_id)
-        code, timers = classic_members.heartbeat(self.group, request, self.scene())
+        code, timers = classic_members.heartbeat(self.group, request, self.context())
         for kind, member, deadline in timers:
             assert deadline is not None
             self.group.deadlines[kind, member] = deadline
@@ -137,7 +137,7 @@ def test_joins_that_are_refused(options: dict[str, Any], expected: ErrorCode) ->
 
 
 def test_new_classic_member_gets_its_id_first_and_a_full_group_takes_none() -> None:
-    machine = Mixed(settings=Settings(max_size=1))
+    machine = Mixed(settings=ConsumerSettings(max_size=1))
     response = machine.classic_join("").response
     assert (response.error_code, response.member_id) == (E.MEMBER_ID_REQUIRED, "made-up")
     machine.classic_join()
@@ -164,12 +164,12 @@ def test_classic_member_that_is_told_at_sync_to_join_again_has_its_rebalance_tim
     machine.beat("a", 1)
     machine.now_ms = 1_000
     request = SyncGroupRequest("g", generation, "c")
-    response, timers = classic_members.sync(machine.group, request, machine.scene())
+    response, timers = classic_members.sync(machine.group, request, machine.context())
     assert (response.error_code, response.assignment) == (E.REBALANCE_IN_PROGRESS, b"")
     assert timers == [(TimerKind.JOIN, "c", (31_000, -1))]
     machine.classic_beat(generation)
     machine.now_ms = 2_000
-    assert classic_members.sync(machine.group, request, machine.scene())[1] == [], "not put off"
+    assert classic_members.sync(machine.group, request, machine.context())[1] == [], "not put off"
 
 
 def test_classic_member_has_its_own_time_outs() -> None:
@@ -194,7 +194,8 @@ def test_administrator_removes_members_and_each_is_answered() -> None:
     machine.join("a")
     machine.classic_join()
     identities = [MemberIdentity(each) for each in ("c", "c", "a", "nobody")]
-    responses, outcome = classic_members.leave(machine.group, identities, machine.scene())
+    result = classic_members.leave(machine.group, identities, machine.context())
+    responses, outcome = result.response.members, result
     codes = [response.error_code for response in responses]
     assert codes == [E.NONE, *[E.UNKNOWN_MEMBER_ID] * 3]
     assert outcome is not None
@@ -254,7 +255,7 @@ def test_upgrade_and_downgrade_keep_what_members_hold() -> None:
     assert group is not None
     assert (group.epoch, group.target_epoch, group.state.value) == (7, 7, "Stable")
     assert group.members["y"].assigned == {id_of("t"): frozenset({2, 3})}
-    back = to_classic(group, set(), None, image, ConsumerMachine().scene().now)
+    back = to_classic(group, set(), None, image, ConsumerMachine().context().now)
     assert back is not None
     assert {each: read_held(m.assignment, image) for each, m in back.members.items()} == {
         each: member.assigned for each, member in group.members.items()
@@ -282,9 +283,8 @@ def test_static_member_changes_to_the_classic_protocol_and_takes_the_group_along
     machine = Mixed()
     machine.join("a", instance_id="i")
     joined = machine.classic_join("", group_instance_id="i")
-    assert joined.outcome is not None
-    assert joined.outcome.downgraded is not None
-    assert set(joined.outcome.downgraded.members) == {"made-up"}
+    assert joined.downgraded is not None
+    assert set(joined.downgraded.members) == {"made-up"}
     stored = machine.shard.groups["g"]
     assert isinstance(stored, ClassicGroup)
     held = read_held(stored.members["made-up"].assignment, machine.image)
@@ -317,8 +317,8 @@ def test_where_downgrades_are_not_allowed_the_group_stays() -> None:
     assert machine.classic_beat(2) is E.REBALANCE_IN_PROGRESS
 
 
-def replace_settings(**changes: Any) -> Settings:
-    return Settings()._replace(**changes)
+def replace_settings(**changes: Any) -> ConsumerSettings:
+    return ConsumerSettings()._replace(**changes)
 
 
 def test_values_of_members_are_never_changed_in_place() -> None:

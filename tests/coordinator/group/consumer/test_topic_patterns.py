@@ -30,6 +30,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
+from odradek.result_tasks import wait
 from odradek.slicing import run_to_completion
 from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, told
 from tests.coordinator.group.on_disk import coordinator, image_of, topic
@@ -204,8 +205,8 @@ async def test_other_requests_are_served_while_topics_are_matched(tmp_path: Path
             subscribed_topic_regex="t[0-9]+",
         )
         answer = state.groups.consumers.heartbeat(request, CLIENT, 1)
-        assert asyncio.iscoroutine(answer)
-        response: Any = await answer
+        assert not answer.executed
+        response: Any = await wait(answer)
         others.cancel()
         assert slices > 10
         assert response.error_code == E.NONE

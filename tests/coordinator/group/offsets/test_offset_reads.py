@@ -106,9 +106,12 @@ def test_offsets_are_current_from_the_marker_on_and_unstable_until_then(
             ended = end(state, committed)
             current = (E.NONE, 9 if committed else 5)
             seen = []
-            ended.add_done_callback(lambda _: seen.append(read(state, version, stable=True)))
+            waiting = asked(state, version, True)
+            assert read(state, version) == (E.NONE, 5)
+            ended.on_done(lambda _: seen.append(read(state, version, stable=True)))
             state.flushes[0].set_result(None)
-            await ended
+            assert await wait(ended) is E.NONE
+            assert told(await wait(waiting), version) == current
             await asyncio.sleep(0)
             assert seen == [current]
             assert read(state, version) == read(state, version, stable=True) == current
@@ -126,31 +129,46 @@ def asked(state: OnDisk, version: int, stable: bool) -> Result[OffsetFetchRespon
     return answer
 
 
-@pytest.mark.parametrize(
-    ("version", "stable"), [(1, False), (2, False), (7, False), (7, True), (9, False), (9, True)]
-)
-def test_an_offset_is_told_when_it_is_on_the_disk(
-    tmp_path: Path, version: int, stable: bool
-) -> None:
+@pytest.mark.parametrize("version", [1, 2, 7, 9])
+def test_reads_see_what_is_committed(tmp_path: Path, version: int) -> None:
     @on_loop
     async def run(path: Path) -> None:
         async with coordinator(path) as state:
             commit(state, 5)
-            assert read(state, version, stable=stable) == (E.NONE, 5)
+            state.flushes = []
+            first, second = commit(state, 6), commit(state, 7)
+            assert read(state, version) == (E.NONE, 5)
+            state.flushes[0].set_result(None)
+            assert code_of(await wait(first)) is E.NONE
+            assert read(state, version) == (E.NONE, 6)
+            assert not second.done
+            state.flushes[1].set_result(None)
+            assert code_of(await wait(second)) is E.NONE
+            assert read(state, version) == (E.NONE, 7)
+
+    run(tmp_path)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_stable_read_waits_for_the_commits_before_it(tmp_path: Path, version: int) -> None:
+    @on_loop
+    async def run(path: Path) -> None:
+        async with coordinator(path) as state:
+            commit(state, 5)
+            assert read(state, version, stable=True) == (E.NONE, 5)
             state.flushes = []
             first = commit(state, 6)
-            one = asked(state, version, stable)
+            one = asked(state, version, True)
             second = commit(state, 7)
-            two = asked(state, version, stable)
+            two = asked(state, version, True)
             await asyncio.sleep(0)
             assert (one.done, two.done) == (False, False)
             state.flushes[0].set_result(None)
             assert told(await wait(one), version) == (E.NONE, 6)
-            assert (code_of(await first), two.done) == (E.NONE, False)
+            assert (code_of(await wait(first)), two.done) == (E.NONE, False)
             state.flushes[1].set_result(None)
             assert told(await wait(two), version) == (E.NONE, 7)
-            assert code_of(await second) is E.NONE
-            assert read(state, version, stable=stable) == (E.NONE, 7)
+            assert code_of(await wait(second)) is E.NONE
 
     run(tmp_path)
 
@@ -160,25 +178,31 @@ def test_an_offset_that_did_not_reach_the_disk_is_never_told(tmp_path: Path, ver
     @on_loop
     async def run(path: Path) -> None:
         async with coordinator(path) as state:
+            commit(state, 5)
             state.flushes = []
             committing = commit(state, 6)
-            answer = asked(state, version, False)
+            stable = version >= STABLE_FROM
+            waiting = asked(state, version, True) if stable else None
+            assert read(state, version) == (E.NONE, 5)
+            state.leads = False
             state.flushes[0].set_exception(KafkaError(E.KAFKA_STORAGE_ERROR))
+            assert code_of(await wait(committing)) is E.NOT_COORDINATOR
             refused = (E.NOT_COORDINATOR, None if version >= 2 else -1)
-            assert told(await wait(answer), version) == refused
-            assert code_of(await committing) is E.NOT_COORDINATOR
+            assert read(state, version) == refused
+            if waiting is not None:
+                assert told(await wait(waiting), version) == refused
 
     run(tmp_path)
 
 
 @on_loop
-async def test_who_waits_no_more_for_an_offset_does_not_end_its_commit(tmp_path: Path) -> None:
+async def test_client_that_is_gone_does_not_end_the_commit_it_waited_for(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         committing = commit(state, 6)
-        answer = asked(state, 9, False)
+        answer = asked(state, 9, True)
         await asyncio.sleep(0)
         answer.cancel()
         state.flushes[0].set_result(None)
-        assert code_of(await committing) is E.NONE
+        assert code_of(await wait(committing)) is E.NONE
         assert read(state) == (E.NONE, 6)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState, Member
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState, Member
 from odradek.coordinator.group.group_records import offset_commit_record
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.group.offsets import offset_removal as removal

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_member import ConsumerMember
 from odradek.coordinator.group.offsets.offset_store import validate_transactional_commit
@@ -20,8 +21,8 @@ from odradek.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.coordinator.group.group_machine import Machine
-from tests.coordinator.group.on_disk import OnDisk, coordinator
-from tests.coordinator.group.test_group_coordinator import code_of, commit, on_loop, settled, stable
+from tests.coordinator.group.on_disk import OnDisk, coordinator, now, settled
+from tests.coordinator.group.test_group_coordinator import code_of, commit, on_loop, stable
 
 E = ErrorCode
 PRODUCER, EPOCH = 4_000, 0
@@ -40,7 +41,7 @@ def request(offset: int = 9, *, topic: str = "t", **options: Any) -> TxnOffsetCo
 
 
 def commit_in_transaction(state: OnDisk, guard: int = NOT_VERIFIED, **options: Any) -> Any:
-    return state.groups.offsets.commit_transactional(request(**options), guard)
+    return now(state.groups.offsets.commit_transactional(request(**options), guard))
 
 
 def end(state: OnDisk, committed: bool, epoch: int = EPOCH) -> Any:
@@ -48,12 +49,12 @@ def end(state: OnDisk, committed: bool, epoch: int = EPOCH) -> Any:
 
 
 def offset_of(state: OnDisk, group_id: str = "g") -> int | None:
-    value = state.groups.shard_of(group_id).offsets.get(group_id, "t", 0)
+    value = state.groups.shards.of(group_id).offsets.get(group_id, "t", 0)
     return None if value is None else value.offset
 
 
 def is_pending(state: OnDisk) -> bool:
-    return state.groups.shard_of("g").offsets.is_pending("g", "t", 0)
+    return state.groups.shards.of("g").offsets.is_pending("g", "t", 0)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -68,7 +69,7 @@ def test_pending_offsets_wait_for_the_marker_across_restarts(
             assert (offset_of(state), is_pending(state)) == (5, True)
         async with coordinator(path) as state:
             assert (offset_of(state), is_pending(state)) == (5, True)
-            assert end(state, committed) is None
+            assert now(end(state, committed)) is E.NONE
             assert (offset_of(state), is_pending(state)) == (9 if committed else 5, False)
         async with coordinator(path) as state:
             assert (offset_of(state), is_pending(state)) == (9 if committed else 5, False)
@@ -81,13 +82,13 @@ async def test_answers_and_markers_wait_for_the_disk(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         answer = commit_in_transaction(state)
-        assert not answer.done()
+        assert not answer.done
         state.flushes[0].set_result(None)
         assert code_of(await settled(answer)) is E.NONE
         ended = end(state, True)
-        assert not ended.done()
+        assert not ended.done
         state.flushes[1].set_result(None)
-        await ended
+        assert await settled(ended) is E.NONE
         assert offset_of(state) == 9
 
 

@@ -1,99 +1,74 @@
-"""The state of a classic group, and the small steps that keep it consistent.
+"""A group of the classic protocol: its state, and what requests and time do to it. Pure.
 
-`GroupState` and `VALID_PREVIOUS_STATES` are Kafka's ``ClassicGroupState``; `ClassicGroup` holds
-what its ``ClassicGroup`` holds. The steps here touch one group and decide nothing; the decisions
-are in `rebalance` and `classic`. The durable part of a group (generation, protocol, leader, members
-with their subscriptions and assignments) is what a GroupMetadataValue record carries; the rest (who
-waits, whose deadline is when) is soft and is gone after a restart.
+Kafka's rules (``ClassicGroup``, ``GroupMetadataManager``: classicGroupJoin, -Sync, -Heartbeat,
+-Leave, prepareRebalance and their neighbours). A rebalance has two phases: in PreparingRebalance
+every member must join again; in CompletingRebalance the leader hands in the assignment and every
+member fetches its own with SyncGroup.
+
+Events return a `CoordinatorResult`. JoinGroup and SyncGroup carry a ticket, which comes back in
+`CoordinatorResult.completed` exactly once. The durable part of a group (generation, protocol,
+leader, members with their subscriptions and assignments) is what a GroupMetadataValue record
+carries. The rest (tickets, deadlines) is lost by a restart.
+
+A request that is sent again while its first copy still waits takes the first one's place, as in
+Kafka; the first is answered REBALANCE_IN_PROGRESS, where Kafka never answers it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple
+from typing import TypeAlias
 
-from odradek.coordinator.group.classic.effects import Effects, Ticket
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    CoordinatorTimer,
+    Ticket,
+    Timestamp,
+)
+from odradek.coordinator.group.classic.classic_member import (
+    CONSUMER,
+    NO_MEMBER_ID,
+    VALID_PREVIOUS_STATES,
+    ClassicSettings,
+    GroupState,
+    JoinEvent,
+    JoinTimer,
+    Member,
+    OffsetsAge,
+    join_error,
+    subscribed_topics,
+)
+from odradek.coordinator.group.group_records import GROUP_METADATA_VALUE_VERSION
 from odradek.errors import ErrorCode
-from odradek.protocol import codec
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.join_group_response import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from odradek.protocol.messages.leave_group_request import MemberIdentity
+from odradek.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
-NO_MEMBER_ID = ""
-# The protocol type of consumers; others (Connect's workers, for one) put into their metadata what
-# they like.
-CONSUMER = "consumer"
+Result: TypeAlias = CoordinatorResult[None]
 
-
-class GroupState(Enum):
-    """The states of the classic protocol; the values are the names that tools print."""
-
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-    EMPTY = "Empty"
-
-
-_EMPTY, _PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
-_COMPLETING, _STABLE, _DEAD = GroupState.COMPLETING_REBALANCE, GroupState.STABLE, GroupState.DEAD
-
-VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
-    _EMPTY: frozenset({_PREPARING}),
-    _PREPARING: frozenset({_STABLE, _COMPLETING, _EMPTY}),
-    _COMPLETING: frozenset({_PREPARING}),
-    _STABLE: frozenset({_COMPLETING}),
-    _DEAD: frozenset(GroupState),
-}
-
-
-class OffsetsAge(Enum):
-    """From when on ``offsets.retention.minutes`` counts for the offsets of a group."""
-
-    SINCE_COMMIT = "since each was committed"
-    SINCE_EMPTY = "since the group became empty"
-    NEVER = "they are in use"
-
-
-@dataclass(slots=True)
-class Member:
-    """One member. `deadline_ms` (monotonic) is when its session ends; infinite while it waits."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: dict[str, bytes]
-    assignment: bytes = b""
-    awaiting_join: Ticket | None = None
-    awaiting_sync: Ticket | None = None
-    is_new: bool = False
-    deadline_ms: float = inf
-
-    def has_satisfied_heartbeat(self) -> bool:
-        """A member that waits for others need not send heartbeats, unless it never got its id."""
-        waits = self.awaiting_join is not None or self.awaiting_sync is not None
-        return waits and not self.is_new
-
-
-class JoinTimer(NamedTuple):
-    """When the join phase ends. `remaining_ms` is set in the initial rebalance, which may be
-    extended."""
-
-    deadline_ms: float
-    remaining_ms: int | None = None
+# JoinGroup from this version on: a new member first gets its id, then joins with it (KIP-394).
+MEMBER_ID_REQUIRED_FROM = 4
+# JoinGroup from this version on: a returning static leader is told to skip the assignment
+# (KIP-814).
+SKIP_ASSIGNMENT_FROM = 9
+# A group whose members asked for no rebalance time-out at all must not spin while it waits for
+# their sessions to end.
+REBALANCE_TIMEOUT_MS_MIN = 100
 
 
 @dataclass(slots=True)
@@ -198,7 +173,7 @@ class ClassicGroup:
         return OffsetsAge.NEVER
 
     def next_deadline_ms(self) -> float:
-        """The earliest time (monotonic) at which `classic.expire` has something to do."""
+        """The earliest time (monotonic) at which `expire` has something to do."""
         deadline = self.sync_deadline_ms
         if self.join_timer is not None:
             deadline = min(deadline, self.join_timer.deadline_ms)
@@ -207,14 +182,6 @@ class ClassicGroup:
         for member in self.members.values():
             deadline = min(deadline, member.deadline_ms)
         return deadline
-
-    def waiting(self) -> Iterator[Ticket]:
-        """Every ticket that the group still owes an answer."""
-        for member in self.members.values():
-            if member.awaiting_join is not None:
-                yield member.awaiting_join
-            if member.awaiting_sync is not None:
-                yield member.awaiting_sync
 
     def described_members(self) -> list[JoinGroupResponseMember]:
         """The members with their metadata for the chosen protocol: what the leader assigns from."""
@@ -227,6 +194,11 @@ class ClassicGroup:
             )
             for member in self.members.values()
         ]
+
+    def committed_copy(self) -> ClassicGroup:
+        """The group as it is now, for the committed view: later changes do not reach the copy."""
+        members = {each: replace(member) for each, member in self.members.items()}
+        return replace(self, members=members)
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -272,20 +244,20 @@ class ClassicGroup:
             self.awaiting_join_count += 1
         member.awaiting_join = ticket
 
-    def answer_join(self, member: Member, answer: JoinGroupResponse, effects: Effects) -> None:
+    def answer_join(self, member: Member, answer: JoinGroupResponse, result: Result) -> None:
         """Answers the member's waiting JoinGroup; nothing happens when none waits."""
         ticket = member.awaiting_join
         if ticket is not None:
             self.set_awaiting_join(member, None)
-            effects.answers.append((ticket, answer))
+            result.completed.append((ticket, answer))
 
-    def answer_sync(self, member: Member, answer: SyncGroupResponse, effects: Effects) -> bool:
+    def answer_sync(self, member: Member, answer: SyncGroupResponse, result: Result) -> bool:
         """Answers the member's waiting SyncGroup, and says whether one waited."""
         ticket = member.awaiting_sync
         if ticket is None:
             return False
         member.awaiting_sync = None
-        effects.answers.append((ticket, answer))
+        result.completed.append((ticket, answer))
         return True
 
     def select_protocol(self) -> str:
@@ -336,7 +308,7 @@ class ClassicGroup:
                 self.subscribed_topics = frozenset(
                     topic
                     for member in self.members.values()
-                    for topic in _subscription(member.protocols[self.protocol_name or ""])
+                    for topic in subscribed_topics(member.protocols[self.protocol_name or ""])
                 )
             except (KeyError, MalformedMessage):
                 logger.warning(
@@ -346,9 +318,580 @@ class ClassicGroup:
                 )
                 self.subscribed_topics = None
 
+    def metadata_record(self, assignments: dict[str, bytes]) -> CoordinatorRecord:
+        """The record of the durable part, with the assignments of the members."""
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=self.state_timestamp_ms,
+            members=[
+                member.stored(self.protocol_name, assignments.get(member.member_id, b""))
+                for member in self.members.values()
+            ],
+        )
+        key = GroupMetadataKey(group=self.group_id)
+        return CoordinatorRecord(key, value, GROUP_METADATA_VALUE_VERSION)
 
-def _subscription(metadata: bytes) -> list[str]:
-    """The topics in a consumer's metadata: behind its version all versions begin alike."""
-    if len(metadata) < 2:
-        raise MalformedMessage("a subscription has a version")
-    return codec.decode(ConsumerProtocolSubscription, 0, memoryview(metadata), 2).topics
+    # -- events ------------------------------------------------------------------------------------
+
+    def join(self, event: JoinEvent, settings: ClassicSettings, now: Timestamp) -> Result:
+        """JoinGroup: the ticket is answered now, or when the join phase ends."""
+        result = CoordinatorResult([], None)
+        request = event.request
+        member_id = request.member_id
+        names = [protocol.name for protocol in request.protocols]
+        if self.state is GroupState.DEAD:
+            result.completed.append(event.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
+        elif not self._accepts(member_id, settings):
+            if member_id in self.members:
+                self.remove_member(self.members[member_id], result)
+            self.remove(member_id)
+            result.completed.append(event.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+        elif not self.supports_protocols(request.protocol_type, names):
+            result.completed.append(event.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        elif member_id == NO_MEMBER_ID:
+            self._join_unknown(event, settings, result, now)
+        else:
+            self._join_known(event, settings, result, now)
+        return self._with_timer(result)
+
+    def sync(
+        self, request: SyncGroupRequest, ticket: Ticket, settings: ClassicSettings, now: Timestamp
+    ) -> Result:
+        """SyncGroup: the leader's brings the assignment; each is answered when that is stored."""
+        result = CoordinatorResult([], None)
+        code = self._validate_sync(request)
+        if code is not ErrorCode.NONE:
+            result.completed.append((ticket, SyncGroupResponse(error_code=code)))
+            return self._with_timer(result)
+        member = self.members[request.member_id]
+        self.sync_received(request.member_id)
+        if self.state is GroupState.STABLE:
+            result.completed.append((ticket, self.synced(member)))
+            return self._with_timer(result)
+        superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        self.answer_sync(member, superseded, result)
+        member.awaiting_sync = ticket
+        if self.is_leader(request.member_id):
+            assignments = {item.member_id: item.assignment for item in request.assignments}
+            result.records.append(self.metadata_record(assignments))
+            result.after_commit = self._assignment_stored(settings)
+        return self._with_timer(result)
+
+    def heartbeat(self, request: HeartbeatRequest, now: Timestamp) -> ErrorCode:
+        """Heartbeat: the member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = self.validate_member(request.member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            return code
+        if request.generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self.members[request.member_id].refresh_session(now)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(
+        self, members: list[MemberIdentity], settings: ClassicSettings, now: Timestamp
+    ) -> CoordinatorResult[LeaveGroupResponse]:
+        """LeaveGroup: each named member goes. Administrators name static members by instance id
+        alone."""
+        result = CoordinatorResult([], None)
+        responses = [
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave_one(identity, result),
+            )
+            for identity in members
+        ]
+        left = [response.member_id for response in responses if not response.error_code]
+        if left and self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.join_or_rebalance(settings, f"{left} left", result, now)
+        elif left:
+            self.complete_join_if_ready(result, now)
+        response = LeaveGroupResponse(members=responses)
+        timers = self._with_timer(result).timers
+        return CoordinatorResult(result.records, response, timers, result.completed)
+
+    def _with_timer(self, result: Result) -> Result:
+        result.timers.append(CoordinatorTimer(self.group_id, self.next_deadline_ms()))
+        return result
+
+    def expire(self, settings: ClassicSettings, now: Timestamp) -> Result:
+        """Does what has fallen due at `now`: sessions, the join phase, missing SyncGroups.
+
+        Each timer is looked at once; what becomes due meanwhile is left to the next call.
+        """
+        result = CoordinatorResult([], None)
+        due = now.monotonic_ms
+        for member_id, deadline in list(self.pending_joins.items()):
+            if deadline <= due and self.pending_joins.pop(member_id, None) is not None:
+                logger.info("group %s: pending member %s is gone", self.group_id, member_id)
+                if self.state is GroupState.PREPARING_REBALANCE and self.has_all_members_joined():
+                    self.complete_join(result, now)
+        for member in list(self.members.values()):
+            if member.deadline_ms <= due and self.members.get(member.member_id) is member:
+                self._expire_session(member, settings, result, now)
+        if self.join_timer is not None and self.join_timer.deadline_ms <= due:
+            self.on_join_timer(settings, result, now)
+        if self.sync_deadline_ms <= due:
+            self.on_pending_sync_expired(settings, result, now)
+        return self._with_timer(result)
+
+    def loaded(self, settings: ClassicSettings, now: Timestamp) -> Result:
+        """The group was loaded: sessions begin again, an oversized group rebalances."""
+        result = CoordinatorResult([], None)
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY
+        self.update_subscribed_topics()
+        for member in self.members.values():
+            member.refresh_session(now)
+        if len(self.members) > settings.max_size:
+            self.prepare_rebalance(settings, "over group.max.size", result, now)
+        return self._with_timer(result)
+
+    def downgraded(self, settled: bool, settings: ClassicSettings, now: Timestamp) -> Result:
+        """The group was a consumer group. Unless it is settled, its members have to join again."""
+        result = CoordinatorResult([], None)
+        for member in self.members.values():
+            member.refresh_session(now)
+        if not settled:
+            self.prepare_rebalance(settings, "downgrade", result, now)
+        return self._with_timer(result)
+
+    def unload(self, code: ErrorCode, now: Timestamp) -> Result:
+        """The shard goes: everybody who waits gets `code`, and the group is Dead."""
+        result = CoordinatorResult([], None)
+        for member in self.members.values():
+            self.answer_join(member, join_error(code, member.member_id), result)
+            self.answer_sync(member, SyncGroupResponse(error_code=code), result)
+        self.transition_to(GroupState.DEAD, now.time_ms)
+        return result
+
+    # -- JoinGroup ---------------------------------------------------------------------------------
+
+    def _accepts(self, member_id: str, settings: ClassicSettings) -> bool:
+        """Whether ``group.max.size`` admits the member. During the join phase only waiting members
+        are counted, so that a group which is too large loses the members that join last."""
+        member = self.members.get(member_id)
+        if self.state is GroupState.EMPTY:
+            return True
+        if self.state is GroupState.PREPARING_REBALANCE:
+            waits = member is not None and member.awaiting_join is not None
+            return waits or self.awaiting_join_count < settings.max_size
+        return member is not None or len(self.members) < settings.max_size
+
+    def _join_unknown(
+        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+    ) -> None:
+        """A member without an id: it gets one, and from version 4 on comes back with it."""
+        instance_id = event.request.group_instance_id
+        if instance_id is not None and instance_id in self.static_members:
+            self._replace_static_member(event, settings, result, now)
+        elif instance_id is None and event.version >= MEMBER_ID_REQUIRED_FROM:
+            deadline = now.monotonic_ms + event.request.session_timeout_ms
+            self.pending_joins[event.new_member_id] = deadline
+            result.completed.append(
+                event.refused(ErrorCode.MEMBER_ID_REQUIRED, event.new_member_id)
+            )
+        else:
+            self._add_member(event, event.new_member_id, settings, result, now)
+
+    def _join_known(
+        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+    ) -> None:
+        """A member with an id joins: to begin with it, or again."""
+        request = event.request
+        member_id = request.member_id
+        if member_id in self.pending_joins and request.group_instance_id is None:
+            self._add_member(event, member_id, settings, result, now)
+            return
+        code = self.validate_member(member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            result.completed.append(event.refused(code, member_id))
+            return
+        member = self.members[member_id]
+        if self._must_rebalance(member, event.protocols()):
+            self._update_member(member, event, result)
+            reason = f"{member_id} joins again: {request.reason or 'no reason given'}"
+            self.join_or_rebalance(settings, reason, result, now)
+        else:
+            # Nothing changed: it may have missed the response for this generation.
+            result.completed.append((event.ticket, self.joined(member)))
+
+    def _must_rebalance(self, member: Member, protocols: dict[str, bytes]) -> bool:
+        """A rejoin during the join phase, of a stable group's leader, or with other metadata."""
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return True
+        if list(member.protocols.items()) != list(protocols.items()):
+            return True
+        return self.state is GroupState.STABLE and self.is_leader(member.member_id)
+
+    def _add_member(
+        self,
+        event: JoinEvent,
+        member_id: str,
+        settings: ClassicSettings,
+        result: Result,
+        now: Timestamp,
+    ) -> None:
+        """Adds a new member. It cannot send heartbeats while it waits, so it has no session yet. It
+        has `new_member_join_timeout_ms` instead, so that clients that gave up do not pile up."""
+        request = event.request
+        if self.state is GroupState.PREPARING_REBALANCE and (
+            self.previous_state is GroupState.EMPTY
+        ):
+            self.new_member_added = True
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        member = Member(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=event.client.client_id,
+            client_host=event.client.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=event.protocols(),
+            is_new=True,
+            deadline_ms=now.monotonic_ms + settings.new_member_join_timeout_ms,
+        )
+        self.add(member, event.ticket)
+        self.join_or_rebalance(settings, f"{member_id} joins", result, now)
+
+    def _update_member(self, member: Member, event: JoinEvent, result: Result) -> None:
+        """Takes over what the member now says of itself, and its new ticket."""
+        superseded = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        self.answer_join(member, superseded, result)
+        member.protocols = event.protocols()
+        member.rebalance_timeout_ms = event.request.rebalance_timeout_ms
+        member.session_timeout_ms = event.request.session_timeout_ms
+        self.set_awaiting_join(member, event.ticket)
+
+    def _replace_static_member(
+        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+    ) -> None:
+        """A static member comes back without its id and replaces the member of its instance id. A
+        stable group whose protocol stays the same does not rebalance (KIP-345)."""
+        old_leader = self.leader_id
+        old = self.members[self.static_members[event.request.group_instance_id or ""]]
+        member = self._take_over(old, event.new_member_id, result)
+        member.refresh_session(now)
+        self._update_member(member, event, result)
+        if self.state is GroupState.STABLE:
+            if self.select_protocol() == self.protocol_name:
+                assignments = {m.member_id: m.assignment for m in self.members.values()}
+                result.records.append(self.metadata_record(assignments))
+                result.after_commit = self._static_member_stored(
+                    member, old, old_leader, event.version
+                )
+                return
+            self.join_or_rebalance(
+                settings, f"{member.member_id} changes the protocol", result, now
+            )
+        elif self.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may already assign to the old id; nobody would fetch that assignment.
+            self.prepare_rebalance(
+                settings, f"static member {member.member_id} is back", result, now
+            )
+        else:
+            self.complete_join_if_ready(result, now)
+
+    def _take_over(self, old: Member, new_id: str, result: Result) -> Member:
+        """A copy of a static member under a new id takes its place; who waits under the old is
+        fenced."""
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self.answer_join(old, join_error(fenced, old.member_id), result)
+        self.answer_sync(old, SyncGroupResponse(error_code=fenced), result)
+        # Not new any more, as in Kafka: its session does not run while it waits.
+        member = replace(old, member_id=new_id, is_new=False)
+        self._swap(old, member)
+        return member
+
+    def _swap(self, out: Member, into: Member) -> None:
+        """Puts one static member into the place of another of the same instance id."""
+        self.members = {
+            member.member_id: member
+            for member in (into if each is out else each for each in self.members.values())
+        }
+        self.pending_syncs.discard(out.member_id)
+        self.static_members[into.group_instance_id or ""] = into.member_id
+        if self.is_leader(out.member_id):
+            self.leader_id = into.member_id
+
+    def _static_member_stored(
+        self, member: Member, old: Member, old_leader: str | None, version: int
+    ) -> Callable[[ErrorCode, Timestamp], Result]:
+        """What follows when the record that renames a static member is stored, or is not."""
+
+        def stored(code: ErrorCode, now: Timestamp) -> Result:
+            result = CoordinatorResult([], None)
+            if self.members.get(member.member_id) is not member:
+                return self._with_timer(result)
+            if code is not ErrorCode.NONE:
+                self.answer_join(member, join_error(code), result)
+                self._swap(member, old)
+                old.refresh_session(now)
+                return self._with_timer(result)
+            self.answer_join(member, self._returned(member, old_leader, version), result)
+            return self._with_timer(result)
+
+        return stored
+
+    def _returned(self, member: Member, old_leader: str | None, version: int) -> JoinGroupResponse:
+        """The answer to a static member that came back to a stable group.
+
+        A returning leader must not assign again. Before version 9 the response names the old
+        leader's id, which is no longer its own. From version 9 on it says to skip the assignment.
+        """
+        answer = self.joined(member)
+        if version < SKIP_ASSIGNMENT_FROM:
+            answer.members = []
+            answer.leader = old_leader or ""
+        else:
+            answer.skip_assignment = self.is_leader(member.member_id)
+        return answer
+
+    # -- the other events --------------------------------------------------------------------------
+
+    def _validate_sync(self, request: SyncGroupRequest) -> ErrorCode:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        code = self.validate_member(request.member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            return code
+        if request.generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type not in (None, self.protocol_type) or (
+            request.protocol_name not in (None, self.protocol_name)
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _assignment_stored(
+        self, settings: ClassicSettings
+    ) -> Callable[[ErrorCode, Timestamp], Result]:
+        """What follows when the leader's assignment is stored, or is not. Its replay has changed
+        the members. Nothing follows when the group has begun another rebalance since."""
+        generation_id = self.generation_id
+
+        def stored(code: ErrorCode, now: Timestamp) -> Result:
+            result = CoordinatorResult([], None)
+            if (
+                self.state is not GroupState.COMPLETING_REBALANCE
+                or self.generation_id != generation_id
+            ):
+                return self._with_timer(result)
+            if code is ErrorCode.NONE:
+                self.transition_to(GroupState.STABLE, now.time_ms)
+                self.answer_syncs(code, result, now)
+            else:
+                self.reset_assignments(code, result, now)
+                reason = f"{code.name} while storing the assignment"
+                self.join_or_rebalance(settings, reason, result, now)
+            return self._with_timer(result)
+
+        return stored
+
+    def _leave_one(self, identity: MemberIdentity, result: Result) -> ErrorCode:
+        """Removes one member; pending members just lose their place."""
+        member_id = identity.member_id
+        if member_id in self.pending_joins:
+            self.remove(member_id)
+            return ErrorCode.NONE
+        if member_id == NO_MEMBER_ID:
+            holder = self.static_members.get(identity.group_instance_id or "")
+            if holder is None or identity.group_instance_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = holder
+        else:
+            code = self.validate_member(member_id, identity.group_instance_id)
+            if code is not ErrorCode.NONE:
+                return code
+        logger.info(
+            "group %s: %s leaves (%s)",
+            self.group_id,
+            member_id,
+            identity.reason or "no reason given",
+        )
+        self.remove_member(self.members[member_id], result)
+        return ErrorCode.NONE
+
+    def _expire_session(
+        self, member: Member, settings: ClassicSettings, result: Result, now: Timestamp
+    ) -> None:
+        """The member's session has ended, unless it waits for us rather than we for it."""
+        if member.has_satisfied_heartbeat():
+            member.deadline_ms = inf
+            return
+        logger.info("group %s: the session of %s has ended", self.group_id, member.member_id)
+        self.remove_member(member, result)
+        reason = f"the session of {member.member_id} ended"
+        self.member_removed(settings, reason, result, now)
+
+    def join_or_rebalance(
+        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+    ) -> None:
+        """Begins a rebalance where one may begin, else ends the join phase if all have joined."""
+        if self.can_rebalance():
+            self.prepare_rebalance(settings, reason, result, now)
+        else:
+            self.complete_join_if_ready(result, now)
+
+    def prepare_rebalance(
+        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+    ) -> None:
+        """Begins the join phase. An empty group waits the initial delay for more members."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self.reset_assignments(ErrorCode.REBALANCE_IN_PROGRESS, result, now)
+        self._cancel_sync_timer()
+        initial = self.state is GroupState.EMPTY
+        self.transition_to(GroupState.PREPARING_REBALANCE, now.time_ms)
+        logger.info(
+            "group %s: rebalance of generation %d (%s)", self.group_id, self.generation_id, reason
+        )
+        if initial:
+            delay = settings.initial_rebalance_delay_ms
+            remaining = max(self.rebalance_timeout_ms() - delay, 0)
+            self.join_timer = JoinTimer(now.monotonic_ms + delay, remaining)
+        elif self.has_all_members_joined():
+            self.complete_join(result, now)
+        else:
+            self._arm_join_timer(now)
+
+    def complete_join_if_ready(self, result: Result, now: Timestamp) -> None:
+        """Ends the join phase when all have joined; an initial rebalance ends by its timer only."""
+        if (
+            self.state is GroupState.PREPARING_REBALANCE
+            and self.previous_state is not GroupState.EMPTY
+            and self.has_all_members_joined()
+        ):
+            self.complete_join(result, now)
+
+    def on_join_timer(self, settings: ClassicSettings, result: Result, now: Timestamp) -> None:
+        """The join timer has run out: ends the join phase, or extends an initial one that still
+        grows."""
+        timer = self.join_timer
+        assert timer is not None
+        if timer.remaining_ms and self.new_member_added:
+            self.new_member_added = False
+            delay = min(settings.initial_rebalance_delay_ms, timer.remaining_ms)
+            left = max(timer.remaining_ms - settings.initial_rebalance_delay_ms, 0)
+            self.join_timer = JoinTimer(now.monotonic_ms + delay, left)
+        else:
+            self.complete_join(result, now)
+
+    def complete_join(self, result: Result, now: Timestamp) -> None:
+        """Ends the join phase without the dynamic members that did not join."""
+        self.join_timer = None
+        for member in list(self.members.values()):
+            if member.awaiting_join is None and member.group_instance_id is None:
+                logger.info("group %s: %s did not rejoin", self.group_id, member.member_id)
+                self.remove(member.member_id)
+        if not self.elect_joined_leader() and self.members:
+            # Only static members are left, and none has joined: wait until their sessions end.
+            logger.warning("group %s: no member rejoined", self.group_id)
+            self._arm_join_timer(now)
+            return
+        self.init_next_generation(now.time_ms)
+        self.new_member_added = False
+        if self.state is GroupState.EMPTY:
+            logger.info("group %s: generation %d is empty", self.group_id, self.generation_id)
+            result.records.append(self.metadata_record({}))
+            return
+        logger.info(
+            "group %s: generation %d has %d members",
+            self.group_id,
+            self.generation_id,
+            len(self.members),
+        )
+        for member in self.members.values():
+            self.answer_join(member, self.joined(member), result)
+            member.refresh_session(now)
+            member.is_new = False
+            self.pending_syncs.add(member.member_id)
+        self.sync_deadline_ms = now.monotonic_ms + self._join_phase_ms()
+
+    def joined(self, member: Member) -> JoinGroupResponse:
+        """The response to a member; the leader gets the metadata of all members."""
+        leader = self.is_leader(member.member_id)
+        return JoinGroupResponse(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.leader_id or "",
+            member_id=member.member_id,
+            members=self.described_members() if leader else [],
+        )
+
+    def on_pending_sync_expired(
+        self, settings: ClassicSettings, result: Result, now: Timestamp
+    ) -> None:
+        """Members that joined but never sent SyncGroup are removed, and the others"""
+        missing = sorted(self.pending_syncs)
+        self.sync_deadline_ms = inf
+        if not missing or self.state is GroupState.EMPTY:
+            return
+        for member_id in missing:
+            self.remove_member(self.members[member_id], result)
+        self.prepare_rebalance(settings, f"no SyncGroup from {missing}", result, now)
+
+    def remove_member(self, member: Member, result: Result) -> None:
+        """Removes a member; its waiting requests are answered UNKNOWN_MEMBER_ID."""
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        self.answer_join(member, join_error(error), result)
+        self.answer_sync(member, SyncGroupResponse(error_code=error), result)
+        self.remove(member.member_id)
+
+    def member_removed(
+        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+    ) -> None:
+        """Goes on after members have gone: a settled group rebalances, a joining one may be
+        complete."""
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.join_or_rebalance(settings, reason, result, now)
+        elif self.state is GroupState.PREPARING_REBALANCE and self.has_all_members_joined():
+            self.complete_join(result, now)
+
+    def sync_received(self, member_id: str) -> None:
+        """The member has sent its SyncGroup; with the last one the sync timer ends."""
+        self.pending_syncs.discard(member_id)
+        if not self.pending_syncs:
+            self.sync_deadline_ms = inf
+
+    def reset_assignments(self, code: ErrorCode, result: Result, now: Timestamp) -> None:
+        """Forgets the assignments; members that wait for theirs get `code` and join again."""
+        for member in self.members.values():
+            member.assignment = b""
+        self.answer_syncs(code, result, now)
+
+    def answer_syncs(self, code: ErrorCode, result: Result, now: Timestamp) -> None:
+        """Answers every waiting SyncGroup: with the member's assignment, or with an error."""
+        for member in self.members.values():
+            answer = SyncGroupResponse(error_code=code)
+            if code is ErrorCode.NONE:
+                answer = self.synced(member)
+            if self.answer_sync(member, answer, result):
+                member.refresh_session(now)
+
+    def synced(self, member: Member) -> SyncGroupResponse:
+        """The member's assignment in the current generation."""
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def _cancel_sync_timer(self) -> None:
+        self.pending_syncs.clear()
+        self.sync_deadline_ms = inf
+
+    def _join_phase_ms(self) -> int:
+        return max(self.rebalance_timeout_ms(), REBALANCE_TIMEOUT_MS_MIN)
+
+    def _arm_join_timer(self, now: Timestamp) -> None:
+        self.join_timer = JoinTimer(now.monotonic_ms + self._join_phase_ms())

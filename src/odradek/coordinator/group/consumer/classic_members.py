@@ -8,14 +8,14 @@ not come to its target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from odradek.coordinator.group.classic.classic_group import CONSUMER, NO_MEMBER_ID
+from odradek.coordinator.group.classic.classic_member import CONSUMER, NO_MEMBER_ID
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Deadline, TimerKind
 from odradek.coordinator.group.consumer.consumer_heartbeat import (
-    Outcome,
-    Scene,
-    Timer,
+    ConsumerContext,
+    ConsumerGroupResult,
+    MemberTimer,
     advance,
     downgrade,
     fence,
@@ -41,7 +41,7 @@ from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.join_group_request import JoinGroupRequest
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 from odradek.protocol.messages.leave_group_request import MemberIdentity
-from odradek.protocol.messages.leave_group_response import MemberResponse
+from odradek.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
@@ -50,34 +50,30 @@ MEMBER_ID_REQUIRED_FROM = 4
 E = ErrorCode
 
 
-@dataclass(slots=True)
-class Joined:
-    """The outcome of a JoinGroup: `outcome` None when nothing is written."""
-
-    response: JoinGroupResponse
-    outcome: Outcome | None = None
-
-
-def join(group: ConsumerGroup, request: JoinGroupRequest, scene: Scene) -> Joined:
+def join(
+    group: ConsumerGroup, request: JoinGroupRequest, context: ConsumerContext
+) -> ConsumerGroupResult[JoinGroupResponse]:
     """JoinGroup to a consumer group that has members."""
     unknown = request.member_id == NO_MEMBER_ID
-    member_id = scene.new_member_id if unknown else request.member_id
-    throw_if_full(group, member_id, scene.settings)
+    member_id = context.new_member_id if unknown else request.member_id
+    throw_if_full(group, member_id, context.settings)
     protocols = tuple((each.name, each.metadata) for each in request.protocols)
     if not group.supports_protocols(request.protocol_type, dict(protocols)):
         raise KafkaError(
             E.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
         )
     instance_id = request.group_instance_id
-    if unknown and instance_id is None and scene.version >= MEMBER_ID_REQUIRED_FROM:
-        return Joined(JoinGroupResponse(error_code=E.MEMBER_ID_REQUIRED, member_id=member_id))
+    if unknown and instance_id is None and context.version >= MEMBER_ID_REQUIRED_FROM:
+        refused = JoinGroupResponse(error_code=E.MEMBER_ID_REQUIRED, member_id=member_id)
+        return ConsumerGroupResult([], refused, seen_metadata=group.seen_metadata)
     subscription = _subscription(protocols)
-    outcome = Outcome()
+    response = JoinGroupResponse(member_id=member_id, protocol_type=CONSUMER)
+    result = ConsumerGroupResult([], response)
     former = group.static_member(instance_id)
     if instance_id is None:
         member = group.members.get(member_id) or ConsumerMember(member_id)
     else:
-        member = static_member(group, member_id, instance_id, unknown, True, outcome.records)
+        member = static_member(group, member_id, instance_id, unknown, True, result.records)
     updated = replace(
         member,
         instance_id=instance_id or member.instance_id,
@@ -85,28 +81,24 @@ def join(group: ConsumerGroup, request: JoinGroupRequest, scene: Scene) -> Joine
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         topics=frozenset(subscription.topics),
         regex=None,
-        client_id=scene.client.client_id,
-        client_host=scene.client.client_host,
+        client_id=context.client.client_id,
+        client_host=context.client.client_host,
         classic=ClassicMember(request.session_timeout_ms, protocols),
     )
-    owned = by_topic_id(subscription.owned_partitions, scene.image)
-    reached = advance(group, member, updated, owned, scene, outcome)
-    if former is not None and scene.settings.downgrade:
+    owned = by_topic_id(subscription.owned_partitions, context.image)
+    reached = advance(group, member, updated, owned, context, result)
+    if former is not None and context.settings.downgrade:
         gone = {former.member_id}
         # The last member of the consumer protocol comes back speaking the classic one.
         alone = len(group.members) == 1 and former.classic is None
-        if alone or may_downgrade(group, gone, scene.settings.classic_max_size):
-            downgrade(group, gone, reached, scene, outcome)
-            outcome.settled = _is_settled(group, former, reached, outcome.target_epoch)
-    if outcome.downgraded is None:
-        outcome.timers += _join_timers(reached, request, scene)
-    response = JoinGroupResponse(
-        member_id=member_id,
-        generation_id=reached.member_epoch,
-        protocol_type=CONSUMER,
-        protocol_name=protocols[0][0],
-    )
-    return Joined(response, outcome)
+        if alone or may_downgrade(group, gone, context.settings.classic_max_size):
+            downgrade(group, gone, reached, context, result)
+            result.settled = _is_settled(group, former, reached, result.target_epoch)
+    if result.downgraded is None:
+        result.member_timers += _join_timers(reached, request, context)
+    response.generation_id = reached.member_epoch
+    response.protocol_name = protocols[0][0]
+    return result
 
 
 def _is_settled(
@@ -130,13 +122,15 @@ def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolS
         ) from error
 
 
-def _join_timers(member: ConsumerMember, request: JoinGroupRequest, scene: Scene) -> list[Timer]:
+def _join_timers(
+    member: ConsumerMember, request: JoinGroupRequest, context: ConsumerContext
+) -> list[MemberTimer]:
     """A session of the member's own length, and the time in which it has to send SyncGroup."""
-    now_ms, member_id = scene.now.monotonic_ms, member.member_id
+    now_ms, member_id = context.now.monotonic_ms, member.member_id
     return [
-        Timer(TimerKind.JOIN, member_id, None),
-        Timer(TimerKind.SESSION, member_id, Deadline(now_ms + request.session_timeout_ms)),
-        Timer(TimerKind.SYNC, member_id, Deadline(now_ms + request.rebalance_timeout_ms)),
+        MemberTimer(TimerKind.JOIN, member_id, None),
+        MemberTimer(TimerKind.SESSION, member_id, Deadline(now_ms + request.session_timeout_ms)),
+        MemberTimer(TimerKind.SYNC, member_id, Deadline(now_ms + request.rebalance_timeout_ms)),
     ]
 
 
@@ -167,8 +161,8 @@ def _in_generation(
 
 
 def sync(
-    group: ConsumerGroup, request: SyncGroupRequest, scene: Scene
-) -> tuple[SyncGroupResponse, list[Timer]]:
+    group: ConsumerGroup, request: SyncGroupRequest, context: ConsumerContext
+) -> tuple[SyncGroupResponse, list[MemberTimer]]:
     """SyncGroup: what the member holds, at once; REBALANCE_IN_PROGRESS when it has to join again
     first, for which it has its rebalance time-out. Raises KafkaError."""
     member = _in_generation(group, request)
@@ -177,7 +171,9 @@ def sync(
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
         raise KafkaError(E.INCONSISTENT_GROUP_PROTOCOL)
     if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        return SyncGroupResponse(error_code=E.REBALANCE_IN_PROGRESS), _rejoin(group, member, scene)
+        return SyncGroupResponse(error_code=E.REBALANCE_IN_PROGRESS), _rejoin(
+            group, member, context
+        )
     try:
         version = read_version(metadata)
     except MalformedMessage:
@@ -185,15 +181,18 @@ def sync(
     response = SyncGroupResponse(
         protocol_type=CONSUMER,
         protocol_name=name,
-        assignment=held_bytes(member.assigned, version, scene.image),
+        assignment=held_bytes(member.assigned, version, context.image),
     )
-    return response, [Timer(TimerKind.SYNC, member.member_id, None), _session(member, scene)]
+    return response, [
+        MemberTimer(TimerKind.SYNC, member.member_id, None),
+        _session(member, context),
+    ]
 
 
-def _session(member: ConsumerMember, scene: Scene) -> Timer:
+def _session(member: ConsumerMember, context: ConsumerContext) -> MemberTimer:
     assert member.classic is not None
-    at_ms = scene.now.monotonic_ms + member.classic.session_timeout_ms
-    return Timer(TimerKind.SESSION, member.member_id, Deadline(at_ms))
+    at_ms = context.now.monotonic_ms + member.classic.session_timeout_ms
+    return MemberTimer(TimerKind.SESSION, member.member_id, Deadline(at_ms))
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
@@ -205,28 +204,30 @@ def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, scene: Scene
-) -> tuple[ErrorCode, list[Timer]]:
+    group: ConsumerGroup, request: HeartbeatRequest, context: ConsumerContext
+) -> tuple[ErrorCode, list[MemberTimer]]:
     """Heartbeat: REBALANCE_IN_PROGRESS tells the member to join again, for which it has its
     rebalance time-out. Raises KafkaError."""
     member = _in_generation(group, request)
-    timers = [_session(member, scene)]
+    timers = [_session(member, context)]
     if not must_rejoin(group, member):
         return E.NONE, timers
-    return E.REBALANCE_IN_PROGRESS, timers + _rejoin(group, member, scene)
+    return E.REBALANCE_IN_PROGRESS, timers + _rejoin(group, member, context)
 
 
-def _rejoin(group: ConsumerGroup, member: ConsumerMember, scene: Scene) -> list[Timer]:
+def _rejoin(
+    group: ConsumerGroup, member: ConsumerMember, context: ConsumerContext
+) -> list[MemberTimer]:
     """The time in which the member has to join again, from when it was first told to."""
     if (TimerKind.JOIN, member.member_id) in group.deadlines:
         return []
-    at_ms = scene.now.monotonic_ms + member.rebalance_timeout_ms
-    return [Timer(TimerKind.JOIN, member.member_id, Deadline(at_ms))]
+    at_ms = context.now.monotonic_ms + member.rebalance_timeout_ms
+    return [MemberTimer(TimerKind.JOIN, member.member_id, Deadline(at_ms))]
 
 
 def leave(
-    group: ConsumerGroup, identities: list[MemberIdentity], scene: Scene
-) -> tuple[list[MemberResponse], Outcome | None]:
+    group: ConsumerGroup, identities: list[MemberIdentity], context: ConsumerContext
+) -> ConsumerGroupResult[LeaveGroupResponse]:
     """LeaveGroup: each named member goes; an administrator names static ones by instance id
     alone."""
     gone: dict[str, ConsumerMember] = {}
@@ -247,7 +248,10 @@ def leave(
                 error_code=code,
             )
         )
-    return responses, fence(group, list(gone.values()), scene) if gone else None
+    response = LeaveGroupResponse(members=responses)
+    if not gone:
+        return ConsumerGroupResult([], response, seen_metadata=group.seen_metadata)
+    return fence(group, list(gone.values()), context, response)
 
 
 def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:

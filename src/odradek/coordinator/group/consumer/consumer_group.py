@@ -9,12 +9,12 @@ computed for that; and each member's, when it has let go of what it had to.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from odradek.coordinator.group.classic.classic_group import CONSUMER, OffsetsAge
+from odradek.coordinator.group.classic.classic_member import CONSUMER, OffsetsAge
 from odradek.coordinator.group.consumer.consumer_member import (
     NOTHING,
     Assignment,
@@ -110,6 +110,18 @@ class ConsumerGroup:
             for place in partitions_of(held):
                 if self.partition_epochs.get(place) == member.member_epoch:
                     del self.partition_epochs[place]
+
+    def committed_copy(self) -> ConsumerGroup:
+        """The group as it is now, for the committed view. Members are values and are shared."""
+        return replace(
+            self,
+            members=dict(self.members),
+            targets=dict(self.targets),
+            regexes=dict(self.regexes),
+            static_members=dict(self.static_members),
+            partition_epochs=dict(self.partition_epochs),
+            deadlines={},
+        )
 
     # -- questions ---------------------------------------------------------------------------------
 

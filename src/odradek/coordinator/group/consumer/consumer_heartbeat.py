@@ -1,19 +1,22 @@
 """ConsumerGroupHeartbeat: what one heartbeat does to a consumer group (KIP-848). Pure.
 
 Kafka's rules (``GroupMetadataManager``: consumerGroupHeartbeat, consumerGroupLeave and their
-neighbours): functions (group, request, now) -> `Outcome` that change nothing. Records are appended
-and replayed by the shell; then the timers are set, and the response leaves when the records are
-committed. An error of the sender is a `KafkaError` with Kafka's code and message.
+neighbours): functions (group, request, context) -> `ConsumerGroupResult` that change nothing. An
+error of the sender is a `KafkaError` with Kafka's code and message.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    Timestamp,
+)
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.effects import Client, Instant
 from odradek.coordinator.group.consumer import consumer_records as write
 from odradek.coordinator.group.consumer.assignors import ASSIGNORS, Subscriber
 from odradek.coordinator.group.consumer.consumer_group import (
@@ -39,8 +42,7 @@ from odradek.coordinator.group.consumer.topic_patterns import (
     PatternMatches,
     PatternsNeeded,
 )
-from odradek.coordinator.group.group_records import group_metadata_record
-from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
 from odradek.metadata.image import MetadataImage
@@ -51,6 +53,8 @@ from odradek.protocol.messages.consumer_group_heartbeat_request import (
 
 logger = logging.getLogger(__name__)
 
+R = TypeVar("R")
+
 # From this version on members make up their own ids.
 CLIENT_MEMBER_ID_FROM = 1
 # The space and all control characters before it: a Unicode space is none of them.
@@ -59,7 +63,7 @@ JAVA_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 E = ErrorCode
 
 
-class Settings(NamedTuple):
+class ConsumerSettings(NamedTuple):
     """``group.consumer.*`` of the broker's configuration; the first assignor is the default."""
 
     session_timeout_ms: int = 45_000
@@ -71,19 +75,19 @@ class Settings(NamedTuple):
     classic_max_size: int = 2_147_483_647
 
 
-class Scene(NamedTuple):
+class ConsumerContext(NamedTuple):
     """What a heartbeat is judged by, besides its group: who sent it, settings, topics, the time."""
 
-    client: Client
+    client: GroupClient
     version: int
-    settings: Settings
+    settings: ConsumerSettings
     image: MetadataImage
-    now: Instant
+    now: Timestamp
     new_member_id: str = ""
     matches: PatternMatches = NO_MATCHES
 
 
-class Timer(NamedTuple):
+class MemberTimer(NamedTuple):
     """A deadline to set for a member; None takes it away."""
 
     kind: TimerKind
@@ -92,24 +96,34 @@ class Timer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """Records to append, then timers to set, then the response to give."""
+class ConsumerGroupResult(CoordinatorResult[R]):
+    """A decision about a consumer group, with the changes of what no record carries.
 
-    records: list[CoordinatorRecord] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
-    response: answer.ConsumerGroupHeartbeatResponse | None = None
+    Attributes:
+        member_timers: Deadlines to set.
+        seen_metadata: The offset of the metadata that the group has seen then.
+        target_epoch: The epoch of the target assignment then.
+        downgraded: The classic group that replaces this one, because all of its members speak the
+            classic protocol.
+        settled: Each member of the downgraded group holds what it is assigned, so that none has to
+            join again.
+        upgraded: The classic group that this one replaces. Its waiting members have to join again.
+    """
+
+    member_timers: list[MemberTimer] = field(default_factory=list)
     seen_metadata: int = -1
-    # The epoch of the target assignment, as it is then.
     target_epoch: int = -1
-    # The group that takes this one's place: all of its members speak the classic protocol. When it
-    # is settled, each of them holds what it is assigned, and none has to join again.
     downgraded: ClassicGroup | None = None
-    # The classic group whose place this one takes: its waiting members have to join again.
-    upgraded: ClassicGroup | None = None
     settled: bool = False
+    upgraded: ClassicGroup | None = None
 
 
-def validate(request: ConsumerGroupHeartbeatRequest, version: int, settings: Settings) -> None:
+HeartbeatResult: TypeAlias = ConsumerGroupResult[answer.ConsumerGroupHeartbeatResponse]
+
+
+def validate(
+    request: ConsumerGroupHeartbeatRequest, version: int, settings: ConsumerSettings
+) -> None:
     """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could answer; in Kafka's
     order, which decides the message."""
     epoch = request.member_epoch
@@ -165,17 +179,17 @@ def _checks_of_joining(request: ConsumerGroupHeartbeatRequest) -> list[tuple[boo
 
 
 def heartbeat(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: Scene
-) -> Outcome:
-    """A heartbeat of a member that stays or joins. Raises PatternsNeeded when `scene.matches` lacks
-    an expression whose topics the decision needs."""
-    outcome = Outcome()
-    member_id = request.member_id or scene.new_member_id
-    throw_if_full(group, member_id, scene.settings)
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
+) -> HeartbeatResult:
+    """A heartbeat of a member that stays or joins. Raises PatternsNeeded when `context.matches`
+    lacks an expression whose topics the decision needs."""
+    result: HeartbeatResult = ConsumerGroupResult([], answer.ConsumerGroupHeartbeatResponse())
+    member_id = request.member_id or context.new_member_id
+    throw_if_full(group, member_id, context.settings)
     owned = None
     if request.topic_partitions is not None:
         owned = write.read_assignment(request.topic_partitions)
-    member = _member(group, member_id, request, owned, outcome.records)
+    member = _member(group, member_id, request, owned, result.records)
     names = request.subscribed_topic_names
     updated = replace(
         member,
@@ -184,29 +198,29 @@ def heartbeat(
         rebalance_timeout_ms=_given(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
         server_assignor=request.server_assignor or member.server_assignor,
         topics=member.topics if names is None else frozenset(names),
-        regex=_regex(group, request.subscribed_topic_regex, member.regex, scene.matches),
-        client_id=scene.client.client_id,
-        client_host=scene.client.client_host,
+        regex=_regex(group, request.subscribed_topic_regex, member.regex, context.matches),
+        client_id=context.client.client_id,
+        client_host=context.client.client_host,
         classic=None,
     )
-    reached = advance(group, member, updated, owned, scene, outcome)
-    at_ms = scene.now.monotonic_ms + scene.settings.session_timeout_ms
-    outcome.timers.append(Timer(TimerKind.SESSION, member_id, Deadline(at_ms)))
+    reached = advance(group, member, updated, owned, context, result)
+    at_ms = context.now.monotonic_ms + context.settings.session_timeout_ms
+    result.member_timers.append(MemberTimer(TimerKind.SESSION, member_id, Deadline(at_ms)))
     full = request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (names is not None or request.subscribed_topic_regex is not None)
         and owned is not None
     )
-    outcome.response = answer.ConsumerGroupHeartbeatResponse(
+    result.response = answer.ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=reached.member_epoch,
-        heartbeat_interval_ms=scene.settings.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.settings.heartbeat_interval_ms,
     )
     if full or reached.assigned != member.assigned:
-        outcome.response.assignment = answer.Assignment(
+        result.response.assignment = answer.Assignment(
             [answer.TopicPartitions(each, sorted(held)) for each, held in reached.assigned.items()]
         )
-    return outcome
+    return result
 
 
 def _given(value: int, otherwise: int) -> int:
@@ -227,7 +241,7 @@ def _regex(
 # -- who it is -------------------------------------------------------------------------------------
 
 
-def throw_if_full(group: ConsumerGroup, member_id: str, settings: Settings) -> None:
+def throw_if_full(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
     if len(group.members) >= settings.max_size and member_id not in group.members:
         raise KafkaError(
             E.GROUP_MAX_SIZE_REACHED,
@@ -333,13 +347,13 @@ def advance(
     member: ConsumerMember,
     updated: ConsumerMember,
     owned: Assignment | None,
-    scene: Scene,
-    outcome: Outcome,
+    context: ConsumerContext,
+    result: ConsumerGroupResult[R],
 ) -> ConsumerMember:
     """Writes down what the member says anew, moves the group's and the target's epoch where that
     has to be, and takes the member one step on its way. Returns the member as it is then."""
-    records, group_id = outcome.records, group.group_id
-    outcome.seen_metadata = scene.image.offset
+    records, group_id = result.records, group.group_id
+    result.seen_metadata = context.image.offset
     new = (
         member.member_id not in group.members
         and (member.instance_id or updated.instance_id) not in group.static_members
@@ -352,9 +366,9 @@ def advance(
     members = _members_with(group, updated)
     regexes = group.regexes
     counts: dict[Uuid, int] | None = None
-    if bump or group.seen_metadata != scene.image.offset:
-        regexes, resolved_anew = resolve(group, members, scene, records)
-        counts = partition_counts(scene.image, _subscribed(members, regexes))
+    if bump or group.seen_metadata != context.image.offset:
+        regexes, resolved_anew = resolve(group, members, context, records)
+        counts = partition_counts(context.image, _subscribed(members, regexes))
         hashed = metadata_hash(counts)
         if bump or resolved_anew or hashed != group.metadata_hash:
             epoch += 1
@@ -362,18 +376,18 @@ def advance(
             logger.info("group %s: epoch %d", group_id, epoch)
     if epoch > group.target_epoch:
         if counts is None:
-            counts = partition_counts(scene.image, _subscribed(members, regexes))
-        target = Target(epoch, _assign(group, members, regexes, updated, scene, counts, records))
+            counts = partition_counts(context.image, _subscribed(members, regexes))
+        target = Target(epoch, _assign(group, members, regexes, updated, context, counts, records))
         records.append(write.target_epoch_record(group_id, epoch))
     else:
         mine = group.target_of(updated.member_id, updated.instance_id)
         target = Target(group.target_epoch, mine)
-    outcome.target_epoch = target.epoch
+    result.target_epoch = target.epoch
     reached = reconcile(updated, target, group.partition_epochs.__contains__, owned)
     if reached != updated or new:
         records.append(write.current_record(group_id, reached))
         if reached.classic is None:
-            outcome.timers.append(_rebalance_timer(reached, scene.now))
+            result.member_timers.append(_rebalance_timer(reached, context.now))
     return reached
 
 
@@ -387,19 +401,19 @@ def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, Co
     return members
 
 
-def _rebalance_timer(member: ConsumerMember, now: Instant) -> Timer:
+def _rebalance_timer(member: ConsumerMember, now: Timestamp) -> MemberTimer:
     """A member that is to let go of partitions has its rebalance time-out for that."""
     deadline = None
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         at_ms = now.monotonic_ms + member.rebalance_timeout_ms
         deadline = Deadline(at_ms, member.member_epoch)
-    return Timer(TimerKind.REBALANCE, member.member_id, deadline)
+    return MemberTimer(TimerKind.REBALANCE, member.member_id, deadline)
 
 
 def resolve(
     group: ConsumerGroup,
     members: dict[str, ConsumerMember],
-    scene: Scene,
+    context: ConsumerContext,
     records: list[CoordinatorRecord],
 ) -> tuple[dict[str, Resolved], bool]:
     """The topics of each regular expression in use, and whether they are others than before.
@@ -408,22 +422,22 @@ def resolve(
     once and is refused now (another version stored it) keeps the topics that it had.
     """
     used = {member.regex for member in members.values() if member.regex}
-    current = group.seen_metadata == scene.image.offset
+    current = group.seen_metadata == context.image.offset
     needed = [each for each in used if not (current and each in group.regexes)]
-    missing = [each for each in needed if scene.matches.lacks(each)]
+    missing = [each for each in needed if context.matches.lacks(each)]
     if missing:
         raise PatternsNeeded(missing)
     found = {each: known for each, known in group.regexes.items() if each in used}
     changed = False
     for regex in sorted(needed):
         known = found.get(regex)
-        topics = scene.matches.topics.get(regex)
+        topics = context.matches.topics.get(regex)
         if topics is None:
             topics = frozenset() if known is None else known.topics
         if known is not None and known.topics == topics:
             continue
         changed = True
-        found[regex] = Resolved(topics, scene.image.offset, scene.now.time_ms)
+        found[regex] = Resolved(topics, context.image.offset, context.now.time_ms)
         records.append(write.regex_record(group.group_id, regex, found[regex]))
     records += unused_regexes(group, used)
     return found, changed
@@ -450,14 +464,14 @@ def _assign(
     members: dict[str, ConsumerMember],
     regexes: dict[str, Resolved],
     updated: ConsumerMember,
-    scene: Scene,
+    context: ConsumerContext,
     counts: dict[Uuid, int],
     records: list[CoordinatorRecord],
 ) -> Assignment:
     """Computes the target assignment, writes down what changes, and returns `updated`'s part."""
     votes = [member.server_assignor for member in members.values() if member.server_assignor]
     name = max(set(votes), key=lambda each: (votes.count(each), each), default="")
-    image = scene.image
+    image = context.image
     subscribers = [
         Subscriber(
             member.member_id,
@@ -467,7 +481,7 @@ def _assign(
         )
         for member in members.values()
     ]
-    targets = ASSIGNORS[name or scene.settings.assignors[0]](subscribers, counts)
+    targets = ASSIGNORS[name or context.settings.assignors[0]](subscribers, counts)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
             records.append(write.target_record(group.group_id, member_id, target))
@@ -477,7 +491,9 @@ def _assign(
 # -- leaving ---------------------------------------------------------------------------------------
 
 
-def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: Scene) -> Outcome:
+def leave(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
+) -> HeartbeatResult:
     """A heartbeat of a member that goes: for good (-1), or, a static one, for a while (-2)."""
     member_id, epoch = request.member_id, request.member_epoch
     response = answer.ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
@@ -486,50 +502,49 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, scene: S
     else:
         member = static_member(group, member_id, request.instance_id, False, False, [])
     if epoch == LEAVE_EPOCH or request.instance_id is None:
-        outcome = fence(group, [member], scene)
-    else:
-        away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
-        outcome = Outcome([write.current_record(group.group_id, away)])
-        outcome.seen_metadata = group.seen_metadata
-    outcome.response = response
-    return outcome
+        return fence(group, [member], context, response)
+    away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
+    record = write.current_record(group.group_id, away)
+    return ConsumerGroupResult([record], response, seen_metadata=group.seen_metadata)
 
 
-def fence(group: ConsumerGroup, gone: list[ConsumerMember], scene: Scene) -> Outcome:
+def fence(
+    group: ConsumerGroup, gone: list[ConsumerMember], context: ConsumerContext, response: R
+) -> ConsumerGroupResult[R]:
     """Removes members; the next heartbeat of another computes the new target. When only members of
     the classic protocol are left, the group becomes a classic one, where that is allowed."""
-    outcome = Outcome(seen_metadata=group.seen_metadata)
-    records, group_id = outcome.records, group.group_id
+    result = ConsumerGroupResult([], response, seen_metadata=group.seen_metadata)
+    records, group_id = result.records, group.group_id
     ids = {member.member_id for member in gone}
-    if scene.settings.downgrade and may_downgrade(group, ids, scene.settings.classic_max_size):
-        downgrade(group, ids, None, scene, outcome)
-        if outcome.downgraded is not None:
-            return outcome
+    if context.settings.downgrade and may_downgrade(group, ids, context.settings.classic_max_size):
+        downgrade(group, ids, None, context, result)
+        if result.downgraded is not None:
+            return result
     left = {each: member for each, member in group.members.items() if each not in ids}
     for member_id in ids:
         records += write.member_tombstones(group_id, member_id)
     # New topics that an expression matches are found by the next heartbeat of another member.
     records += unused_regexes(group, {member.regex for member in left.values() if member.regex})
-    counts = partition_counts(scene.image, _subscribed(left, group.regexes))
+    counts = partition_counts(context.image, _subscribed(left, group.regexes))
     records.append(write.epoch_record(group_id, group.epoch + 1, metadata_hash(counts)))
-    return outcome
+    return result
 
 
 def downgrade(
     group: ConsumerGroup,
     gone: set[str],
     joins: ConsumerMember | None,
-    scene: Scene,
-    outcome: Outcome,
+    context: ConsumerContext,
+    result: ConsumerGroupResult[R],
 ) -> None:
     """Turns the group into a classic one, if its members' metadata can be read."""
-    classic = to_classic(group, gone, joins, scene.image, scene.now)
+    classic = to_classic(group, gone, joins, context.image, context.now)
     if classic is None:
         return
     renamed = None
     if joins is not None:
         renamed = (next(iter(gone)), joins.member_id)
-    outcome.records += write.group_tombstones(group, renamed)
+    result.records += write.group_tombstones(group, renamed)
     assignments = {member.member_id: member.assignment for member in classic.members.values()}
-    outcome.records.append(group_metadata_record(classic, assignments))
-    outcome.downgraded = classic
+    result.records.append(classic.metadata_record(assignments))
+    result.downgraded = classic

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Resolved
 from odradek.coordinator.group.consumer.consumer_member import (
     LEAVE_EPOCH,
@@ -21,7 +22,6 @@ from odradek.coordinator.group.consumer.consumer_member import (
     ConsumerMember,
     MemberState,
 )
-from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.protocol.messages import (
     consumer_group_current_member_assignment_value as current_value,
 )

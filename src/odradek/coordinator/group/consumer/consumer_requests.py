@@ -1,27 +1,39 @@
 """Serves consumer groups (KIP-848): the shell around the pure functions of this package.
 
 It finds the group, turns a classic group into a consumer group and back where members of the other
-protocol come, appends the records, sets the timers, and answers when the records are committed.
-Owned by the event loop, as the coordinator that made it.
+protocol come, and has the runtime perform the result. Owned by the event loop, as the coordinator
+that made it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
 
+from odradek.config.broker import BrokerConfig
 from odradek.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from odradek.coordinator.group.classic import rebalance
+from odradek.coordinator.coordinator_result import (
+    CoordinatorRecord,
+    CoordinatorResult,
+    response_code,
+)
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.effects import Client, Effects
+from odradek.coordinator.group.classic.classic_member import ClassicSettings, in_version, join_error
 from odradek.coordinator.group.consumer import classic_members
 from odradek.coordinator.group.consumer import consumer_heartbeat as heartbeat
 from odradek.coordinator.group.consumer import consumer_records as write
 from odradek.coordinator.group.consumer.assignors import ASSIGNORS
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Deadline, TimerKind
-from odradek.coordinator.group.consumer.consumer_heartbeat import Outcome, Scene, Settings, Timer
+from odradek.coordinator.group.consumer.consumer_heartbeat import (
+    ConsumerContext,
+    ConsumerGroupResult,
+    ConsumerSettings,
+    HeartbeatResult,
+    MemberTimer,
+)
 from odradek.coordinator.group.consumer.consumer_member import (
     JOIN_EPOCH,
     ConsumerMember,
@@ -33,12 +45,14 @@ from odradek.coordinator.group.consumer.topic_patterns import (
     PatternsNeeded,
     TopicPatterns,
 )
+from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_records import group_metadata_tombstone
-from odradek.coordinator.group.offsets.offset_requests import after
-from odradek.coordinator.group.response_codes import response_code
-from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.coordinator.group.group_shard import GroupShard
+from odradek.coordinator.group.group_shards import GroupShards
+from odradek.coordinator.runtime import CoordinatorRuntime, complete_tickets
+from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import uuid_to_string
+from odradek.ids import Uuid, uuid_to_string
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -52,19 +66,14 @@ from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+from odradek.result_tasks import run
+from odradek.results import Result
 from odradek.slicing import end_slice, in_slices
-
-if TYPE_CHECKING:
-    from odradek.config.broker import BrokerConfig
-    from odradek.coordinator.group.group_coordinator import GroupCoordinator
-    from odradek.coordinator.group.group_shard import GroupShard
-    from odradek.environment.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Answer: TypeAlias = T | asyncio.Future[T] | Coroutine[Any, Any, T | asyncio.Future[T]]
-NOBODY = Client("", "")
+NO_CLIENT = GroupClient("", "")
 # Kafka's own assignors may be named by their classes, too.
 KAFKA_CLASSES = {
     f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name
@@ -97,26 +106,37 @@ INTERVAL = GroupTime(
 )
 
 
-class ConsumerGroups:
+class ConsumerRequests:
     """Serves consumer groups for one group coordinator; `config` is read at each request.
 
-    Raises INVALID_CONFIG for assignors that are not there.
+    Raises INVALID_CONFIG for assignors that do not exist.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, config: BrokerConfig, clock: Clock) -> None:
-        self._coordinator = coordinator
+    def __init__(
+        self,
+        shards: GroupShards,
+        runtime: CoordinatorRuntime[GroupShard],
+        config: BrokerConfig,
+        clock: Clock,
+        new_uuid: Callable[[], Uuid],
+        classic_settings: Callable[[], ClassicSettings],
+    ) -> None:
+        self._shards = shards
+        self._runtime = runtime
         self._config = config
+        self._new_uuid = new_uuid
+        self._classic_settings = classic_settings
         self._assignors = _assignors(config.get_list("group.consumer.assignors"))
         self._patterns = TopicPatterns(clock)
         # Expressions of one request at a time are matched beyond their first time slice.
         self._matching = asyncio.Lock()
 
-    def settings(self, group_id: str) -> Settings:
+    def settings(self, group_id: str) -> ConsumerSettings:
         """``group.consumer.*`` as it is now, with the group's own configs before the broker's."""
         get = self._config.get_int
         policy = self._config.get_str("group.consumer.migration.policy").lower()
-        own = self._coordinator.image().group_configs.get(group_id, {})
-        return Settings(
+        own = self._shards.image().group_configs.get(group_id, {})
+        return ConsumerSettings(
             session_timeout_ms=self._bounded(SESSION, own),
             heartbeat_interval_ms=self._bounded(INTERVAL, own),
             max_size=get("group.consumer.max.size"),
@@ -132,165 +152,160 @@ class ConsumerGroups:
         value = int(own[time.own]) if time.own in own else get(time.name)
         return min(max(value, get(time.low)), get(time.high))
 
-    def _scene(self, group_id: str, client: Client = NOBODY, version: int = 0) -> Scene:
-        coordinator = self._coordinator
-        return Scene(
+    def _context(
+        self, group_id: str, client: GroupClient = NO_CLIENT, version: int = 0
+    ) -> ConsumerContext:
+        return ConsumerContext(
             client,
             version,
             self.settings(group_id),
-            coordinator.image(),
-            coordinator.now(),
-            uuid_to_string(coordinator.new_uuid()),
+            self._shards.image(),
+            self._runtime.now(),
+            uuid_to_string(self._new_uuid()),
         )
 
     # -- the consumer protocol ---------------------------------------------------------------------
 
     def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
-    ) -> Answer[ConsumerGroupHeartbeatResponse]:
+        self, request: ConsumerGroupHeartbeatRequest, client: GroupClient, version: int
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat: answered when what it changes is committed."""
-        scene = self._scene(request.group_id, client, version)
-        return self._with_patterns(scene, lambda scene: self._heartbeat(request, version, scene))
+        context = self._context(request.group_id, client, version)
+        return self._with_patterns(context, partial(self._heartbeat, request, version))
 
     def _heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, version: int, scene: Scene
-    ) -> ConsumerGroupHeartbeatResponse | asyncio.Future[ConsumerGroupHeartbeatResponse]:
+        self, request: ConsumerGroupHeartbeatRequest, version: int, context: ConsumerContext
+    ) -> Result[ConsumerGroupHeartbeatResponse]:
         try:
-            heartbeat.validate(request, version, scene.settings)
-            shard = self._coordinator.shard_of_members(request.group_id)
-            outcome = self._beat(shard, request, scene)
+            heartbeat.validate(request, version, context.settings)
+            shard = self._shards.of_members(request.group_id)
+            result = self._beat(shard, request, context)
         except KafkaError as error:
-            return _refused(error)
-        response = outcome.response
-        assert response is not None
-
-        def respond(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-            return _refused(KafkaError(code)) if code is not ErrorCode.NONE else response
-
-        return self._perform(shard, request.group_id, outcome, respond)
+            return Result(_refused(error))
+        return self._write(shard, request.group_id, result, lambda code: _refused(KafkaError(code)))
 
     def _beat(
-        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, scene: Scene
-    ) -> Outcome:
+        self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
+    ) -> HeartbeatResult:
         if request.member_epoch < JOIN_EPOCH:
-            return heartbeat.leave(_consumer_group(shard, request.group_id), request, scene)
+            return heartbeat.leave(_consumer_group(shard, request.group_id), request, context)
         if request.member_epoch > JOIN_EPOCH:
-            return heartbeat.heartbeat(_consumer_group(shard, request.group_id), request, scene)
-        group, before, timers = _group_to_join(shard, request.group_id, scene)
-        outcome = heartbeat.heartbeat(group, request, scene)
-        outcome.records[:0] = before
-        outcome.timers[:0] = timers
+            return heartbeat.heartbeat(_consumer_group(shard, request.group_id), request, context)
+        group, before, timers = _group_to_join(shard, request.group_id, context)
+        result = heartbeat.heartbeat(group, request, context)
+        result.records[:0] = before
+        result.member_timers[:0] = timers
         former = shard.groups.get(request.group_id)
-        outcome.upgraded = former if isinstance(former, ClassicGroup) else None
-        return outcome
+        result.upgraded = former if isinstance(former, ClassicGroup) else None
+        return result
 
     def _with_patterns(
-        self, scene: Scene, decide: Callable[[Scene], T | asyncio.Future[T]]
-    ) -> Answer[T]:
+        self, context: ConsumerContext, decide: Callable[[ConsumerContext], Result[T]]
+    ) -> Result[T]:
         """Decide, and decide again when the topics are matched that a decision needs.
 
-        Returns a coroutine if matching takes more than one time slice.
+        The result is not executed while matching takes more than one time slice.
         """
         while True:
             try:
-                return decide(scene)
+                return decide(context)
             except PatternsNeeded as needed:
-                work = self._match(scene, needed)
+                work = self._match(context, needed)
             try:
                 next(work)
             except StopIteration as ended:
-                scene = scene._replace(matches=ended.value)
+                context = context._replace(matches=ended.value)
             else:
-                return self._when_matched(work, scene, decide)
+                return run(self._when_matched(work, context, decide))
 
-    def _match(self, scene: Scene, needed: PatternsNeeded) -> Generator[None, None, PatternMatches]:
-        return self._patterns.match(needed.patterns, scene.image.topics_by_name, scene.matches)
+    def _match(
+        self, context: ConsumerContext, needed: PatternsNeeded
+    ) -> Generator[None, None, PatternMatches]:
+        names = context.image.topics_by_name
+        return self._patterns.match(needed.patterns, names, context.matches)
 
     async def _when_matched(
         self,
         work: Generator[None, None, PatternMatches],
-        scene: Scene,
-        decide: Callable[[Scene], T | asyncio.Future[T]],
-    ) -> T | asyncio.Future[T]:
+        context: ConsumerContext,
+        decide: Callable[[ConsumerContext], Result[T]],
+    ) -> Result[T]:
         async with self._matching:
             await end_slice()
             while True:
-                scene = scene._replace(matches=await in_slices(work))
+                context = context._replace(matches=await in_slices(work))
                 try:
-                    return decide(scene)
+                    return decide(context)
                 except PatternsNeeded as needed:
-                    work = self._match(scene, needed)
+                    work = self._match(context, needed)
 
     # -- members of the classic protocol -----------------------------------------------------------
 
     def join(
-        self, request: JoinGroupRequest, client: Client, version: int
-    ) -> Answer[JoinGroupResponse]:
+        self, request: JoinGroupRequest, client: GroupClient, version: int
+    ) -> Result[JoinGroupResponse]:
         """JoinGroup to a consumer group with members: answered when what it changes is
         committed."""
-        scene = self._scene(request.group_id, client, version)
-        return self._with_patterns(scene, lambda scene: self._join(request, scene))
+        context = self._context(request.group_id, client, version)
+        return self._with_patterns(context, partial(self._join, request))
 
     def _join(
-        self, request: JoinGroupRequest, scene: Scene
-    ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+        self, request: JoinGroupRequest, context: ConsumerContext
+    ) -> Result[JoinGroupResponse]:
         try:
-            shard = self._coordinator.shard_of_members(request.group_id)
+            shard = self._shards.of_members(request.group_id)
             group = shard.groups.get(request.group_id)
             if not isinstance(group, ConsumerGroup):
                 # It was one before expressions were matched.
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-            joined = classic_members.join(group, request, scene)
+            result = classic_members.join(group, request, context)
         except KafkaError as error:
-            refused = rebalance.join_error(error.code, request.member_id)
-            return rebalance.in_version(refused, scene.version)
-        if joined.outcome is None:
-            return rebalance.in_version(joined.response, scene.version)
+            refused = join_error(error.code, request.member_id)
+            return Result(in_version(refused, context.version))
+        result.response = in_version(result.response, context.version)
+        return self._write(
+            shard,
+            group.group_id,
+            result,
+            lambda code: in_version(join_error(code), context.version),
+        )
 
-        def respond(code: ErrorCode) -> JoinGroupResponse:
-            response = rebalance.join_error(code) if code else joined.response
-            return rebalance.in_version(response, scene.version)
-
-        return self._perform(shard, group.group_id, joined.outcome, respond)
-
-    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+    def sync(
+        self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
+    ) -> SyncGroupResponse:
         """SyncGroup of a classic member: what it holds."""
         try:
-            response, timers = classic_members.sync(group, request, self._scene(group.group_id))
+            response, timers = classic_members.sync(group, request, self._context(group.group_id))
         except KafkaError as error:
             return SyncGroupResponse(error_code=error.code)
-        self._set(group, timers)
+        self._set(shard, group, timers)
         return response
 
-    def classic_heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest) -> ErrorCode:
+    def classic_heartbeat(
+        self, shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
+    ) -> ErrorCode:
         """Heartbeat of a classic member."""
         try:
-            code, timers = classic_members.heartbeat(group, request, self._scene(group.group_id))
+            code, timers = classic_members.heartbeat(group, request, self._context(group.group_id))
         except KafkaError as error:
             return error.code
-        self._set(group, timers)
+        self._set(shard, group, timers)
         return code
 
     def leave(
         self, shard: GroupShard, group: ConsumerGroup, identities: list[MemberIdentity]
-    ) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+    ) -> Result[LeaveGroupResponse]:
         """LeaveGroup: of classic members, and of static ones by an administrator."""
-        members, outcome = classic_members.leave(group, identities, self._scene(group.group_id))
-        response = LeaveGroupResponse(members=members)
-        if outcome is None:
-            return response
-
-        def respond(code: ErrorCode) -> LeaveGroupResponse:
-            return LeaveGroupResponse(error_code=code) if code else response
-
-        return self._perform(shard, group.group_id, outcome, respond)
+        result = classic_members.leave(group, identities, self._context(group.group_id))
+        return self._write(
+            shard, group.group_id, result, lambda code: LeaveGroupResponse(error_code=code)
+        )
 
     # -- time --------------------------------------------------------------------------------------
 
     def expire(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Removes the members that are late, all at once; what cannot be written down is tried
-        again."""
-        now_ms = self._coordinator.now().monotonic_ms
+        """Remove the members that are late. A removal that cannot be written is tried again."""
+        now_ms = self._runtime.now().monotonic_ms
         late: dict[str, ConsumerMember] = {}
         for (kind, member_id), deadline in list(group.deadlines.items()):
             if deadline.at_ms > now_ms:
@@ -303,15 +318,16 @@ class ConsumerGroups:
             group.deadlines[kind, member_id] = deadline._replace(at_ms=now_ms + RETRY_MS)
             late[member_id] = member
         if late:
-            outcome = heartbeat.fence(group, list(late.values()), self._scene(group.group_id))
-            self._perform(shard, group.group_id, outcome, lambda code: code)
+            context = self._context(group.group_id)
+            result = heartbeat.fence(group, list(late.values()), context, None)
+            self._write(shard, group.group_id, result, lambda code: None)
         if shard.groups.get(group.group_id) is group:
-            self._coordinator.arm(group.group_id, group.next_deadline_ms())
+            self._runtime.arm(shard.partition, group.group_id, group.next_deadline_ms())
 
-    def loaded(self, group: ConsumerGroup) -> None:
-        """The group has been read from the log: all members' sessions begin anew, and the
-        time-outs of those that have to let go of partitions."""
-        now_ms = self._coordinator.now().monotonic_ms
+    def loaded(self, shard: GroupShard, group: ConsumerGroup) -> None:
+        """The group has been read from the log: the sessions of all members begin again, and the
+        time-outs of the members that have to revoke partitions."""
+        now_ms = self._runtime.now().monotonic_ms
         session_ms = self.settings(group.group_id).session_timeout_ms
         timers = []
         for member in group.members.values():
@@ -319,58 +335,50 @@ class ConsumerGroups:
             if member.classic is not None:
                 length_ms = member.classic.session_timeout_ms
             deadline = Deadline(now_ms + length_ms)
-            timers.append(Timer(TimerKind.SESSION, member.member_id, deadline))
+            timers.append(MemberTimer(TimerKind.SESSION, member.member_id, deadline))
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 late = Deadline(now_ms + member.rebalance_timeout_ms, member.member_epoch)
-                timers.append(Timer(TimerKind.REBALANCE, member.member_id, late))
-        self._set(group, timers)
+                timers.append(MemberTimer(TimerKind.REBALANCE, member.member_id, late))
+        self._set(shard, group, timers)
 
     # -- performing --------------------------------------------------------------------------------
 
-    def _perform(
+    def _write(
         self,
         shard: GroupShard,
         group_id: str,
-        outcome: Outcome,
-        respond: Callable[[ErrorCode], T],
-    ) -> T | asyncio.Future[T]:
-        committed = None
-        if outcome.records:
-            try:
-                committed = self._coordinator.runtime.write(shard.partition, outcome.records)
-            except KafkaError as error:
-                return respond(response_code(error.code))
-        if outcome.upgraded is not None:
-            self._coordinator.give(_join_again(outcome.upgraded))
-        group = shard.groups.get(group_id)
-        if outcome.downgraded is not None:
-            self._downgraded(shard, outcome.downgraded, outcome.settled)
-        elif isinstance(group, ConsumerGroup):
-            group.seen_metadata = outcome.seen_metadata
-            self._set(group, outcome.timers)
-        return respond(ErrorCode.NONE) if committed is None else after(committed, respond)
+        result: ConsumerGroupResult[T],
+        failed: Callable[[ErrorCode], T],
+    ) -> Result[T]:
+        result.after_replay = partial(self._replayed, shard, group_id, result)
+        return self._runtime.write(shard.partition, result, failed)
 
-    def _set(self, group: ConsumerGroup, timers: list[Timer]) -> None:
+    def _replayed(self, shard: GroupShard, group_id: str, result: ConsumerGroupResult[T]) -> None:
+        """Change what no record carries."""
+        if result.upgraded is not None:
+            complete_tickets(_join_again(result.upgraded).completed)
+        group = shard.groups.get(group_id)
+        if result.downgraded is not None:
+            self._downgraded(shard, result.downgraded, result.settled)
+        elif isinstance(group, ConsumerGroup):
+            group.seen_metadata = result.seen_metadata
+            self._set(shard, group, result.member_timers)
+
+    def _set(self, shard: GroupShard, group: ConsumerGroup, timers: list[MemberTimer]) -> None:
         for kind, member_id, deadline in timers:
             if deadline is None:
                 group.deadlines.pop((kind, member_id), None)
             elif member_id in group.members:
                 group.deadlines[kind, member_id] = deadline
-                self._coordinator.arm(group.group_id, deadline.at_ms)
+                self._runtime.arm(shard.partition, group.group_id, deadline.at_ms)
 
     def _downgraded(self, shard: GroupShard, classic: ClassicGroup, settled: bool) -> None:
-        """The group is a classic one from now on: its members hear of it by a rebalance, if it is
-        not settled."""
+        """The group is a classic one from now on. Unless it is settled, a rebalance tells its
+        members."""
         logger.info("group %s speaks the classic protocol again", classic.group_id)
         shard.groups[classic.group_id] = classic
-        effects = Effects()
-        now = self._coordinator.now()
-        for member in classic.members.values():
-            rebalance.refresh_session(member, now)
-        if not settled:
-            limits = self._coordinator.limits()
-            rebalance.prepare_rebalance(classic, limits, "downgrade", effects, now)
-        self._coordinator.perform(shard, classic, effects)
+        result = classic.downgraded(settled, self._classic_settings(), self._runtime.now())
+        self._runtime.write(shard.partition, result, lambda code: None)
 
 
 def _assignors(names: list[str]) -> tuple[str, ...]:
@@ -404,8 +412,8 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 
 
 def _group_to_join(
-    shard: GroupShard, group_id: str, scene: Scene
-) -> tuple[ConsumerGroup, list[CoordinatorRecord], list[Timer]]:
+    shard: GroupShard, group_id: str, context: ConsumerContext
+) -> tuple[ConsumerGroup, list[CoordinatorRecord], list[MemberTimer]]:
     """The group that a new member joins: the one that there is, a new one, or what becomes of a
     classic group; with the records that make it, and its members' timers."""
     group = shard.groups.get(group_id)
@@ -417,28 +425,30 @@ def _group_to_join(
         return ConsumerGroup(group_id), [group_metadata_tombstone(group_id)], []
     upgraded = None
     if (
-        scene.settings.upgrade
+        context.settings.upgrade
         and group.uses_consumer_protocol
-        and len(group.members) <= scene.settings.max_size
+        and len(group.members) <= context.settings.max_size
     ):
-        upgraded = to_consumer(group, scene.image)
+        upgraded = to_consumer(group, context.image)
     if upgraded is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     logger.info("group %s speaks the consumer protocol from now on", group_id)
-    now_ms = scene.now.monotonic_ms
+    now_ms = context.now.monotonic_ms
     timers = [
-        Timer(TimerKind.SESSION, member.member_id, Deadline(now_ms + member.session_timeout_ms))
+        MemberTimer(
+            TimerKind.SESSION, member.member_id, Deadline(now_ms + member.session_timeout_ms)
+        )
         for member in group.members.values()
     ]
     records = [group_metadata_tombstone(group_id), *write.creation_records(upgraded)]
     return upgraded, records, timers
 
 
-def _join_again(group: ClassicGroup) -> Effects:
+def _join_again(group: ClassicGroup) -> CoordinatorResult[None]:
     """The responses to the waiting members of a classic group that has become a consumer group."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
-    effects = Effects()
+    result: CoordinatorResult[None] = CoordinatorResult([], None)
     for member in group.members.values():
-        group.answer_join(member, rebalance.join_error(code, member.member_id), effects)
-        group.answer_sync(member, SyncGroupResponse(error_code=code), effects)
-    return effects
+        group.answer_join(member, join_error(code, member.member_id), result)
+        group.answer_sync(member, SyncGroupResponse(error_code=code), result)
+    return result

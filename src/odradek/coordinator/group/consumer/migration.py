@@ -10,13 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from odradek.coordinator.group.classic.classic_group import (
-    CONSUMER,
-    ClassicGroup,
-    GroupState,
-    Member,
-)
-from odradek.coordinator.group.classic.effects import Instant
+from odradek.coordinator.coordinator_result import Timestamp
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import CONSUMER, GroupState, Member
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_member import (
     NOTHING,
@@ -157,7 +153,7 @@ def to_classic(
     gone: set[str],
     joins: ConsumerMember | None,
     image: MetadataImage,
-    now: Instant,
+    now: Timestamp,
 ) -> ClassicGroup | None:
     """The classic group of the members that stay, and of the static member that replaces one:
     stable in the generation of the group's epoch; None when their metadata cannot be read."""

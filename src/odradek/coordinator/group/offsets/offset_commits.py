@@ -4,10 +4,10 @@ answered."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from odradek.coordinator.coordinator_result import CoordinatorRecord, CoordinatorResult
 from odradek.coordinator.group.group_records import offset_commit_record
-from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.metadata.image import MetadataImage
@@ -40,9 +40,8 @@ Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
 Answer = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
 
 
-class Terms(NamedTuple):
-    """What a commit is judged by: the topics that exist, the time,
-    ``offset.metadata.max.bytes``."""
+class CommitContext(NamedTuple):
+    """The topics that exist, the time, and ``offset.metadata.max.bytes``."""
 
     image: MetadataImage
     now_ms: int
@@ -50,88 +49,83 @@ class Terms(NamedTuple):
 
 
 def plain_commit(
-    request: OffsetCommitRequest, code: ErrorCode, terms: Terms
-) -> Commit[OffsetCommitResponse]:
+    request: OffsetCommitRequest, code: ErrorCode, context: CommitContext
+) -> CoordinatorResult[OffsetCommitResponse]:
     """An OffsetCommit that its group answers with `code`. A retention time (versions 2-4) becomes
     the expire timestamp of the records."""
     retention_ms = request.retention_time_ms
     expire_ms = -1
     if retention_ms != NO_RETENTION:
-        expire_ms = min(terms.now_ms + retention_ms, TIMESTAMP_MAX)
-    return Commit(
+        expire_ms = min(context.now_ms + retention_ms, TIMESTAMP_MAX)
+    return _commit(
         request.group_id,
         request.topics,
         code,
-        terms,
+        context,
         expire_ms,
         (OffsetCommitResponse, OffsetCommitResponseTopic, OffsetCommitResponsePartition),
     )
 
 
 def transactional_commit(
-    request: TxnOffsetCommitRequest, code: ErrorCode, terms: Terms
-) -> Commit[TxnOffsetCommitResponse]:
+    request: TxnOffsetCommitRequest, code: ErrorCode, context: CommitContext
+) -> CoordinatorResult[TxnOffsetCommitResponse]:
     """A TxnOffsetCommit that its group answers with `code`."""
-    return Commit(
+    return _commit(
         request.group_id,
         request.topics,
         code,
-        terms,
+        context,
         -1,
         (TxnOffsetCommitResponse, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition),
     )
 
 
-class Commit(Generic[R]):
+def _commit(
+    group_id: str,
+    topics: Sequence[Topic],
+    code: ErrorCode,
+    context: CommitContext,
+    expire_ms: int,
+    kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., Answer]],
+) -> CoordinatorResult[R]:
     """The records and the response of one request, both made in one pass.
 
-    `code` is what the group says to the request; partitions that do not exist are
-    UNKNOWN_TOPIC_OR_PARTITION whatever it is, as in Kafka. `kinds` are the response's classes.
+    `code` is the group's verdict on the request. Partitions that do not exist are always
+    UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. `kinds` are the response's classes.
     """
+    image, now_ms, metadata_max = context
+    known = image.topics_by_name
+    response_kind, topic_kind, answer_kind = kinds
+    records: list[CoordinatorRecord] = []
+    answered = []
+    for topic in topics:
+        name = topic.name
+        found = known.get(TopicName(name))
+        count = 0 if found is None else len(found.partitions)
+        answers = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            metadata = partition.committed_metadata or ""
+            verdict = code
+            if not 0 <= index < count:
+                verdict = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif code is ErrorCode.NONE and len(metadata) > metadata_max:
+                verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif code is ErrorCode.NONE:
+                key = OffsetCommitKey(group_id, name, index)
+                offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+                value = OffsetCommitValue(offset, epoch, metadata, now_ms, expire_ms)
+                records.append(offset_commit_record(key, value))
+            answers.append(answer_kind(index, verdict))
+        answered.append(topic_kind(name=name, partitions=answers))
+    return CoordinatorResult(records, response_kind(topics=answered))
 
-    __slots__ = ("records", "response")
 
-    def __init__(
-        self,
-        group_id: str,
-        topics: Sequence[Topic],
-        code: ErrorCode,
-        terms: Terms,
-        expire_ms: int,
-        kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., Answer]],
-    ) -> None:
-        image, now_ms, metadata_max = terms
-        known = image.topics_by_name
-        response_kind, topic_kind, answer_kind = kinds
-        self.records: list[CoordinatorRecord] = []
-        answered = []
-        for topic in topics:
-            name = topic.name
-            found = known.get(TopicName(name))
-            count = 0 if found is None else len(found.partitions)
-            answers = []
-            for partition in topic.partitions:
-                index = partition.partition_index
-                metadata = partition.committed_metadata or ""
-                verdict = code
-                if not 0 <= index < count:
-                    verdict = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif code is ErrorCode.NONE and len(metadata) > metadata_max:
-                    verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                elif code is ErrorCode.NONE:
-                    key = OffsetCommitKey(group_id, name, index)
-                    offset, epoch = partition.committed_offset, partition.committed_leader_epoch
-                    value = OffsetCommitValue(offset, epoch, metadata, now_ms, expire_ms)
-                    self.records.append(offset_commit_record(key, value))
-                answers.append(answer_kind(index, verdict))
-            answered.append(topic_kind(name=name, partitions=answers))
-        self.response: R = response_kind(topics=answered)
-
-    def failed(self, code: ErrorCode) -> R:
-        """The response when the records could not be committed because of `code` (NONE: they
-        were)."""
-        for topic in self.response.topics:
-            for partition in topic.partitions:
-                if partition.error_code == ErrorCode.NONE:  # it has a record
-                    partition.error_code = code
-        return self.response
+def commit_failed(response: R, code: ErrorCode) -> R:
+    """The response to a commit when its records cannot be committed because of `code`."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.NONE:  # it has a record
+                partition.error_code = code
+    return response

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from odradek.coordinator.group.offsets.offset_store import NO_EXPIRY, CommittedOffset
+from odradek.coordinator.group.offsets.offset_store import NO_EXPIRY, CommittedOffset, OffsetStore
 from odradek.records.batch import (
     COMPRESSION_MASK,
     CONTROL_MASK,
@@ -25,9 +25,6 @@ from odradek.records.batch import (
     LOG_OVERHEAD,
     TRANSACTIONAL_MASK,
 )
-
-if TYPE_CHECKING:
-    from odradek.coordinator.group.group_shard import GroupShard
 
 _KEY_TYPE = b"\x00\x01"
 _VALUE_VERSION = 3
@@ -51,12 +48,22 @@ class Unusual(Exception):
     """A record that is to be read the general way."""
 
 
+class LoadedShard(Protocol):
+    """The shard that is loaded."""
+
+    offsets: OffsetStore
+
+    def put_offset(
+        self, group: str, topic: str, partition: int, value: CommittedOffset
+    ) -> None: ...
+
+
 class OffsetLoader:
     """Takes the plain commits of one piece of the log into `shard`; `finish` ends the piece."""
 
     __slots__ = ("_data", "_latest", "_shard")
 
-    def __init__(self, shard: GroupShard, data: bytes) -> None:
+    def __init__(self, shard: LoadedShard, data: bytes) -> None:
         self._shard = shard
         self._data = data
         self._latest: dict[bytes, Place] = {}

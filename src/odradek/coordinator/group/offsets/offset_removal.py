@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, OffsetsAge
+from odradek.coordinator.coordinator_result import CoordinatorRecord
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import OffsetsAge
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_records import group_tombstones
 from odradek.coordinator.group.group_records import (
@@ -19,7 +21,6 @@ from odradek.coordinator.group.group_records import (
 )
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.offsets.offset_store import NO_EXPIRY, CommittedOffset
-from odradek.coordinator.runtime import CoordinatorRecord
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.offset_delete_request import (
     OffsetDeleteRequest,

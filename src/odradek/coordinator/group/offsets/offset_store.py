@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from odradek.coordinator.group.classic.classic_group import ClassicGroup, GroupState
+from odradek.coordinator.coordinator_result import CoordinatorRecord
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
+from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.group_records import offset_commit_tombstone
-from odradek.coordinator.runtime import CoordinatorRecord
+from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
@@ -124,9 +126,16 @@ class OffsetStore:
     Owned by its shard. `_open` has, by group, the producers that have pending offsets there.
     """
 
-    __slots__ = ("_by_group", "_open", "_pending")
+    __slots__ = ("_by_group", "_changes", "_ending", "_open", "_pending")
 
     def __init__(self) -> None:
+        self._changes: UncommittedChanges[tuple[str, str, int], CommittedOffset] = (
+            UncommittedChanges()
+        )
+        # The same for markers that are not committed: their offsets are not stable yet.
+        self._ending: UncommittedChanges[tuple[str, str, int], CommittedOffset] = (
+            UncommittedChanges()
+        )
         self._by_group: dict[str, TopicOffsets] = {}
         self._pending: dict[int, dict[str, TopicOffsets]] = {}
         self._open: dict[str, set[int]] = {}
@@ -186,6 +195,47 @@ class OffsetStore:
             if known is None or value.record_offset > known.record_offset:
                 _put(self._by_group, group, topic, partition, value)
 
+    # -- the committed view ------------------------------------------------------------------------
+
+    def keep(self, offset: int, group: str, topic: str, partition: int) -> None:
+        """Keep the value that the uncommitted record at `offset` replaces."""
+        self._changes.keep((group, topic, partition), offset, self.get(group, topic, partition))
+
+    def keep_transaction(self, offset: int, producer_id: int) -> None:
+        """Keep the values that the producer's uncommitted marker at `offset` may replace."""
+        for group, topic, partition, _ in _each(self._pending.get(producer_id, {})):
+            self.keep(offset, group, topic, partition)
+            self._ending.keep((group, topic, partition), offset, None)
+
+    def commit(self, offset: int) -> None:
+        """The records up to `offset` are committed."""
+        self._changes.commit(offset)
+        self._ending.commit(offset)
+
+    def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
+        """As `get`, in the committed state."""
+        latest = self.get(group, topic, partition)
+        return self._changes.committed((group, topic, partition), latest)
+
+    def committed_of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """As `of_group`, in the committed state."""
+        latest = self.of_group(group_id)
+        if not self._changes:
+            return latest
+        view = {topic: dict(partitions) for topic, partitions in latest.items()}
+        for key in self._changes:
+            group, topic, partition = key
+            if group != group_id:
+                continue
+            value = self._changes.committed(key, None)
+            if value is not None:
+                view.setdefault(topic, {})[partition] = value
+            elif topic in view:
+                view[topic].pop(partition, None)
+                if not view[topic]:
+                    del view[topic]
+        return view
+
     # -- questions ---------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
@@ -198,13 +248,15 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may still change this offset."""
+        if self._ending and (group_id, topic, partition) in self._ending:
+            return True
         return any(
             partition in self._pending[producer_id].get(group_id, {}).get(topic, {})
             for producer_id in self._open.get(group_id, ())
         )
 
     def has_open_transactions(self, group_id: str) -> bool:
-        return group_id in self._open
+        return group_id in self._open or any(key[0] == group_id for key in self._ending)
 
     # -- records -----------------------------------------------------------------------------------
 

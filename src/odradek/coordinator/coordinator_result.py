@@ -1,0 +1,102 @@
+"""What a coordinator's state machine decides, and what it takes part in. Pure.
+
+A handler of a state machine looks at the state and returns a `CoordinatorResult`. It appends
+nothing and waits for nothing. `CoordinatorRuntime.write` performs the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from odradek.errors import ErrorCode
+from odradek.protocol import record_codec
+
+R = TypeVar("R")
+
+Ticket = object
+"""Stands for one waiting request. A state machine never looks inside."""
+Pair = tuple[bytes, bytes | None]
+"""The key and the value (None: a tombstone) of one record."""
+
+
+class CoordinatorRecord(NamedTuple):
+    """One record of an internal topic: its key, and its value in `value_version` (None: a
+    tombstone)."""
+
+    key: Any
+    value: Any
+    value_version: int
+
+
+def encode_record(record: CoordinatorRecord) -> Pair:
+    """The bytes of any record's key and value."""
+    key, value, version = record
+    encoded = None if value is None else record_codec.encode_value(value, version)
+    return record_codec.encode_key(key), encoded
+
+
+class Timestamp(NamedTuple):
+    """One reading of the clock: `monotonic_ms` for deadlines, `time_ms` for records."""
+
+    monotonic_ms: float
+    time_ms: int
+
+
+class CoordinatorTimer(NamedTuple):
+    """A timer to arm: `key` is named to the shard no later than `deadline_ms` (monotonic; infinite
+    for none)."""
+
+    key: str
+    deadline_ms: float
+
+
+class TransactionalProducer(NamedTuple):
+    """The producer in whose transaction records are written. The append checks `guard`, so that it
+    opens no transaction that was not verified (KIP-890)."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: int = 0
+
+
+@dataclass(slots=True)
+class CoordinatorResult(Generic[R]):
+    """The decision of a state machine about one event.
+
+    Attributes:
+        records: Appended as one batch and replayed. If that fails, the event leaves no trace.
+        response: The response to the request, given when the records are committed.
+        timers: Armed after the replay.
+        completed: Tickets of other requests that are completed now, with their responses.
+        after_replay: Changes of state that no record carries. Called after the replay.
+        after_commit: Called when the records are committed, with NONE, or cannot be, with the
+            error. After a time-out it is called with the error, and again with NONE if the records
+            are committed later. Its result is performed, too.
+    """
+
+    records: list[CoordinatorRecord]
+    response: R
+    timers: list[CoordinatorTimer] = field(default_factory=list)
+    completed: list[tuple[Ticket, Any]] = field(default_factory=list)
+    after_replay: Callable[[], None] | None = None
+    after_commit: Callable[[ErrorCode, Timestamp], CoordinatorResult[None]] | None = None
+
+
+_RESPONSE_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def response_code(code: ErrorCode) -> ErrorCode:
+    """The error for clients of a coordinator when its log reports `code`. They expect no other."""
+    return _RESPONSE_CODES.get(code, code)

@@ -1,0 +1,73 @@
+"""Finds the shard of a group: which partition of ``__consumer_offsets`` holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from odradek.config.broker import BrokerConfig
+from odradek.coordinator.group.group_shard import Group, GroupShard
+from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
+from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import CONSUMER_OFFSETS
+
+
+class GroupShards:
+    """The shards that one group coordinator serves. Owned by the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: Callable[[], MetadataImage],
+        runtime: CoordinatorRuntime[GroupShard],
+    ) -> None:
+        self._config = config
+        self.image = image
+        self._runtime = runtime
+        self.active = False
+        # How many partitions the offsets topic has or will have, and the image that says so.
+        self._counted: MetadataImage | None = None
+        self._count = 0
+
+    def existing_partitions(self) -> int:
+        return self.image().partition_count(CONSUMER_OFFSETS)
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that holds this group."""
+        image = self.image()
+        if image is not self._counted:
+            count = image.partition_count(CONSUMER_OFFSETS)
+            self._count = count or self._config.get_int("offsets.topic.num.partitions")
+            self._counted = image
+        return partition_for(group_id, self._count)
+
+    def require_active(self) -> None:
+        """Raise COORDINATOR_NOT_AVAILABLE before the start and after the stop."""
+        if not self.active:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def of(self, group_id: str) -> GroupShard:
+        """The loaded shard of a group. Raises KafkaError with the error for the client."""
+        if not self.active:
+            self.require_active()
+        return self._runtime.shard(self.partition_of(group_id))
+
+    def of_members(self, group_id: str) -> GroupShard:
+        """As `of`. Membership needs a group id; offsets alone may have an empty one."""
+        self.require_active()
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        return self.of(group_id)
+
+    def group_of_members(self, group_id: str) -> tuple[GroupShard, Group]:
+        """The group of a request that only members send. Raises UNKNOWN_MEMBER_ID without one."""
+        shard = self.of_members(group_id)
+        group = shard.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return shard, group
+
+    def loaded(self) -> list[GroupShard]:
+        """All shards of this broker. Raises COORDINATOR_LOAD_IN_PROGRESS when one is not loaded."""
+        self.require_active()
+        return self._runtime.all_shards(self.existing_partitions())
