@@ -120,7 +120,7 @@ class Cleaning:
                 continue
             if not self._map_segment(base, size, offset_map, transactions):
                 return offset_map
-            offset_map.latest_offset = following - 1  # offsets may be missing at its end
+            offset_map.looked_up_to(following - 1)  # offsets may be missing at its end
         return offset_map
 
     def _map_segment(
@@ -139,7 +139,7 @@ class Cleaning:
                 self.stats.map_records += len(records)
                 if not offset_map.put_records(records, header.base_offset):
                     return False
-            offset_map.latest_offset = header.last_offset
+            offset_map.looked_up_to(header.last_offset)
         return True
 
     def _parsed(self, batch: memoryview, header: BatchHeader) -> list[RecordSpan]:

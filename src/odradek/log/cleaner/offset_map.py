@@ -51,6 +51,10 @@ class OffsetMap:
     def __len__(self) -> int:
         return self._count
 
+    def looked_up_to(self, offset: int) -> None:
+        """Every record up to `offset` was put in, or needs no entry."""
+        self.latest_offset = offset
+
     @property
     def utilization(self) -> float:
         return self._count / self.slots
