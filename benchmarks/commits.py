@@ -16,8 +16,6 @@ import socket
 import struct
 import time
 
-from tests.helpers.wire import WireClient, request_bytes
-
 from odradek.errors import ErrorCode
 from odradek.protocol.codec import decode
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -27,6 +25,7 @@ from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
+from testkit.wire import WireClient, request_bytes
 
 VERSION = 8
 DEADLINE_S = 120.0

@@ -29,9 +29,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import BrokerProcess, python_path, start_odradek
-
 from benchmarks.commits_verdict import HISTOGRAM, SIDES, WORSE, page, verdicts
 from benchmarks.loads import GIB, MILLION, drop_topic, fresh_topic, rdkafka
 from benchmarks.machine import description
@@ -39,6 +36,8 @@ from benchmarks.memory import steady_memory
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.report import DOCS, RESULTS
 from benchmarks.tables import MIB
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import BrokerProcess, python_path, start_odradek
 
 PAIRS = 9
 MINUTES = 55.0

@@ -32,15 +32,15 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from conformance.adapters.base import create_topic
-from conformance.peer.server import STARTERS, BrokerProcess
-from tests.helpers.requests import fetch, produce
-from tests.helpers.wire import WireClient
 
 from benchmarks.compaction import BATCH_RECORDS, VALUE, batches_of_keys
 from benchmarks.machine import description
 from odradek.environment.clock import SystemClock
 from odradek.records.record import Record, build_batch
+from testkit.peer.server import STARTERS, BrokerProcess
+from testkit.requests import fetch, produce
+from testkit.topics import create_topic
+from testkit.wire import WireClient
 
 KEYS = 600_000
 SEGMENT_BYTES = 1 << 24

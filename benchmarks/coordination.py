@@ -24,14 +24,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conformance.peer.server import STARTERS, BrokerProcess
-
 from benchmarks import loads, many_partitions, other_brokers
 from benchmarks.first_light import NAMES, order, pooled
 from benchmarks.loads import IDEMPOTENT, Measure, drop_topic, fresh_topic, measured
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 from benchmarks.report import DOCS, RESULTS, render
+from testkit.peer.server import STARTERS, BrokerProcess
 
 PAIRS = 5
 TRIAL_SCALE = 0.15

@@ -23,14 +23,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from conformance.peer.server import STARTERS, BrokerProcess
-
 from benchmarks.loads import LOADS, Load, Measure, drop_topic, fresh_topic
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 from benchmarks.plot import plot_first_light
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.report import DOCS, RESULTS, render
+from testkit.peer.server import STARTERS, BrokerProcess
 
 NAMES = ("odradek", "kafka")
 PAIRS = 5

@@ -17,8 +17,6 @@ import selectors
 import time
 from typing import Any
 
-from tests.helpers.wire import WireClient
-
 from benchmarks.commits import await_coordinator
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -30,6 +28,7 @@ from odradek.protocol.messages.sync_group_request import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from testkit.wire import WireClient
 
 HEARTBEAT_S = 0.1
 DEADLINE_S = 120.0

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conformance.peer.server import BrokerProcess, start_kafka, start_odradek
-from tests.helpers.wire import WireClient
 
 from benchmarks.machine import description
 from benchmarks.processes import memory_bytes
@@ -33,6 +31,8 @@ from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from testkit.peer.server import BrokerProcess, start_kafka, start_odradek
+from testkit.wire import WireClient
 
 COMMITS = 1_000_000
 BATCH = 10

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from conformance.peer import BrokerProcess, java_command
-from conformance.peer.artifacts import ROOT
 
 from benchmarks.processes import cpu_seconds
+from testkit.peer import BrokerProcess, java_command
+from testkit.peer.artifacts import ROOT
 
 MILLION = 1_000_000
 GIB = 1 << 30

@@ -9,7 +9,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from conformance.peer.artifacts import KAFKA_VERSION
+from testkit.peer.artifacts import KAFKA_VERSION
 
 GIB = 1 << 30
 

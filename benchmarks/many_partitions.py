@@ -17,8 +17,6 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from conformance.peer.server import STARTERS, BrokerProcess
-from tests.helpers.wire import ConnectionClosed, WireClient
 
 from benchmarks.processes import memory_bytes, tree
 from odradek.errors import ErrorCode
@@ -27,6 +25,8 @@ from odradek.protocol.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from testkit.peer.server import STARTERS, BrokerProcess
+from testkit.wire import ConnectionClosed, WireClient
 
 PARTITIONS = 10_000
 TOPICS = 10

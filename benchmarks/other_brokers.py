@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import HOST, STARTERS, BrokerProcess, free_ports, spawn
-
 from benchmarks.loads import LOAD_TIMEOUT_S, drop_topic, fresh_topic, rdkafka
 from benchmarks.processes import cpu_seconds
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import HOST, STARTERS, BrokerProcess, free_ports, spawn
 
 MILLION = 1_000_000
 SIZE = 200

@@ -33,9 +33,6 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from conformance.differential.wire import Wire
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import STARTERS, BrokerProcess
 
 from benchmarks.loads import drop_topic, measured
 from benchmarks.machine import description
@@ -51,6 +48,9 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.records.record import Record, build_batch
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import STARTERS, BrokerProcess
+from testkit.wire import WireClient
 
 MILLION = 1_000_000
 NAMES = ("odradek", "kafka")
@@ -210,7 +210,7 @@ def produce_request(topic: str, records: bytearray) -> ProduceRequest:
 
 def client(kind: str, address: str, seconds: float) -> dict[str, Any]:
     """One client with one request in flight: the latencies of its requests in microseconds."""
-    wire = Wire(address)
+    wire = WireClient(address)
     version, pause_s = PRODUCE_VERSION, 0.0
     request: Any
     if kind == "lookups":
@@ -297,7 +297,7 @@ def run_lookups(rounds: int, seconds: float) -> dict[str, Any]:
         configs = {LOOKUP_TOPIC: {}, OPENED_TOPIC: compacted, OTHER_TOPIC: {}}
         for name, config in configs.items():
             admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
-        wire = Wire(broker.bootstrap)
+        wire = WireClient(broker.bootstrap)
         packed = tiny_records(LOOKUP_RECORDS, "gzip")
         wire.send(produce_request(LOOKUP_TOPIC, packed), PRODUCE_VERSION)
         _check("produce", wire.receive())

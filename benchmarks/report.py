@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conformance.peer.artifacts import ROOT
-
 from benchmarks import compaction_report, coordination_report
 from benchmarks.tables import MIB, machine, median, show
+from testkit.peer.artifacts import ROOT
 
 DOCS = ROOT / "docs"
 RESULTS = "benchmarks"

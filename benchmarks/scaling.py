@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from conformance.peer import BrokerProcess
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import STARTERS
 
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 from benchmarks.processes import cpu_seconds
 from benchmarks.report import DOCS, RESULTS, render
+from testkit.peer import BrokerProcess
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import STARTERS
 
 SMALL_BYTES = 64_000_000
 FACTOR = 100

@@ -15,13 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import start_odradek
-
 from benchmarks.machine import description
 from benchmarks.processes import memory_bytes
 from benchmarks.report import DOCS, RESULTS, render
 from benchmarks.tables import MIB
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import start_odradek
 
 REPEATS = 7
 SETTLE_S = 2.0

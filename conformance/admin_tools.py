@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from confluent_kafka.admin import AdminClient
 
-from conformance.adapters.base import create_topic
 from conformance.adapters.java import produce_load, tool
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 CONFIGS = "kafka.admin.ConfigCommand"
 AWAY_S = 120.0

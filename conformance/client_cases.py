@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from conformance.adapters.base import Client, Rec, create_topic
+from conformance.adapters.base import Client, Rec
 from conformance.harness import Case, Context
+from testkit.topics import create_topic
 
 GROUP_DEADLINE_S = 240.0
 LEAVE_S = 120.0

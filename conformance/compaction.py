@@ -13,9 +13,10 @@ from pathlib import Path
 
 import confluent_kafka
 
-from conformance.adapters.base import COMPRESSIONS, create_topic
+from conformance.adapters.base import COMPRESSIONS
 from conformance.dump_log import dump
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 SEGMENT_MS = 1_000
 RETENTION_MS = 1_500

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from conformance.adapters.aio import AiokafkaClient
-from conformance.adapters.base import COMPRESSIONS, Rec, create_topic
+from conformance.adapters.base import COMPRESSIONS, Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import JavaClient
 from conformance.adapters.kafka_python import KafkaPythonClient
 from conformance.adapters.kcat import KcatClient
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 RECORDS = [
     Rec(f"value {n} {'abcdefgh' * (n % 40)}".encode(), f"key{n}".encode()) for n in range(400)

@@ -12,10 +12,11 @@ import re
 import time
 from pathlib import Path
 
-from conformance.adapters.base import COMPRESSIONS, Rec, create_topic
+from conformance.adapters.base import COMPRESSIONS, Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, kafka_tool
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 FILES_A_RUN = 40
 

@@ -26,8 +26,6 @@ from confluent_kafka.admin import (
 
 from conformance.differential.wire import Wire
 from conformance.harness import Case, Context, Skip, main
-from conformance.peer import PeerUnavailable
-from conformance.peer.server import BrokerProcess, start_kafka, start_odradek
 from odradek.protocol.messages import (
     alter_client_quotas_request,
     describe_client_quotas_request,
@@ -39,6 +37,8 @@ from odradek.protocol.messages import (
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.records.batch import CONTROL_MASK, parse_header
 from odradek.records.record import iter_batches, iter_records
+from testkit.peer import PeerUnavailable
+from testkit.peer.server import BrokerProcess, start_kafka, start_odradek
 
 NODE_ID, GROUP = 7, "readers"
 PROPERTIES = {

@@ -12,8 +12,8 @@ import subprocess
 
 from conformance.go_programs import PROGRAMS, go_program
 from conformance.harness import Skip, main
-from conformance.peer.artifacts import CACHE
 from conformance.program_cases import member_case, static_case, transaction_cases
+from testkit.peer.artifacts import CACHE
 
 
 def _node() -> list[str]:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from conformance.harness import Skip
-from conformance.peer.artifacts import CACHE
+from testkit.peer.artifacts import CACHE
 
 PROGRAMS = Path(__file__).parent / "programs"
 

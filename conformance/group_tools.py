@@ -16,11 +16,12 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, tool
 from conformance.harness import Case, Context, Skip, main
-from conformance.peer import PeerUnavailable, java_command
+from testkit.peer import PeerUnavailable, java_command
+from testkit.topics import create_topic
 
 GROUPS = "consumer.group.ConsumerGroupCommand"
 AWAY_S = 60.0

@@ -30,7 +30,7 @@ class Skip(Exception):
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a case is given: the address, a scratch directory, the broker's log directory, and the
-    name of the broker in `conformance.peer`, for a case that starts another one like it.
+    name of the broker in `testkit.peer`, for a case that starts another one like it.
     """
 
     bootstrap: str

@@ -7,10 +7,11 @@ import re
 import time
 from pathlib import Path
 
-from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import JavaClient, produce_load, tool
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 AWAY_S = 120.0
 # The stable ranges of Kafka 4.1 (4.3 serves a few more versions), as the tool prints them.

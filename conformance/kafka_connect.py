@@ -17,11 +17,11 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from conformance.adapters.base import create_topic
 from conformance.harness import Case, Context, Skip, main
-from conformance.peer import PeerUnavailable, java_command
-from conformance.peer.artifacts import program_class_path
-from conformance.peer.server import HOST, free_ports
+from testkit.peer import PeerUnavailable, java_command
+from testkit.peer.artifacts import program_class_path
+from testkit.peer.server import HOST, free_ports
+from testkit.topics import create_topic
 
 LINES, PIECE, KILLS = 200, 10, 2
 AWAY_S = 150.0

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from conformance.harness import Case, Context, Outcome, Skip, main
-from conformance.peer.artifacts import CACHE
+from testkit.peer.artifacts import CACHE
 
 HERE = Path(__file__).resolve().parent
 KAFKA_VERSION = "4.1"

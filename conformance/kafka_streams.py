@@ -16,10 +16,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from conformance.adapters.base import create_topic
 from conformance.harness import Case, Context, Skip, main
-from conformance.peer import PeerUnavailable, java_command
-from conformance.peer.artifacts import program_class_path
+from testkit.peer import PeerUnavailable, java_command
+from testkit.peer.artifacts import program_class_path
+from testkit.topics import create_topic
 
 SOURCE = Path(__file__).parent / "programs" / "KeySums.java"
 PARTITIONS, KEYS, KILLS, EACH = 2, 10, 3, 400

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from conformance.adapters.base import COMPRESSIONS, create_topic
+from conformance.adapters.base import COMPRESSIONS
 from conformance.adapters.kcat import kcat
 from conformance.harness import Case, Context, main
+from testkit.topics import create_topic
 
 LINES = "".join(f"k{n}:value {n}\n" for n in range(100))
 

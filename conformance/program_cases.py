@@ -24,10 +24,11 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.go_programs import PROGRAMS
 from conformance.harness import Case, Context
+from testkit.topics import create_topic
 
 Command = Callable[[], list[str]]
 PARTITIONS, RECORDS, TRANSACTIONS = 4, 400, 40

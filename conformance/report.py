@@ -12,7 +12,7 @@ from pathlib import Path
 
 from conformance.harness import Result
 from conformance.known import KNOWN
-from conformance.peer.artifacts import KAFKA_VERSION, ROOT
+from testkit.peer.artifacts import KAFKA_VERSION, ROOT
 
 DOCS = ROOT / "docs"
 REASON_MAX = 120

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from conformance.harness import Result
 from conformance.known import KNOWN
-from conformance.peer import BrokerProcess, PeerUnavailable
-from conformance.peer.artifacts import ROOT
-from conformance.peer.server import STARTERS
 from conformance.report import read_results, write_report
+from testkit.peer import BrokerProcess, PeerUnavailable
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import STARTERS
 
 NAMES = ("kafka", "odradek")
 # kafka-python's tests name the broker 0 and expect its advertised listeners to be configured. They

@@ -16,9 +16,10 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.harness import Case, Context, Skip, main
+from testkit.topics import create_topic
 
 BASE_MS = 1_700_000_000_000
 DEADLINE_S = 400.0

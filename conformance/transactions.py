@@ -11,13 +11,12 @@ import threading
 import time
 from typing import Any
 
-from conformance.adapters.base import Rec, create_topic
+from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, produce_load, tool
 from conformance.differential.batches import batch, produce
 from conformance.differential.wire import Wire
 from conformance.harness import Case, Context, Skip, main
-from conformance.peer import PeerUnavailable, java_command
 from odradek.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -26,6 +25,8 @@ from odradek.protocol.messages.end_txn_request import EndTxnRequest
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.produce_request import ProduceRequest
+from testkit.peer import PeerUnavailable, java_command
+from testkit.topics import create_topic
 
 RECORDS = 5_000
 COMMAND = "TransactionsCommand"

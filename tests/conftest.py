@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 SEED_VARIABLE = "ODRADEK_TEST_SEED"
 SEED = pytest.StashKey[int]()
 TIMEOUTS_S = {
-    "delivery": 1800,
     "demo": 1800,
     "durability": 1800,
     "histories": 3600,

@@ -16,7 +16,7 @@ GENERATED = SOURCE / "protocol" / "messages"
 
 CODE = sorted(
     path
-    for folder in ("src", "tests", "benchmarks", "conformance")
+    for folder in ("src", "tests", "benchmarks", "conformance", "testkit")
     for path in (ROOT / folder).rglob("*.py")
     if GENERATED not in path.parents and ".cache" not in path.parts
 )
@@ -78,6 +78,19 @@ def test_no_module_is_an_orphan() -> None:
         if imported is None:
             orphans.append(module)
     assert not orphans
+
+
+@pytest.mark.parametrize("folder", ["testkit", "benchmarks", "conformance"])
+def test_shared_code_is_imported_from_testkit_alone(folder: str) -> None:
+    """These packages import the product, testkit and themselves, and nothing from each other."""
+    others = {"tests", "testkit", "benchmarks", "conformance", "examples"} - {folder, "testkit"}
+    pattern = re.compile(rf"^\s*(?:from|import) ({'|'.join(sorted(others))})\b", re.M)
+    found = {
+        _name(path): pattern.findall(path.read_text("utf-8"))
+        for path in CODE
+        if (ROOT / folder) in path.parents
+    }
+    assert not {name: modules for name, modules in found.items() if modules}
 
 
 def test_every_api_has_a_handler_file_that_says_its_versions_and_a_test() -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 240.0
 SESSION_MS = 60_000  # longer than a machine stands still: a rebalance by chance repeats records
@@ -72,13 +70,3 @@ class Client(Protocol):
         on_assignment: Callable[[set[int]], None],
     ) -> None:
         """Be a member of the group until `stop` is set, then leave; commit what is seen."""
-
-
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create with librdkafka's admin client; underscores in config names stand for dots."""
-    new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
-    admin = AdminClient(
-        {"bootstrap.servers": bootstrap, "log_level": 3}
-    )  # Must outlive its futures.
-    for future in admin.create_topics([new]).values():
-        future.result(DEADLINE_S)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from conformance.adapters.base import DEADLINE_S, Rec
 from conformance.harness import Context, Skip
-from conformance.peer import PeerUnavailable, java_command
+from testkit.peer import PeerUnavailable, java_command
 
 SEPARATOR = "|"
 TOOLS = "org.apache.kafka.tools"

@@ -18,8 +18,8 @@ from conformance.differential.allowed import ALLOWED
 from conformance.differential.compare import Difference, compare
 from conformance.differential.registry import SCENARIOS, Scenario
 from conformance.differential.session import Session
-from conformance.peer.artifacts import KAFKA_VERSION
-from conformance.peer.server import STARTERS
+from testkit.peer.artifacts import KAFKA_VERSION
+from testkit.peer.server import STARTERS
 
 # The same node id, so that leaders and replicas compare.
 PROPERTIES: dict[str, dict[str, str]] = {"kafka": {"node.id": "1"}, "odradek": {"node.id": "1"}}

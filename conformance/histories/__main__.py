@@ -14,7 +14,7 @@ from conformance.harness import Case, Context, Outcome, Skip, main
 from conformance.histories.analysis import counts, idle, render
 from conformance.histories.nemesis import FAULTS
 from conformance.histories.run import CLIENTS, GO_ON_S, MIXED, Plan, run
-from conformance.peer.artifacts import CACHE
+from testkit.peer.artifacts import CACHE
 
 # How long a case may take to end, read everything and check it, when its operations are over.
 END_S = 900

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from conformance.go_programs import go_program
 from conformance.histories.settings import TXN_V2, Settings
-from conformance.peer.artifacts import ROOT
+from testkit.peer.artifacts import ROOT
 
 END_S = 45.0
 RESPAWN_S = 0.1

@@ -14,7 +14,7 @@ from typing import Any
 
 from conformance.histories.clients import Client, Fleet
 from conformance.histories.proxy import END_TXN, PRODUCE, Proxy
-from conformance.peer import BrokerProcess
+from testkit.peer import BrokerProcess
 
 BROKER_FAULTS = ("broker-kill", "broker-stop", "broker-pause")
 NETWORK_FAULTS = ("net-cut", "net-mute", "net-delay", "net-overtake", "net-late")

@@ -39,7 +39,7 @@ from conformance.histories.nemesis import (
 )
 from conformance.histories.proxy import Proxy
 from conformance.histories.settings import TXN, TXN_V2, Settings
-from conformance.peer.server import STARTERS, free_ports, start_command
+from testkit.peer.server import STARTERS, free_ports, start_command
 
 TOPICS = 2
 PARTITIONS = 2
@@ -54,7 +54,7 @@ GO_ON_S = 300.0
 
 @dataclass(slots=True)
 class Plan:
-    """What to run. `start`: a name of conformance.peer, or a command; None: at `bootstrap`."""
+    """What to run. `start`: a name of testkit.peer, or a command; None: at `bootstrap`."""
 
     seed: int
     seconds: float

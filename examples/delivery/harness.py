@@ -24,8 +24,9 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from conformance.peer import BrokerProcess
-from conformance.peer.server import STARTERS
+
+from testkit.peer import BrokerProcess
+from testkit.peer.server import STARTERS
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("at_most_once", "at_least_once", "exactly_once")

@@ -1,40 +1,5 @@
-"""A broker of its own for each test: one starts in a few milliseconds."""
+"""Each test has a broker of its own."""
 
-from __future__ import annotations
+from tests.helpers.broker_fixtures import broker, client, config, patient
 
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
-
-from odradek.broker.stopping import StopLimits
-from odradek.testing import Broker
-from tests.helpers.wire import WireClient
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is told to stop does not wait long for the disk and for clients. Here it does:
-    what it does on the way must not depend on how fast the machine is.
-    """
-    patient = StopLimits(40e3, 41e3, 42e3, 43e3, 44e3)
-    monkeypatch.setattr("odradek.broker.broker.STOP_LIMITS", patient)
-    monkeypatch.setattr("odradek.testing.broker.STOP_LIMITS", patient)
-
-
-@pytest.fixture
-def config() -> dict[str, Any]:
-    """Broker configs of the test; a test parametrizes or overrides it."""
-    return {}
-
-
-@pytest.fixture
-def broker(config: dict[str, Any]) -> Iterator[Broker]:
-    with Broker(config) as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[WireClient]:
-    with WireClient(broker.bootstrap_servers) as connected:
-        yield connected
+__all__ = ["broker", "client", "config", "patient"]

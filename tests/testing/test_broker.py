@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conformance.peer.server import free_ports
 
 from odradek.broker.broker import BrokerServer
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 from odradek.metadata.quotas import QuotaAlteration
 from odradek.testing import Broker
+from testkit.peer.server import free_ports
 
 TIMEOUT_S = 120
 THREADS = "log.cleaner.threads"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conformance.peer import start_odradek
 from examples.delivery.harness import PROGRAMS, Outcome, run
+
+from testkit.peer import start_odradek
+
+pytestmark = pytest.mark.timeout(1800)
 
 KILLS = 4
 

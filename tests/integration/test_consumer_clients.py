@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conformance.peer.server import free_ports
 
 from odradek.testing import Broker
-from tests.coordinator.test_clients import DEADLINE_S, PARTITIONS, RECORDS, Member, produce, until
+from testkit.peer.server import free_ports
+from tests.integration.test_group_clients import (
+    DEADLINE_S,
+    PARTITIONS,
+    RECORDS,
+    Member,
+    produce,
+    until,
+)
 
 OFTEN = {
     "group.consumer.min.heartbeat.interval.ms": 50,

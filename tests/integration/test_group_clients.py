@@ -17,9 +17,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conformance.peer.server import free_ports
 
 from odradek.testing import Broker
+from testkit.peer.server import free_ports
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from conformance.peer.artifacts import ROOT, java_command
+from testkit.peer.artifacts import ROOT, java_command
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 120.0

@@ -18,7 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from odradek.testing import Broker
-from tests.coordinator.test_clients import DEADLINE_S, Member, produce, until
+from tests.integration.test_group_clients import DEADLINE_S, Member, produce, until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

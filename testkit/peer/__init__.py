@@ -1,7 +1,7 @@
 """The two brokers that are compared, Apache Kafka 4.3.0 and Odradek, as child processes."""
 
-from conformance.peer.artifacts import PeerUnavailable, java_command, kafka_class_path
-from conformance.peer.server import BrokerProcess, start_kafka, start_odradek
+from testkit.peer.artifacts import PeerUnavailable, java_command, kafka_class_path
+from testkit.peer.server import BrokerProcess, start_kafka, start_odradek
 
 __all__ = [
     "BrokerProcess",
