@@ -9,9 +9,11 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
+from odradek.ids import TopicPartition
 from odradek.log.directories.log_manager import LogDirectoryError, LogManager
 from tests.log.builders import (
     NOW_MS,
+    TOPIC_ID,
     TP,
     append,
     offset_for_timestamp,
@@ -121,3 +123,35 @@ def test_a_start_after_a_kill_syncs_what_flush_messages_asks_for(
     manager.close(clean=False)
     files.crash(tmp_path, random.Random(1))
     assert values_of(open_log(open_manager(tmp_path, SYNCED_AT_ONCE, files))) != []
+
+
+class RecordedNames(FaultyFiles):
+    """Records which names of directories are on the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced_names: set[str] = set()
+
+    def fsync_dir(self, path: str) -> None:
+        super().fsync_dir(path)
+        self.synced_names |= {str(each) for each in Path(path).iterdir() if each.is_dir()}
+
+
+def test_a_flush_covers_the_name_of_the_directory_of_the_log(tmp_path: Path) -> None:
+    """A power cut must not take a whole new partition along."""
+    files = RecordedNames()
+    manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
+    for number in range(3):
+        log = manager.create(TopicPartition("new", number), TOPIC_ID)
+        append(log, [b"acknowledged after this flush"])
+        log.flush()
+        assert log.directory in files.synced_names
+    # A kill leaves the names to the page cache, and nothing says which ones were synced.
+    manager.close(clean=False)
+    files.synced_names.clear()
+    manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
+    log = manager.create(TopicPartition("new", 0), TOPIC_ID)
+    append(log, [b"more"])
+    log.flush()
+    assert log.directory in files.synced_names
+    manager.close()

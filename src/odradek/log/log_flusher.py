@@ -146,6 +146,7 @@ class LogFlusher:
             for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
                 self._sync_file(f"{self._directory}/{name}")
             files.fsync_dir(self._directory)
+            self._log_dir.sync_names()
 
     def _sync_file(self, path: str) -> None:
         files = self._log_dir.files

@@ -359,6 +359,7 @@ class UnifiedLog:
         """
         if not self.on_disk:
             make_directory(self.log_dir.files, self.directory)
+            self.log_dir.directory_created()
             self._write_topic_id()
             self.on_disk = True
         self.begin_leader_epoch(leader_epoch)

@@ -47,6 +47,10 @@ class LogDir:
         self._on_failure = on_failure
         self._write_checkpoints = write_checkpoints
         self._lock = threading.Lock()
+        # Not 0: directories that the run before created may not be on the disk.
+        self._directories_created = 1
+        self._directories_synced = 0
+        self._names_lock = threading.Lock()
 
     @property
     def files(self) -> Files:
@@ -65,6 +69,22 @@ class LogDir:
     def torn_tail_cut(self, size_bytes: int) -> None:
         """Counts what recovery has cut from a log."""
         self.torn_bytes_cut += size_bytes
+
+    def directory_created(self) -> None:
+        """A partition's directory was made: the first flush of its log syncs its name too."""
+        self._directories_created += 1
+
+    def sync_names(self) -> None:
+        """Return when the names of all partition directories are on the disk. OSError may arise.
+
+        Blocks: not for the owner of the logs. Logs that are flushed first at the same time share
+        one fsync.
+        """
+        with self._names_lock:
+            created = self._directories_created
+            if created != self._directories_synced:
+                self.files.fsync_dir(self.path)
+                self._directories_synced = created
 
     def request_checkpoint(self) -> None:
         """`LogManager.maintain` writes the checkpoints the next time that it runs."""
