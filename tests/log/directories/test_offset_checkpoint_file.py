@@ -77,6 +77,7 @@ def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Pa
     thread = in_thread(file, files, {T0: 2, T1: 2})
     file.remove({T1})
     assert content(tmp_path) == {T0: 2}, "the removal contains what was being written"
+    assert file.offsets == {T0: 1}, "which no fsync has covered"
     files.may_sync.set()
     thread.join(TIMEOUT_S)
     assert content(tmp_path) == file.offsets == {T0: 2}, "the older write came later"
@@ -106,6 +107,33 @@ def test_offsets_count_as_written_when_the_disk_has_them(tmp_path: Path) -> None
     assert file.offsets == {T0: 1}
     files.may_sync.set()
     thread.join(TIMEOUT_S)
+    assert file.offsets == {T0: 2}
+
+
+def test_a_write_after_a_removal_is_synced_although_the_file_has_it(tmp_path: Path) -> None:
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    file.write(lambda: {T0: 1, T1: 1})
+    file.remove({T1})
+    files.asked.clear()
+    file.write(lambda: {T0: 1})
+    assert files.asked.is_set()
+
+
+def test_a_write_that_ends_after_a_removal_does_not_bring_the_entry_back(tmp_path: Path) -> None:
+    removals = [T1]
+
+    class LateDirectory(RealFiles):
+        def fsync_dir(self, path: str) -> None:
+            super().fsync_dir(path)
+            if removals and file.offsets:
+                file.remove({removals.pop()})
+
+    file = opened(tmp_path, LateDirectory())
+    file.write(lambda: {T0: 1, T1: 1})
+    file.write(lambda: {T0: 2, T1: 2})
+    assert (content(tmp_path), file.offsets) == ({T0: 2}, {T0: 1})
+    file.write(lambda: {T0: 2})
     assert file.offsets == {T0: 2}
 
 

@@ -27,7 +27,7 @@ class OffsetCheckpointFile:
     """Owns the file and knows what is in it. All methods but `load` may run on any thread.
 
     Attributes:
-        offsets: What was last written and, unless `sync` was false, synced.
+        offsets: What was last written and synced, without the entries that `remove` took out since.
     """
 
     def __init__(self, files: Files, directory: str, name: str) -> None:
@@ -40,6 +40,7 @@ class OffsetCheckpointFile:
         self._latest: Offsets = {}
         self._last_write = 0
         self._renamed_write = 0
+        self._renamed_offsets: Offsets = {}
         self._finished_write = 0
         self._closed = False
 
@@ -104,7 +105,7 @@ class OffsetCheckpointFile:
         temporary = f"{self.path}.{number}.tmp"
         try:
             checkpoints.write_new_offsets(self._files, temporary, offsets, sync=sync)
-            renamed = self._rename(temporary, number, last)
+            renamed = self._rename(temporary, number, offsets, last)
         except OSError:
             with contextlib.suppress(OSError):
                 unlink_if_there(self._files, temporary)
@@ -112,18 +113,27 @@ class OffsetCheckpointFile:
         if not renamed:
             unlink_if_there(self._files, temporary)
         if sync:
-            if not renamed:  # the content is part of a newer one, which may not be synced yet
-                self.sync()
-            self._files.fsync_dir(self._directory)
-        with self._lock:
-            if renamed and number > self._finished_write:
-                self.offsets = offsets
-                self._finished_write = number
+            self._finish_sync(number)
+        elif renamed and not last:
+            with self._lock:
+                self.offsets = change(self.offsets)
 
-    def _rename(self, temporary: str, number: int, last: bool) -> bool:
+    def _finish_sync(self, number: int) -> None:
+        """Return when a write that was synced, or the newer one in its place, is in the file."""
+        with self._lock:
+            in_file, offsets = self._renamed_write, self._renamed_offsets
+        if in_file != number:  # the newer one contains this one, and may not be synced yet
+            self.sync()
+        self._files.fsync_dir(self._directory)
+        with self._lock:
+            if in_file == self._renamed_write > self._finished_write:
+                self.offsets = offsets
+                self._finished_write = in_file
+
+    def _rename(self, temporary: str, number: int, offsets: Offsets, last: bool) -> bool:
         with self._lock:
             if number < self._renamed_write or (self._closed and not last):
                 return False
             self._files.replace(temporary, self.path)
-            self._renamed_write = number
+            self._renamed_write, self._renamed_offsets = number, offsets
             return True
