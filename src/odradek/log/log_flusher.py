@@ -1,11 +1,13 @@
-"""Making a log durable, from any thread: what one fsync promises, and what it must cover.
+"""The flushes of one log, and its recovery point.
 
-The recovery point is the offset below which every batch is on the disk. The indexes and the
-producer snapshot of a segment are written when it is rolled, and synced by the next flush. Until
-then the recovery point that goes to the checkpoint stays at the beginning of that segment, so that
-a start after a crash reads it, and builds its indexes again. The checkpoint's recovery point is
-never inside of the active segment either: such a start reads that segment from its beginning
-anyway, and the next roll then needs no fsync before the new segment is appended to.
+The recovery point is the offset below which every batch is on the disk. A roll writes the indexes
+and the producer snapshot of the old segment, and the next flush syncs them. Until then the
+checkpoint's recovery point stays at the beginning of that segment. A start after a crash reads the
+segment again from there, and builds its indexes again.
+
+The checkpoint's recovery point is never inside the active segment. A start after a crash reads that
+segment from its beginning anyway. The next roll then needs no fsync before the first append to the
+new segment.
 """
 
 from __future__ import annotations
@@ -58,19 +60,22 @@ class LogFlusher:
         return min([base_offset, self.recovery_point, *(s.base_offset for s in self._rolled)])
 
     def file_created(self) -> None:
-        """A new file of the log's directory: the next flush syncs the directory too."""
+        """Have the next flush sync the directory, because it has a new file."""
         self._directory_synced = False
 
     def segment_rolled(self, segment: LogSegment) -> None:
-        """Called before another segment becomes the active one."""
+        """Have the next flush sync the files of `segment`.
+
+        Called before another segment becomes the active one.
+        """
         self._rolled.append(segment)
         self._directory_synced = False
 
     def flush_to(self, offset: int) -> None:
-        """Returns when all below `offset` is on the disk, and all files of rolled segments.
+        """Return when all below `offset` is on the disk, and all files of rolled segments.
 
-        Calls that wait for one another share an fsync. KAFKA_STORAGE_ERROR, and the directory is
-        offline, when it fails: it is never tried again.
+        Concurrent calls share an fsync. When it fails, the directory goes offline and
+        KAFKA_STORAGE_ERROR is raised. A failed fsync is never tried again.
         """
         with self._lock:
             if offset <= self.recovery_point and not self._rolled:
@@ -91,8 +96,11 @@ class LogFlusher:
                     self._rolled.remove(segment)
 
     def flush_if_due(self, now_ms: int, flush_ms: int) -> bool:
-        """Flushes rolled segments, and all when the last flush is `flush_ms` ago; whether the
-        checkpoint's recovery point has moved. On a thread.
+        """Flush rolled segments, and everything when the last flush is `flush_ms` ago. Runs on a
+        thread.
+
+        Returns:
+            Whether the checkpoint's recovery point has moved.
         """
         before = self.checkpoint_offset
         unflushed = self.recovery_point < self._log_end_offset()
@@ -110,8 +118,9 @@ class LogFlusher:
         return self.checkpoint_offset > before
 
     def truncate(self, cut: Callable[[], int]) -> None:
-        """Has `cut` cut the log, while no flush runs; it returns the new end. Returns when the cut
-        is on the disk.
+        """Call `cut`, which cuts the log and returns its new end, while no flush runs.
+
+        Returns when the cut is on the disk.
         """
         with self._lock:
             self.recovery_point = min(self.recovery_point, cut())
@@ -120,16 +129,17 @@ class LogFlusher:
             active.flush(indexes=False)
 
     def close(self) -> None:
-        """No flush begins any more."""
+        """Refuse every flush from now on."""
         self._closed = True
 
     def synced_whole(self) -> None:
-        """The log was closed, and all of it is on the disk."""
+        """Report that the log is closed, and that all of it is on the disk."""
         self._all_synced = True
 
     def _sync(self, rolled: list[LogSegment], end: int) -> None:
-        """Syncs every segment between the recovery point and `end`, and what belongs to the rolled
-        ones. The indexes of the active segment need no sync: recovery reads it from its beginning.
+        """Sync the segments between the recovery point and `end`, and the files of rolled ones.
+
+        The indexes of the active segment need no sync: recovery reads it from its beginning.
         """
         segments = list(self._segments)
         files = self._log_dir.files

@@ -1,9 +1,10 @@
-"""Opening a log: from what a clean stop left, or from what a crash left.
+"""Opening a log after a clean stop or a crash (Kafka's ``LogLoader``).
 
-After a clean stop nothing is read but names, sizes and the end of the last segment. After a crash
-the segments from the recovery point on are read batch by batch: at the first batch that is torn
-or has a wrong CRC the segment is cut, and all behind it goes. Indexes are built anew, leader
-epochs and producers taken in on the way (``LogLoader``, ``LogSegment.recover``).
+After a clean stop the loader reads names, sizes and the end of the last segment.
+
+After a crash it reads the segments from the recovery point on, batch by batch. At the first batch
+that is torn or has a wrong CRC it cuts the segment, and removes the segments behind it. It builds
+the indexes again, and adds leader epochs and producers from the batches.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadOptions:
-    """What the log directory knows of a log before it is opened; offsets from the checkpoints."""
+    """Facts about a log that its directory knows before the log is opened. The offsets are those of
+    the checkpoints.
+    """
 
     clean: bool
     """Closed whole: what is in the files is what was meant to be there."""
@@ -196,8 +199,10 @@ class LogLoader:
         return segments
 
     def _remove_strays(self) -> None:
-        """Takes out the empty files of failed rolls: a segment that is empty by rights, the last
-        one or one that was compacted, begins behind all data before it.
+        """Remove the empty files of failed rolls.
+
+        A segment that is empty for another reason (the last one, or a compacted one) begins behind
+        all data before it.
         """
         segments = self._segments
         for at in range(len(segments) - 1, 0, -1):
@@ -229,8 +234,10 @@ class LogLoader:
         del self._segments[start:end]
 
     def _damaged_txn_indexes(self) -> int | None:
-        """The base offset of the first segment whose transaction index makes no sense, None without
-        one: from there on they are removed, to be built anew.
+        """Remove the transaction indexes from the first damaged one on: they are built again.
+
+        Returns:
+            The base offset of the segment with the first damaged one, None when there is none.
         """
         for at, segment in enumerate(self._segments):
             try:
@@ -317,10 +324,13 @@ class LogLoader:
     def _recover_segment(
         self, segment: LogSegment, epochs: LeaderEpochFileCache
     ) -> tuple[int, int]:
-        """Reads every batch, builds the indexes anew and cuts behind the last good batch.
+        """Read every batch, build the indexes and cut behind the last good batch.
 
-        Returns how many bytes were cut, and the offset behind the last good batch. The index of
-        aborted transactions is empty: it needs the producers, who are taken in later.
+        The index of aborted transactions is empty then. It needs the producers, which are loaded
+        later.
+
+        Returns:
+            The number of bytes that were cut, and the offset behind the last good batch.
         """
         built = segment.index_builder()
         good, next_offset = 0, segment.base_offset

@@ -24,8 +24,8 @@ class NotResident(Exception):
 def read_resident(files: Files, fd: int, length: int, position: int, needed: int) -> bytearray:
     """Return up to `length` bytes that the page cache has, at least `needed`.
 
-    Raises NotResident when it has fewer, or when the file ends before: only a read that may wait
-    can tell. Raises OSError as `pread`.
+    Raises NotResident when it has fewer, or when the file ends earlier. The two cases cannot be
+    distinguished without waiting. Raises OSError as `pread`.
     """
     nowait = files.nowait
     if nowait is None:
@@ -45,5 +45,5 @@ def read_resident(files: Files, fd: int, length: int, position: int, needed: int
 
 
 def read_waiting(files: Files, fd: int, length: int, position: int, _needed: int) -> bytes:
-    """The same for a thread that may wait for the disk: fewer bytes only at the end of the file."""
+    """Return `length` bytes, fewer only at the end of the file. For a thread that may wait."""
     return files.pread(fd, length, position)

@@ -1,8 +1,8 @@
-"""Which segments may go: by the age of their records, by the log's size, by its start offset.
+"""Rules by which old segments are deleted: age of their records, size of the log, log start offset.
 
-Kafka's rules (``UnifiedLog.deleteOldSegments``): the oldest segments go as long as each is
-deletable and all of it lies below the high watermark; the active one too, after a new one was
-begun, but never an empty one at the end.
+Kafka's rules (``UnifiedLog.deleteOldSegments``): the oldest segments are deleted as long as each is
+deletable and lies below the high watermark. The active segment may be deleted too, after a new one
+was begun. An empty segment at the end stays.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def excess_over(retention_bytes: int, size_bytes: int) -> Rule:
 
 
 def before_log_start(log_start_offset: int) -> Rule:
-    """What lies before the log start offset."""
+    """By the log start offset: segments that lie before it."""
 
     def is_before(_segment: LogSegment, next_base: int) -> bool:
         return next_base <= log_start_offset

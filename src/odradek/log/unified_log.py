@@ -1,8 +1,8 @@
 """One partition's log: segments in offset order, appended to at the end, read at any offset.
 
 Synchronous, no asyncio. One thread owns a log: it appends, reads, rolls, truncates, deletes and
-closes. `flush`, and the lookups of `timestamps`, may run on other threads meanwhile. Regions that
-`read` gives out may be used anywhere.
+closes. `flush`, `read`, and the searches of `timestamps` may run on other threads at the same time.
+Regions may be used on any thread.
 """
 
 from __future__ import annotations
@@ -72,12 +72,17 @@ class LogAppendInfo:
 
 @dataclass(slots=True)
 class LogReadInfo:
-    """What a read found: None when there is nothing to send.
+    """The outcome of a read.
 
-    `first_batch_cut`: the region ends before its first batch does (only without min_one_message).
-    `segment` is that of the region. `aborted`: (producer id, first offset) of the aborted
-    transactions that overlap the region, None unless they were asked for. `truncations`: how often
-    the log had been truncated when the read began, for `UnifiedLog.confirm`.
+    Attributes:
+        region: The records; None when there is nothing to send.
+        first_batch_cut: The region ends before its first batch does (only without
+            min_one_message).
+        segment: The segment with the region.
+        aborted: (producer id, first offset) of the aborted transactions that overlap the region,
+            None unless they were requested.
+        truncations: How often the log had been truncated when the read began, for
+            `UnifiedLog.confirm`.
     """
 
     region: FileRegion | None
@@ -188,8 +193,10 @@ class UnifiedLog:
     # -- high watermark ----------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Commits everything below `offset`, at most up to the log's end; whether that is more than
-        before.
+        """Commit everything below `offset`, at most up to the log's end.
+
+        Returns:
+            Whether the high watermark has moved.
         """
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
@@ -428,7 +435,10 @@ class UnifiedLog:
                 raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int) -> LogSegment:
-        """OSError leaves the log as it was. What is written here is synced by the next flush."""
+        """Begin a new segment. The next flush syncs the files of the old one.
+
+        OSError leaves the log as it was.
+        """
         segment = self._new_segment(self.log_end_offset, now_ms)
         segment.create_files()
         rolled = self.segments.active
@@ -503,7 +513,7 @@ class UnifiedLog:
     ) -> LogReadInfo:
         """As `read`, on the owner's thread, without waiting for the disk.
 
-        Raises NotResident when it would have to. The caller then has a thread call `read`, and
+        Raises NotResident when it would have to wait. The caller then runs `read` on a thread, and
         passes the outcome to `confirm`.
         """
         self._check_readable(offset)

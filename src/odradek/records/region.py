@@ -1,9 +1,9 @@
 """A range of an open file that goes to a socket without passing through Python.
 
-A region keeps its file open for as long as it is held: segments may be rolled, evicted from the
-pool of open files, renamed or deleted meanwhile. CPython's own reference count is the count of
-holders; the descriptor closes when the last one lets go. A file that was truncated under a region
-gives fewer bytes than `len(region)`: whoever sends it closes the connection then.
+A region keeps its file open. In the meantime the segment may be rolled, evicted from the pool of
+open files, renamed or deleted. CPython's reference count is the count of holders. The descriptor is
+closed with the last reference. A file that was truncated under a region has fewer bytes than
+`len(region)`. The sender closes the connection then.
 
 Every read goes through the file system that opened the file, which a test may replace.
 """
@@ -28,8 +28,9 @@ _PROBE = (bytearray(1),)
 
 
 class RegionFiles(Protocol):
-    """What a region needs of a file system. `nowait` is the flag for `preadv` that never waits for
-    the disk (RWF_NOWAIT), None where there is none.
+    """The part of a file system that a region uses.
+
+    `nowait` is the flag for `preadv` that never waits for the disk (RWF_NOWAIT), or None.
     """
 
     @property
@@ -45,8 +46,8 @@ class RegionFiles(Protocol):
 
 
 class RegionFile(Protocol):
-    """What a region needs of a file: its descriptor, valid while the object is referenced, and the
-    file system that opened it.
+    """An open file: its descriptor, valid while the object is referenced, and the file system that
+    opened it.
     """
 
     @property
@@ -127,8 +128,8 @@ class FileRegion:
     def resident(self) -> int:  # noqa: C901 - calls are what this path costs
         """How many bytes from the start of the region can be read without waiting for the disk.
 
-        Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Where the system
-        or the file system does not have it: what `touch` has read.
+        Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Without
+        RWF_NOWAIT: the bytes that `touch` has read.
         """
         length = self.length
         if self.warm >= length:

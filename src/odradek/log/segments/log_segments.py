@@ -46,7 +46,7 @@ class LogSegments:
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """The segments from the one that holds `offset` on, at this moment; from any thread."""
+        """Return a copy of the list from the segment that holds `offset` on. From any thread."""
         segments = list(self._segments)
         at = bisect_right(segments, offset, key=_base_offset)
         return segments[max(at - 1, 0) :]
@@ -113,35 +113,35 @@ class LogSegments:
     # -- changes, by the owner of the log ----------------------------------------------------------
 
     def activate_last(self) -> None:
-        """Makes the last segment the one that is appended to."""
+        """Append to the last segment from now on."""
         self.active = self._segments[-1]
         self.active.make_active()
 
     def roll(self, segment: LogSegment) -> None:
-        """Appends to `segment` from now on."""
+        """Append to `segment` from now on."""
         self.active.make_inactive()
         self._segments.append(segment)
         self.bases.append(segment.base_offset)
         self.activate_last()
 
     def take_first(self, count: int) -> list[LogSegment]:
-        """Takes out the first segments; at least one stays."""
+        """Take out the first segments; at least one stays."""
         assert count < len(self._segments)
         taken = self._segments[:count]
         del self._segments[:count], self.bases[:count]
         return taken
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Puts a compacted segment in the place of the old ones."""
+        """Replace the old segments by a compacted one."""
         at = self._segments.index(old[0])
         self._segments[at : at + len(old)] = [new]
         self.bases[at : at + len(old)] = [new.base_offset]
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Cuts all from the batch with `offset` on; returns the segments that were taken out.
+        """Cut everything from the batch with `offset` on, and return the removed segments.
 
-        The segment with the offset stays, and is the active one. Some segment must begin at the
-        offset or before: see `restart`.
+        The segment with the offset stays and becomes the active one. Some segment must begin at the
+        offset or before it: see `restart`.
         """
         keep = bisect_right(self.bases, offset)
         assert keep
@@ -152,7 +152,7 @@ class LogSegments:
         return removed
 
     def restart(self, segment: LogSegment) -> list[LogSegment]:
-        """Puts one empty segment in the place of all; returns the others."""
+        """Replace all segments by one empty segment, and return the removed ones."""
         removed = list(self._segments)
         self._segments[:], self.bases[:] = [segment], [segment.base_offset]
         self.activate_last()
