@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.result_tasks import in_task, run, wait
+from odradek.result_tasks import in_task, of_future, run, wait
 from odradek.results import Abandoned, PendingResult, Result
 
 
@@ -112,5 +112,27 @@ def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
 def test_a_value_that_is_known_is_not_waited_for() -> None:
     async def test() -> None:
         assert await wait(Result(5)) == 5
+
+    run_loop(test())
+
+
+@pytest.mark.parametrize("end", ["value", "error", "cancelled"])
+def test_a_future_is_an_executed_result(end: str) -> None:
+    async def test() -> None:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        result = of_future(future)
+        assert (result.executed, result.done) == (True, False)
+        if end == "value":
+            future.set_result(1)
+            assert await wait(result) == 1
+        elif end == "error":
+            future.set_exception(KafkaError(ErrorCode.INVALID_REQUEST))
+            with pytest.raises(KafkaError):
+                await wait(result)
+        else:
+            result.cancel()
+            with pytest.raises(Abandoned):
+                await wait(result)
+            assert future.cancelled()
 
     run_loop(test())

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.elements import each_partition
-from odradek.broker.requests.legacy import as_result
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.unified_log import LogAppendInfo
 from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.result_tasks import of_future
 from odradek.results import Result, gather
 
 if TYPE_CHECKING:
@@ -95,16 +96,17 @@ def _append(
         return services.groups.offsets.complete_transaction(
             partition, producer_id, producer_epoch, coordinator_epoch, committed
         )
-    return as_result(
-        manager.append_marker(
-            topic_partition,
-            producer_id,
-            producer_epoch,
-            coordinator_epoch,
-            committed,
-            transaction_version=version,
-        )
-    ).then(lambda _: ErrorCode.NONE)
+    appended = manager.append_marker(
+        topic_partition,
+        producer_id,
+        producer_epoch,
+        coordinator_epoch,
+        committed,
+        transaction_version=version,
+    )
+    if isinstance(appended, LogAppendInfo):
+        return Result(ErrorCode.NONE)
+    return of_future(appended).then(lambda _: ErrorCode.NONE)
 
 
 def _known(code: ErrorCode) -> ErrorCode:
