@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from odradek.broker.requests.repeated_produce import SHAPES_MAX, Memory
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
+from odradek.records.record import Record, build_batch
 from tests.helpers.call_count import CallCount, count_calls
 from tests.helpers.mock_transport import MockTransport, open_connection
 from tests.helpers.requests import batch, fetch, produce
@@ -52,6 +54,9 @@ FIRST_PRODUCE_CALLS_MAX = 83
 # make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. One
 # makes sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
 FETCH_CALLS_MAX = 119
+# Produce to a compacted topic: one call of C for each record, which reads its first bytes. The
+# others are those of the first of its kind, and 7 to look at the batch.
+COMPACTED_PRODUCE_CALLS_MAX = 90
 
 
 def framed(request: Any, version: int) -> bytes:
@@ -151,6 +156,26 @@ def test_idempotent_produce_costs_the_same_for_any_number_of_records(tmp_path: P
             each: runner.run(count(each, partition)) for partition, each in enumerate(RECORD_COUNTS)
         }
     check(counts, IDEMPOTENT_PRODUCE_CALLS_MAX)
+
+
+def test_produce_to_a_compacted_topic_costs_one_call_a_record(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as (runner, server):
+
+        async def count(records: int) -> CallCount:
+            topic = f"compacted-{records}"
+            config = {"cleanup.policy": "compact"}
+            await server.create_topic(topic, 1, config)
+            connection, _ = open_connection(Dispatcher(server.services).dispatch)
+            stamp = time.time_ns() // 1_000_000
+            keyed = [Record(b"key", bytes(90), stamp)] * records
+            result = counted(connection, framed(produce(topic, build_batch(keyed)), 9))
+            log = server.services.replica_manager.partition(topic, 0).log
+            assert log.log_end_offset == (WARM_UP + 1) * records
+            result.c_calls -= records
+            return result
+
+        counts = {each: runner.run(count(each)) for each in (10, 50, 1000)}
+    check(counts, COMPACTED_PRODUCE_CALLS_MAX)
 
 
 def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
