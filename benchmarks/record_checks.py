@@ -294,7 +294,9 @@ def run_lookups(rounds: int, seconds: float) -> dict[str, Any]:
     ):
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
         compacted = {"cleanup.policy": "compact", "min.compaction.lag.ms": "86400000"}
-        configs = {LOOKUP_TOPIC: {}, OPENED_TOPIC: compacted, OTHER_TOPIC: {}}
+        # The records have old timestamps, and the check of the retention time runs during the load.
+        kept = {"retention.ms": "-1"}
+        configs = {LOOKUP_TOPIC: kept, OPENED_TOPIC: compacted, OTHER_TOPIC: kept}
         for name, config in configs.items():
             admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(30)
         wire = WireClient(broker.bootstrap)
