@@ -72,7 +72,7 @@ def _lso_high() -> None:
 def _no_aborted_list() -> None:
     from odradek.log.unified_log import UnifiedLog
 
-    _patch(UnifiedLog, "aborted_in", lambda *_: [])
+    _patch(UnifiedLog, "aborted_in", lambda *_, **__: [])
 
 
 def _offsets_of_aborted() -> None:
