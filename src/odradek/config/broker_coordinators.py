@@ -173,6 +173,15 @@ GROUP_CONFIGS = [
         at_least(1),
     ),
     ConfigKey(
+        "offsets.commit.timeout.ms",
+        _INT,
+        5_000,
+        _HIGH,
+        "The time after which a write of a coordinator that is not committed is answered with an "
+        "error.",
+        at_least(1),
+    ),
+    ConfigKey(
         "offsets.topic.compression.codec",
         _INT,
         0,

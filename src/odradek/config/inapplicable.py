@@ -26,7 +26,6 @@ _NO_MOVES = "replicas are not moved between log directories"
 _METRICS = "Kafka's metrics reporters are Java classes"
 _PLUGIN = "names a Java class"
 _QUOTAS = "of quotas only the byte rates of clients are enforced"
-_NO_WAIT = "a commit on a single node has no followers to wait for"
 _INTERNAL = "tunes the inside of Kafka's own implementation"
 _TOGETHER = "log start offsets are written down together with the recovery points"
 _OLD = "removed from Kafka in an earlier version"
@@ -101,7 +100,6 @@ _SINGLE: dict[str, str] = {
     "delete.records.purgatory.purge.interval.requests": _INTERNAL,
     "group.consumer.regex.refresh.interval.ms": _AT_ONCE,
     "offsets.load.buffer.size": _INTERNAL,
-    "offsets.commit.timeout.ms": _NO_WAIT,
     "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
     "log.initial.task.delay.ms": _INTERNAL,
     "producer.id.expiration.check.interval.ms": _INTERNAL,

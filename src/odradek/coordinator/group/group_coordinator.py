@@ -90,6 +90,7 @@ class GroupCoordinator:
             timers=timers,
             executor=executor,
             compression=Compression(config.get_int("offsets.topic.compression.codec")),
+            commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
             encode=encode,
         )
         self.shards = GroupShards(config, image, self.runtime)

@@ -100,6 +100,7 @@ class TransactionCoordinator:
             timers=timers,
             executor=executor,
             load_piece_bytes=config.get_int("transaction.state.log.load.buffer.size"),
+            commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         )
         self.completions = Completions(
             image=image, clock=clock, write_markers=write_markers, commit=self._commit
