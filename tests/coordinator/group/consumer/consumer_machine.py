@@ -14,7 +14,8 @@ from odradek.coordinator.group.consumer.consumer_heartbeat import (
     ConsumerSettings,
 )
 from odradek.coordinator.group.consumer.consumer_records import read_assignment
-from odradek.coordinator.group.consumer.topic_patterns import PatternsNeeded, TopicPatterns
+from odradek.coordinator.group.consumer.pattern_matches import PatternsNeeded
+from odradek.coordinator.group.consumer.topic_patterns import TopicPatterns
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.environment.clock import ManualClock

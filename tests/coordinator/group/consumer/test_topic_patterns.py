@@ -14,15 +14,14 @@ import re2
 from odradek.coordinator.group.consumer import topic_patterns as patterns
 from odradek.coordinator.group.consumer.consumer_group import Resolved
 from odradek.coordinator.group.consumer.consumer_records import regex_record
+from odradek.coordinator.group.consumer.pattern_matches import NO_MATCHES, PatternMatches
 from odradek.coordinator.group.consumer.topic_patterns import (
     COMPILED_BYTES_MAX,
-    NO_MATCHES,
     PATTERN_BYTES_MAX,
     PATTERN_CHARACTERS_MAX,
     REFUSED_MAX,
     REPETITIONS_MAX,
     UNICODE_CLASSES_MAX,
-    PatternMatches,
     TopicPatterns,
 )
 from odradek.environment.clock import ManualClock

@@ -59,7 +59,7 @@ from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
-Result: TypeAlias = CoordinatorResult[None]
+GroupResult: TypeAlias = CoordinatorResult[None]
 
 # JoinGroup from this version on: a new member first gets its id, then joins with it (KIP-394).
 MEMBER_ID_REQUIRED_FROM = 4
@@ -244,14 +244,14 @@ class ClassicGroup:
             self.awaiting_join_count += 1
         member.awaiting_join = ticket
 
-    def answer_join(self, member: Member, answer: JoinGroupResponse, result: Result) -> None:
+    def answer_join(self, member: Member, answer: JoinGroupResponse, result: GroupResult) -> None:
         """Answers the member's waiting JoinGroup; nothing happens when none waits."""
         ticket = member.awaiting_join
         if ticket is not None:
             self.set_awaiting_join(member, None)
             result.completed.append((ticket, answer))
 
-    def answer_sync(self, member: Member, answer: SyncGroupResponse, result: Result) -> bool:
+    def answer_sync(self, member: Member, answer: SyncGroupResponse, result: GroupResult) -> bool:
         """Answers the member's waiting SyncGroup, and says whether one waited."""
         ticket = member.awaiting_sync
         if ticket is None:
@@ -336,7 +336,7 @@ class ClassicGroup:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def join(self, event: JoinEvent, settings: ClassicSettings, now: Timestamp) -> Result:
+    def join(self, event: JoinEvent, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """JoinGroup: the ticket is answered now, or when the join phase ends."""
         result = CoordinatorResult([], None)
         request = event.request
@@ -359,7 +359,7 @@ class ClassicGroup:
 
     def sync(
         self, request: SyncGroupRequest, ticket: Ticket, settings: ClassicSettings, now: Timestamp
-    ) -> Result:
+    ) -> GroupResult:
         """SyncGroup: the leader's brings the assignment; each is answered when that is stored."""
         result = CoordinatorResult([], None)
         code = self._validate_sync(request)
@@ -417,11 +417,11 @@ class ClassicGroup:
         timers = self._with_timer(result).timers
         return CoordinatorResult(result.records, response, timers, result.completed)
 
-    def _with_timer(self, result: Result) -> Result:
+    def _with_timer(self, result: GroupResult) -> GroupResult:
         result.timers.append(CoordinatorTimer(self.group_id, self.next_deadline_ms()))
         return result
 
-    def expire(self, settings: ClassicSettings, now: Timestamp) -> Result:
+    def expire(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """Does what has fallen due at `now`: sessions, the join phase, missing SyncGroups.
 
         Each timer is looked at once; what becomes due meanwhile is left to the next call.
@@ -442,7 +442,7 @@ class ClassicGroup:
             self.on_pending_sync_expired(settings, result, now)
         return self._with_timer(result)
 
-    def loaded(self, settings: ClassicSettings, now: Timestamp) -> Result:
+    def loaded(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """The group was loaded: sessions begin again, an oversized group rebalances."""
         result = CoordinatorResult([], None)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
@@ -453,7 +453,7 @@ class ClassicGroup:
             self.prepare_rebalance(settings, "over group.max.size", result, now)
         return self._with_timer(result)
 
-    def downgraded(self, settled: bool, settings: ClassicSettings, now: Timestamp) -> Result:
+    def downgraded(self, settled: bool, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """The group was a consumer group. Unless it is settled, its members have to join again."""
         result = CoordinatorResult([], None)
         for member in self.members.values():
@@ -462,7 +462,7 @@ class ClassicGroup:
             self.prepare_rebalance(settings, "downgrade", result, now)
         return self._with_timer(result)
 
-    def unload(self, code: ErrorCode, now: Timestamp) -> Result:
+    def unload(self, code: ErrorCode, now: Timestamp) -> GroupResult:
         """The shard goes: everybody who waits gets `code`, and the group is Dead."""
         result = CoordinatorResult([], None)
         for member in self.members.values():
@@ -485,7 +485,7 @@ class ClassicGroup:
         return member is not None or len(self.members) < settings.max_size
 
     def _join_unknown(
-        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+        self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
         """A member without an id: it gets one, and from version 4 on comes back with it."""
         instance_id = event.request.group_instance_id
@@ -501,7 +501,7 @@ class ClassicGroup:
             self._add_member(event, event.new_member_id, settings, result, now)
 
     def _join_known(
-        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+        self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
         """A member with an id joins: to begin with it, or again."""
         request = event.request
@@ -535,7 +535,7 @@ class ClassicGroup:
         event: JoinEvent,
         member_id: str,
         settings: ClassicSettings,
-        result: Result,
+        result: GroupResult,
         now: Timestamp,
     ) -> None:
         """Adds a new member. It cannot send heartbeats while it waits, so it has no session yet. It
@@ -561,7 +561,7 @@ class ClassicGroup:
         self.add(member, event.ticket)
         self.join_or_rebalance(settings, f"{member_id} joins", result, now)
 
-    def _update_member(self, member: Member, event: JoinEvent, result: Result) -> None:
+    def _update_member(self, member: Member, event: JoinEvent, result: GroupResult) -> None:
         """Takes over what the member now says of itself, and its new ticket."""
         superseded = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         self.answer_join(member, superseded, result)
@@ -571,7 +571,7 @@ class ClassicGroup:
         self.set_awaiting_join(member, event.ticket)
 
     def _replace_static_member(
-        self, event: JoinEvent, settings: ClassicSettings, result: Result, now: Timestamp
+        self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
         """A static member comes back without its id and replaces the member of its instance id. A
         stable group whose protocol stays the same does not rebalance (KIP-345)."""
@@ -599,7 +599,7 @@ class ClassicGroup:
         else:
             self.complete_join_if_ready(result, now)
 
-    def _take_over(self, old: Member, new_id: str, result: Result) -> Member:
+    def _take_over(self, old: Member, new_id: str, result: GroupResult) -> Member:
         """A copy of a static member under a new id takes its place; who waits under the old is
         fenced."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
@@ -623,10 +623,10 @@ class ClassicGroup:
 
     def _static_member_stored(
         self, member: Member, old: Member, old_leader: str | None, version: int
-    ) -> Callable[[ErrorCode, Timestamp], Result]:
+    ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
         """What follows when the record that renames a static member is stored, or is not."""
 
-        def stored(code: ErrorCode, now: Timestamp) -> Result:
+        def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
             result = CoordinatorResult([], None)
             if self.members.get(member.member_id) is not member:
                 return self._with_timer(result)
@@ -674,12 +674,12 @@ class ClassicGroup:
 
     def _assignment_stored(
         self, settings: ClassicSettings
-    ) -> Callable[[ErrorCode, Timestamp], Result]:
+    ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
         """What follows when the leader's assignment is stored, or is not. Its replay has changed
         the members. Nothing follows when the group has begun another rebalance since."""
         generation_id = self.generation_id
 
-        def stored(code: ErrorCode, now: Timestamp) -> Result:
+        def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
             result = CoordinatorResult([], None)
             if (
                 self.state is not GroupState.COMPLETING_REBALANCE
@@ -697,7 +697,7 @@ class ClassicGroup:
 
         return stored
 
-    def _leave_one(self, identity: MemberIdentity, result: Result) -> ErrorCode:
+    def _leave_one(self, identity: MemberIdentity, result: GroupResult) -> ErrorCode:
         """Removes one member; pending members just lose their place."""
         member_id = identity.member_id
         if member_id in self.pending_joins:
@@ -722,7 +722,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def _expire_session(
-        self, member: Member, settings: ClassicSettings, result: Result, now: Timestamp
+        self, member: Member, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
         """The member's session has ended, unless it waits for us rather than we for it."""
         if member.has_satisfied_heartbeat():
@@ -734,7 +734,7 @@ class ClassicGroup:
         self.member_removed(settings, reason, result, now)
 
     def join_or_rebalance(
-        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+        self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
         """Begins a rebalance where one may begin, else ends the join phase if all have joined."""
         if self.can_rebalance():
@@ -743,7 +743,7 @@ class ClassicGroup:
             self.complete_join_if_ready(result, now)
 
     def prepare_rebalance(
-        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+        self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
         """Begins the join phase. An empty group waits the initial delay for more members."""
         if self.state is GroupState.COMPLETING_REBALANCE:
@@ -763,7 +763,7 @@ class ClassicGroup:
         else:
             self._arm_join_timer(now)
 
-    def complete_join_if_ready(self, result: Result, now: Timestamp) -> None:
+    def complete_join_if_ready(self, result: GroupResult, now: Timestamp) -> None:
         """Ends the join phase when all have joined; an initial rebalance ends by its timer only."""
         if (
             self.state is GroupState.PREPARING_REBALANCE
@@ -772,7 +772,7 @@ class ClassicGroup:
         ):
             self.complete_join(result, now)
 
-    def on_join_timer(self, settings: ClassicSettings, result: Result, now: Timestamp) -> None:
+    def on_join_timer(self, settings: ClassicSettings, result: GroupResult, now: Timestamp) -> None:
         """The join timer has run out: ends the join phase, or extends an initial one that still
         grows."""
         timer = self.join_timer
@@ -785,7 +785,7 @@ class ClassicGroup:
         else:
             self.complete_join(result, now)
 
-    def complete_join(self, result: Result, now: Timestamp) -> None:
+    def complete_join(self, result: GroupResult, now: Timestamp) -> None:
         """Ends the join phase without the dynamic members that did not join."""
         self.join_timer = None
         for member in list(self.members.values()):
@@ -829,7 +829,7 @@ class ClassicGroup:
         )
 
     def on_pending_sync_expired(
-        self, settings: ClassicSettings, result: Result, now: Timestamp
+        self, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
         """Members that joined but never sent SyncGroup are removed, and the others"""
         missing = sorted(self.pending_syncs)
@@ -840,7 +840,7 @@ class ClassicGroup:
             self.remove_member(self.members[member_id], result)
         self.prepare_rebalance(settings, f"no SyncGroup from {missing}", result, now)
 
-    def remove_member(self, member: Member, result: Result) -> None:
+    def remove_member(self, member: Member, result: GroupResult) -> None:
         """Removes a member; its waiting requests are answered UNKNOWN_MEMBER_ID."""
         error = ErrorCode.UNKNOWN_MEMBER_ID
         self.answer_join(member, join_error(error), result)
@@ -848,7 +848,7 @@ class ClassicGroup:
         self.remove(member.member_id)
 
     def member_removed(
-        self, settings: ClassicSettings, reason: str, result: Result, now: Timestamp
+        self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
         """Goes on after members have gone: a settled group rebalances, a joining one may be
         complete."""
@@ -863,13 +863,13 @@ class ClassicGroup:
         if not self.pending_syncs:
             self.sync_deadline_ms = inf
 
-    def reset_assignments(self, code: ErrorCode, result: Result, now: Timestamp) -> None:
+    def reset_assignments(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
         """Forgets the assignments; members that wait for theirs get `code` and join again."""
         for member in self.members.values():
             member.assignment = b""
         self.answer_syncs(code, result, now)
 
-    def answer_syncs(self, code: ErrorCode, result: Result, now: Timestamp) -> None:
+    def answer_syncs(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
         """Answers every waiting SyncGroup: with the member's assignment, or with an error."""
         for member in self.members.values():
             answer = SyncGroupResponse(error_code=code)

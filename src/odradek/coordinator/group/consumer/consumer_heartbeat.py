@@ -35,13 +35,13 @@ from odradek.coordinator.group.consumer.consumer_member import (
     MemberState,
 )
 from odradek.coordinator.group.consumer.migration import may_downgrade, to_classic
-from odradek.coordinator.group.consumer.reconciliation import Target, reconcile
-from odradek.coordinator.group.consumer.subscriptions import metadata_hash, partition_counts
-from odradek.coordinator.group.consumer.topic_patterns import (
+from odradek.coordinator.group.consumer.pattern_matches import (
     NO_MATCHES,
     PatternMatches,
     PatternsNeeded,
 )
+from odradek.coordinator.group.consumer.reconciliation import Target, reconcile
+from odradek.coordinator.group.consumer.subscriptions import metadata_hash, partition_counts
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid

@@ -40,11 +40,8 @@ from odradek.coordinator.group.consumer.consumer_member import (
     MemberState,
 )
 from odradek.coordinator.group.consumer.migration import to_consumer
-from odradek.coordinator.group.consumer.topic_patterns import (
-    PatternMatches,
-    PatternsNeeded,
-    TopicPatterns,
-)
+from odradek.coordinator.group.consumer.pattern_matches import PatternMatches, PatternsNeeded
+from odradek.coordinator.group.consumer.topic_patterns import TopicPatterns
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_records import group_metadata_tombstone
 from odradek.coordinator.group.group_shard import GroupShard
