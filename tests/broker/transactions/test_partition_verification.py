@@ -16,6 +16,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.state.verification import NO_GUARD, Verifications
 from odradek.result_tasks import wait
+from odradek.results import PendingResult, Result
 from tests.helpers.manual_timers import ManualTimers
 
 E = ErrorCode
@@ -54,7 +55,8 @@ def asked(
 
     def answer(*question: Any, add: bool) -> Any:
         questions.append((question[3], add))
-        return answers.pop(0)
+        given = answers.pop(0)
+        return given if isinstance(given, Result) else Result(given)
 
     def start(topic: str, index: int, *question: Any) -> Any:
         (partition,) = (each for each in partitions if each.topic_partition == (topic, index))
@@ -64,8 +66,8 @@ def asked(
     async def main() -> Any:
         for at, each in enumerate(answers):
             if each is asyncio.Future:
-                answers[at] = asyncio.get_running_loop().create_future()
-                asyncio.get_running_loop().call_soon(answers[at].set_result, {T0: E.NONE})
+                answers[at] = PendingResult()
+                asyncio.get_running_loop().call_soon(answers[at].complete, {T0: E.NONE})
         clock = ManualClock(1)
         services: Any = SimpleNamespace(
             config=BrokerConfig({name.replace("_", "."): str(v) for name, v in config.items()}),
