@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.residency import NotResident
 from odradek.log.unified_log import LogReadInfo, UnifiedLog
-from tests.helpers.slow_files import DEADLINE_S, SlowFiles
+from tests.helpers.slow_files import BROKER_THREAD, DEADLINE_S, SlowFiles
 from tests.log.builders import NOW_MS, append, append_marker, append_transactional, open_log
 from tests.log.builders import open_manager as opened
 
@@ -150,4 +151,51 @@ def test_threads_that_need_the_same_missing_index_build_it_once(tmp_path: Path) 
         found = list(threads.map(look_up, range(4)))
     assert all(each == found[0] for each in found)
     assert len(log.segments[0].indexes()[0]) == 49
+    manager.close()
+
+
+def on_the_owners_thread(work: Callable[[], None]) -> None:
+    """Calls `work` on a thread that `SlowFiles` takes for the event loop."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=BROKER_THREAD)
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    for error in errors:
+        raise error
+
+
+@pytest.mark.parametrize("nowait", [True, False])
+def test_the_owner_appends_rolls_and_deletes_without_the_disk(tmp_path: Path, nowait: bool) -> None:
+    """After a start, with an empty page cache; an abort needs the index of the active segment."""
+    files = SlowFiles(nowait=nowait)
+    config = LogConfig(flush_messages=1, retention_bytes=500)
+    manager = opened(tmp_path, config, files)
+    log = open_log(manager)
+    fill(log, [1, 1, 0, 1])
+    append_transactional(log, [b"1"], PRODUCER_ID, 0)
+    append_marker(log, PRODUCER_ID, committed=False)
+    append_transactional(log, [b"2"], PRODUCER_ID, 1)
+    manager.close()
+    log = open_log(manager := opened(tmp_path, config, files))
+    files.evict()
+
+    def work() -> None:
+        fill(log, [1])
+        append_marker(log, PRODUCER_ID, committed=False)
+        log.update_config(LogConfig(flush_messages=1, retention_bytes=0, retention_ms=-1))
+        fill(log, [0, 1])
+        log.delete_records(2)
+        assert log.delete_old_segments(NOW_MS, wait=False) == 3
+        fill(log, [1])
+
+    on_the_owners_thread(work)
+    assert files.blocked == []
     manager.close()
