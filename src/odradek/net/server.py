@@ -111,6 +111,10 @@ class Server:
             listener.resume()
         self._schedule_tick()
 
+    def set_limits(self, limits: NetLimits) -> None:
+        """Apply other limits to new connections and to idle ones; the memory budgets stay."""
+        self.limits = limits
+
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """Where it listens, with the ports that were bound."""

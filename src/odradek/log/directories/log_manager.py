@@ -119,7 +119,7 @@ class LogManager:
         self.cluster_id = ""
         self.directory_ids: dict[str, Uuid] = {}
         """By path; a directory of a Kafka before 3.7 may have none."""
-        self.producer_expiration_ms = producer_expiration_ms
+        self._producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
         self._jitter = jitter
@@ -265,7 +265,7 @@ class LogManager:
             log = LogLoader(tp, f"{log_dir.path}/{name}", log_dir, config, options).load()
             if log.unflushed_messages >= config.flush_messages:
                 log.flush()  # readers see these records, and duplicates of them are acknowledged
-            log.producers.expire(now_ms, self.producer_expiration_ms)
+            log.producers.expire(now_ms, self._producer_expiration_ms)
             self._logs[tp] = log
 
     def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
@@ -401,6 +401,10 @@ class LogManager:
         for file in self._checkpoints[log_dir].values():
             file.remove(gone)
 
+    def set_producer_expiration(self, expiration_ms: int) -> None:
+        """Forget producers that have been silent for so long, from the next expiry on."""
+        self._producer_expiration_ms = expiration_ms
+
     # -- upkeep ------------------------------------------------------------------------------------
 
     def on_dir_failure(self, callback: Callable[[LogDir], None]) -> None:
@@ -428,7 +432,7 @@ class LogManager:
         """
         count = 0
         for log in self.all_logs():
-            log.producers.expire(now_ms, self.producer_expiration_ms)
+            log.producers.expire(now_ms, self._producer_expiration_ms)
             if log.log_dir.offline or log.topic_partition in self.cleaning:
                 continue
             try:
