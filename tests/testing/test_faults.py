@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from odradek.broker.requests.apis import APIS, Api
+from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode, encode
@@ -237,7 +238,7 @@ def test_fetch_of_a_session_is_asked_to_name_its_partitions_and_struck_then(kafk
 
 
 def test_requests_are_executed_unread_while_no_fault_is_set() -> None:
-    faults = Faults(lambda _: None)
+    faults = Faults(lambda _: None, LoopTimers())
     unreadable = memoryview(b"")
     connection: Any = object()
     assert faults.intercept(connection, unreadable, lambda: "executed") == "executed"

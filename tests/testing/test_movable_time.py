@@ -13,7 +13,12 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from odradek.broker.main import loop_factory
 from odradek.testing import Broker
-from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
+from odradek.testing.movable_time import (
+    MovableClock,
+    MovableTimers,
+    QuietLoop,
+    quiet_loop_factory,
+)
 from tests.helpers.requests import produce
 from tests.helpers.wire import WireClient
 
@@ -54,46 +59,87 @@ def transactional(broker: Broker, transactional_id: str, **options: object) -> A
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
-def loop_class(request: pytest.FixtureRequest) -> type[asyncio.AbstractEventLoop] | None:
-    if request.param == "asyncio":
-        return None
-    if loop_factory() is None:
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    base = None if request.param == "asyncio" else loop_factory()
+    if base is None and request.param == "uvloop":
         pytest.skip("uvloop is not here")
-    return loop_factory()
+    with asyncio.Runner(loop_factory=quiet_loop_factory(base)) as running:
+        yield running
 
 
-def test_timers_that_fall_due_run_in_the_order_of_their_moments(
-    loop_class: type[asyncio.AbstractEventLoop] | None,
-) -> None:
+async def quiet() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, QuietLoop)
+    await loop.quiet()
+
+
+def test_timers_that_fall_due_run_in_the_order_of_their_moments(runner: asyncio.Runner) -> None:
     ran: list[str] = []
+    clock = MovableClock()
+    timers = MovableTimers(clock)
+
+    async def sleep(seconds: float) -> str:
+        await timers.sleep(seconds)
+        return "slept"
 
     async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, MovableLoop)
-        loop.call_later(3600, ran.append, "an hour")
-        loop.call_at(loop.time() + 60, ran.append, "a minute")
-        loop.call_later(61, ran.append, "cancelled").cancel()
-        loop.call_later(7200, ran.append, "two hours")
-        sleeper = asyncio.create_task(asyncio.sleep(1800, "slept"))
+        timers.call_later(3600, ran.append, "an hour")
+        timers.call_later(60, ran.append, "a minute")
+        timers.call_later(61, ran.append, "cancelled").cancel()
+        timers.call_later(7200, ran.append, "two hours")
+        sleeper = asyncio.create_task(sleep(1800))
         await asyncio.sleep(0)
-        loop.move(3600)
-        await loop.quiet()
+        clock.advance(3_600_000)
+        timers.clock_moved()
+        await quiet()
         ran.append(sleeper.result())
 
-    with asyncio.Runner(loop_factory=movable_loop_factory(loop_class)) as runner:
-        runner.run(scenario())
+    runner.run(scenario())
     assert ran == ["a minute", "an hour", "slept"]
 
 
-def test_real_time_goes_on(loop_class: type[asyncio.AbstractEventLoop] | None) -> None:
-    async def scenario() -> str:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, MovableLoop)
-        loop.move(HOUR_S)
-        return await asyncio.wait_for(asyncio.sleep(0.01, "woken"), TIMEOUT_S)
+def test_timer_that_is_cancelled_after_the_move_does_not_run(runner: asyncio.Runner) -> None:
+    ran: list[str] = []
+    clock = MovableClock()
+    timers = MovableTimers(clock)
 
-    with asyncio.Runner(loop_factory=movable_loop_factory(loop_class)) as runner:
-        assert runner.run(scenario()) == "woken"
+    async def scenario() -> None:
+        second = timers.call_later(20, ran.append, "second")
+        timers.call_later(10, second.cancel)
+        clock.advance(30_000)
+        timers.clock_moved()
+        await quiet()
+
+    runner.run(scenario())
+    assert ran == []
+
+
+def test_real_time_goes_on_and_a_move_shortens_what_is_left(runner: asyncio.Runner) -> None:
+    clock = MovableClock()
+    timers = MovableTimers(clock)
+
+    async def scenario() -> None:
+        almost_an_hour = asyncio.create_task(timers.sleep(HOUR_S + 0.01))
+        await asyncio.sleep(0)
+        clock.advance(HOUR_S * 1000)
+        timers.clock_moved()
+        await asyncio.wait_for(almost_an_hour, TIMEOUT_S)
+        await asyncio.wait_for(timers.sleep(0.01), TIMEOUT_S)
+
+    runner.run(scenario())
+
+
+def test_sleep_that_is_cancelled_leaves_no_timer(runner: asyncio.Runner) -> None:
+    timers = MovableTimers(MovableClock())
+
+    async def scenario() -> None:
+        sleeper = asyncio.create_task(timers.sleep(HOUR_S))
+        await asyncio.sleep(0)
+        sleeper.cancel()
+        await asyncio.wait([sleeper])
+        assert not timers._waiting
+
+    runner.run(scenario())
 
 
 def test_wall_clock_is_right_again_after_a_reset_and_the_other_never_goes_back() -> None:

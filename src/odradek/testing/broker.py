@@ -21,7 +21,12 @@ from odradek.broker.stopping import StopLimits
 from odradek.environment.environment import Environment
 from odradek.testing.barriers import Barriers
 from odradek.testing.faults import Faults, FaultSetters
-from odradek.testing.movable_time import MovableClock, MovableLoop, movable_loop_factory
+from odradek.testing.movable_time import (
+    MovableClock,
+    MovableTimers,
+    QuietLoop,
+    quiet_loop_factory,
+)
 from odradek.testing.state import do_periodic_work, reset
 
 if TYPE_CHECKING:
@@ -61,9 +66,10 @@ class Broker(Barriers, FaultSetters):
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._temporary: Path | None = None
         self._thread: threading.Thread | None = None
-        self._loop: MovableLoop | None = None
+        self._loop: QuietLoop | None = None
         self._clock = MovableClock()
-        self._faults = Faults(self.call)
+        self._timers = MovableTimers(self._clock)
+        self._faults = Faults(self.call, self._timers)
         self._server: BrokerServer | None = None
         self._ended: asyncio.Event | None = None
 
@@ -141,10 +147,10 @@ class Broker(Barriers, FaultSetters):
 
         async def advance(server: BrokerServer) -> None:
             loop = asyncio.get_running_loop()
-            assert isinstance(loop, MovableLoop)
+            assert isinstance(loop, QuietLoop)
             await loop.quiet()  # what was begun before may be about to set its timer
             self._clock.advance(seconds * 1000.0)
-            loop.move(seconds)
+            self._timers.clock_moved()
             await loop.quiet()
             await do_periodic_work(server)
             await loop.quiet()
@@ -185,7 +191,7 @@ class Broker(Barriers, FaultSetters):
     def _run(self, started: _Outcome) -> None:
         from odradek.broker.main import loop_factory
 
-        with asyncio.Runner(loop_factory=movable_loop_factory(loop_factory())) as runner:
+        with asyncio.Runner(loop_factory=quiet_loop_factory(loop_factory())) as runner:
             runner.run(self._serve(started))
 
     async def _serve(self, started: _Outcome) -> None:
@@ -195,7 +201,7 @@ class Broker(Barriers, FaultSetters):
             started.fail(error)
             return
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, MovableLoop)
+        assert isinstance(loop, QuietLoop)
         self._loop = loop
         self._ended = asyncio.Event()
         self._server = server
@@ -217,7 +223,10 @@ class Broker(Barriers, FaultSetters):
         # there.
         store = MemoryStore() if self._data_dir is None else None
         environment = replace(
-            self._environment or real_environment(), clock=self._clock, interceptor=self._faults
+            self._environment or real_environment(),
+            clock=self._clock,
+            timers=self._timers,
+            interceptor=self._faults,
         )
         server = BrokerServer(config, environment=environment, store=store, stop_limits=STOP_LIMITS)
         await server.start()

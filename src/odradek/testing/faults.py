@@ -7,7 +7,6 @@ changes them. Tests read the counts.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import math
 import time
@@ -32,6 +31,7 @@ from odradek.testing.error_responses import error_response, names_topics, topics
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
     from odradek.environment.interceptor import InterceptedConnection
+    from odradek.environment.timers import Timer, Timers
 
 ApiName = str | int | ApiKey
 
@@ -177,8 +177,11 @@ class Faults:
     `call` runs a coroutine function on the broker's loop.
     """
 
-    def __init__(self, call: Callable[[Callable[[BrokerServer], Any]], Any]) -> None:
+    def __init__(
+        self, call: Callable[[Callable[[BrokerServer], Any]], Any], timers: Timers
+    ) -> None:
         self._call = call
+        self.timers = timers
         self._server: BrokerServer | None = None
         self.active: list[Fault] = []
         # All since the last `clear`: one that strikes no more may still hold connections.
@@ -306,7 +309,7 @@ class FaultSetters:
             raise ValueError(f"a delay is a number of seconds, and not negative: {seconds}")
 
         def strike(_request: Request, execute: Execute) -> Reply:
-            return _late(execute(), seconds)
+            return _late(execute(), seconds, self._faults.timers)
 
         return self._set(f"delay of {seconds:g} s", strike, api, client_id, topic, times)
 
@@ -457,13 +460,13 @@ def _swallowed(reply: Reply) -> Result[Chunks]:
     return swallowed
 
 
-def _late(reply: Reply, seconds: float) -> Reply:
+def _late(reply: Reply, seconds: float, timers: Timers) -> Reply:
     """`reply` of a dispatcher, with the response `seconds` after the execution."""
     if not reply:
         return reply  # there is no response to delay
     result = _result(reply)
 
-    timer: asyncio.TimerHandle | None = None
+    timer: Timer | None = None
 
     def cancel() -> None:
         if timer is not None:
@@ -473,13 +476,12 @@ def _late(reply: Reply, seconds: float) -> Reply:
 
     def executed() -> None:
         nonlocal timer
-        timer = loop.call_later(seconds, follow)
+        timer = timers.call_later(seconds, follow)
         late.mark_executed()
 
     def follow() -> None:
         late.follow(result)
 
-    loop = asyncio.get_running_loop()
     late: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=cancel)
     result.on_executed(executed)
     return late

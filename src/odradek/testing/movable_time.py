@@ -1,31 +1,31 @@
-"""Time that goes on by itself and that a test moves forward: a clock, and a loop whose timers obey.
+"""Time that goes on by itself and that a test moves forward: a clock and timers for an environment.
 
-Everything in a broker that waits, waits on a timer of its event loop: sessions, rebalances, long
-polls, the periodic checks. So the loop is the place where time is moved: `advance` shifts its
-clock, and the timers that thereby fall due run in the order in which they would have. No part of
-the broker knows of it, and a broker outside of tests runs on a loop without it.
+Everything in a broker that waits, waits on the timers of its environment: sessions, rebalances,
+long polls, the periodic checks. `advance` moves clock and timers, and the timers that are due then
+run in the order in which they would have run. The event loop itself is not moved.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from odradek.environment.clock import SystemClock
 
 if TYPE_CHECKING:
+    from odradek.environment.timers import Timer
+
     _Loop = asyncio.SelectorEventLoop
 else:
     _Loop = object
 
-# Turns of the loop without work in a thread after which what was begun is taken to have ended:
-# longer than any chain of callbacks and tasks behind one timer.
-QUIET_TURNS = 50
+QUIET_ITERATIONS = 50
+"""Iterations of the loop without work in a thread after which all work that was started counts as
+ended: longer than any chain of callbacks and tasks behind one timer."""
 QUIET_MAX_S = 30.0
-# A loop rounds timers to its own milliseconds; one that is early looks at the clock and waits on.
-EARLY_S = 0.005
+EARLY_MS = 5.0
+"""A loop rounds timers to its own milliseconds, so a timer counts as due so much earlier."""
 
 
 class MovableClock:
@@ -54,72 +54,84 @@ class MovableClock:
         self._wall_ahead_ms = 0.0
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer that is known to `MovableLoop`; it runs once, by the real timer or by `advance`."""
+class _MovableTimer:
+    """Runs its callback once: by a timer of the loop, or when it is due after a move."""
 
-    __slots__ = ("_timers", "real")
+    __slots__ = ("_args", "_callback", "_handle", "_waiting", "due_ms")
 
     def __init__(
         self,
-        when: float,
+        due_ms: float,
         callback: Callable[..., object],
-        args: tuple[Any, ...],
-        context: Context | None,
-        loop: asyncio.AbstractEventLoop,
-        timers: set[_Timer],
+        args: tuple[object, ...],
+        waiting: dict[_MovableTimer, None],
     ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self._timers = timers
-        timers.add(self)
-        self.real: asyncio.TimerHandle | None = None
+        self.due_ms = due_ms
+        self._callback = callback
+        self._args = args
+        self._waiting = waiting
+        self._handle: asyncio.Handle | None = None
+        waiting[self] = None
+
+    def run_after(self, delay_ms: float) -> None:
+        """Run after so much real time instead of when it would have run."""
+        if self._handle is not None:
+            self._handle.cancel()
+        loop = asyncio.get_running_loop()
+        if delay_ms <= 0:
+            self._handle = loop.call_soon(self._run)
+        else:
+            self._handle = loop.call_later(delay_ms / 1000, self._run)
 
     def cancel(self) -> None:
-        self._end()
-        # asyncio's own timer would now report to its loop, which has never heard of it.
-        asyncio.Handle.cancel(self)
+        self._waiting.pop(self, None)
+        if self._handle is not None:
+            self._handle.cancel()
 
-    def fire(self) -> None:
-        if not self.cancelled() and self in self._timers:
-            self._end()
-            self._run()
-
-    def _end(self) -> None:
-        self._timers.discard(self)
-        if self.real is not None:
-            self.real.cancel()
+    def _run(self) -> None:
+        self._waiting.pop(self, None)
+        self._callback(*self._args)
 
 
-class MovableLoop(_Loop):
-    """Mixed into an event loop: its time can be moved, and what runs in threads is counted."""
+class MovableTimers:
+    """Timers of the running event loop, by a clock that a test moves."""
 
-    _ahead_s = 0.0
-    _in_threads = 0
-    _timers: set[_Timer]
+    def __init__(self, clock: MovableClock) -> None:
+        self._clock = clock
+        self._waiting: dict[_MovableTimer, None] = {}
 
-    def time(self) -> float:
-        return super().time() + self._ahead_s
-
-    def call_later(  # type: ignore[override]
-        self,
-        delay: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        timer = _Timer(self.time() + delay, callback, args, context, self, self._timers)
-        # The base loop's clock is not ahead, so it is asked for a delay, not for a moment.
-        base = super().call_later if self._delays_natively else self._call_at_base
-        timer.real = base(max(delay, 0.0), timer.fire)
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        delay_ms = max(delay_s * 1000, 0.0)
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        timer = _MovableTimer(due_ms, callback, args, self._waiting)
+        timer.run_after(delay_ms)
         return timer
 
-    def call_at(  # type: ignore[override]
-        self,
-        when: float,
-        callback: Callable[..., object],
-        *args: Any,
-        context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        return self.call_later(when - self.time(), callback, *args, context=context)
+    async def sleep(self, delay_s: float) -> None:
+        over = asyncio.get_running_loop().create_future()
+        timer = self.call_later(delay_s, _finish, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    def clock_moved(self) -> None:
+        """Run the timers that are due now, the earliest first, and move the others."""
+        now_ms = self._clock.monotonic_ms()
+        for timer in sorted(self._waiting, key=lambda timer: timer.due_ms):
+            left_ms = timer.due_ms - now_ms
+            timer.run_after(left_ms if left_ms > EARLY_MS else 0.0)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class QuietLoop(_Loop):
+    """Mixed into an event loop: counts the calls in threads, to know when nothing is under way."""
+
+    _in_threads = 0
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Any, *args: Any
@@ -132,45 +144,22 @@ class MovableLoop(_Loop):
     def _thread_done(self, _future: object) -> None:
         self._in_threads -= 1
 
-    _delays_natively = True
-
-    def _call_at_base(self, delay: float, callback: Callable[..., object]) -> asyncio.TimerHandle:
-        # asyncio's `call_later` goes through `call_at`, which is ours. Its heap is looked at with
-        # `time()`, which is ours too, so the moment is one of the moved clock.
-        return super().call_at(self.time() + delay, callback)
-
-    def move(self, seconds: float) -> None:
-        """Shifts the loop's time; the timers that are due now run next, the oldest first."""
-        self._ahead_s += seconds
-        now = self.time() + EARLY_S
-        due = sorted((each for each in self._timers if each.when() <= now), key=_when)
-        for timer in due:
-            self.call_soon(timer.fire)
-
     async def quiet(self) -> None:
-        """Returns when callbacks, tasks and threads that were begun have run out, or with clients
-        that leave no quiet, after a while."""
-        turns = 0
-        ends_s = super().time() + QUIET_MAX_S
-        while turns < QUIET_TURNS and super().time() < ends_s:
+        """Return when callbacks, tasks and threads that were started have ended.
+
+        Clients may leave no quiet: then return after `QUIET_MAX_S`.
+        """
+        iterations = 0
+        ends_s = self.time() + QUIET_MAX_S
+        while iterations < QUIET_ITERATIONS and self.time() < ends_s:
             await asyncio.sleep(0)
-            turns = turns + 1 if not self._in_threads else 0
+            iterations = iterations + 1 if not self._in_threads else 0
 
 
-def _when(timer: asyncio.TimerHandle) -> float:
-    return timer.when()
-
-
-def movable_loop_factory(
+def quiet_loop_factory(
     base: type[asyncio.AbstractEventLoop] | None,
 ) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes loops of `base` (None: asyncio's own) whose time can be moved."""
-    bases = (MovableLoop, base or asyncio.SelectorEventLoop)
-    made = type("MovableEventLoop", bases, {"_delays_natively": base is not None})
-
-    def make() -> Any:
-        loop = made()
-        loop._timers = set()
-        return loop
-
-    return make
+    """What makes loops of `base` (None: asyncio's own) that know when they are quiet."""
+    bases = (QuietLoop, base or asyncio.SelectorEventLoop)
+    made: Callable[[], asyncio.AbstractEventLoop] = type("QuietEventLoop", bases, {})
+    return made

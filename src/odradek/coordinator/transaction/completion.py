@@ -20,6 +20,7 @@ from odradek.coordinator.transaction.transaction_metadata import (
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.clock import Clock
+from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
 from odradek.metadata.image import MetadataImage
@@ -69,11 +70,13 @@ class Completions:
         *,
         image: Callable[[], MetadataImage],
         clock: Clock,
+        timers: Timers,
         write_markers: WriteMarkers,
         commit: Commit,
     ) -> None:
         self._image = image
         self._clock = clock
+        self._timers = timers
         self._write_markers = write_markers
         self._commit = commit
         self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
@@ -108,7 +111,7 @@ class Completions:
             await asyncio.wait(list(self._tasks))
 
     async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
-        backoff = _Backoff()
+        backoff = _Backoff(self._timers)
         remaining = set(prepared.partitions)
         while remaining := self._existing(remaining):
             remaining -= await self._marked(shard, prepared, remaining)
@@ -177,9 +180,10 @@ class Completions:
 class _Backoff:
     """Growing pauses between tries."""
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
         self._ms = RETRY_BACKOFF_MS
 
     async def wait(self) -> None:
-        await asyncio.sleep(self._ms / 1000)
+        await self._timers.sleep(self._ms / 1000)
         self._ms = min(self._ms * 2, RETRY_BACKOFF_MS_MAX)

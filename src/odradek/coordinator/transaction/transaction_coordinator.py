@@ -103,7 +103,11 @@ class TransactionCoordinator:
             commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         )
         self.completions = Completions(
-            image=image, clock=clock, write_markers=write_markers, commit=self._commit
+            image=image,
+            clock=clock,
+            timers=timers,
+            write_markers=write_markers,
+            commit=self._commit,
         )
 
     # -- life --------------------------------------------------------------------------------------
