@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.environment.clock import ManualClock
 from odradek.ids import TopicPartition
-from odradek.log.directories.log_manager import LogDirectoryError, LogManager
 from tests.log.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -99,30 +97,6 @@ def test_a_power_cut_behind_an_unsynced_roll_loses_no_index(tmp_path: Path, seed
     assert found is not None
     assert found.offset == 7
     manager.close()
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_start_after_a_kill_syncs_what_flush_messages_asks_for(
-    tmp_path: Path, *, fails: bool
-) -> None:
-    """Its readers see the records, and a producer that repeats them is acknowledged at once."""
-    files = FaultyFiles()
-    manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
-    append(open_log(manager), [b"killed before its flush"])
-    manager.close(clean=False)
-    manager = LogManager([str(tmp_path)], SYNCED_AT_ONCE, ManualClock(NOW_MS), files=files)
-    if fails:
-        files.fail_fsync = OSError("a start from a broken disk")
-        with pytest.raises(LogDirectoryError):
-            manager.load("cluster", 1)
-        return
-    manager.load("cluster", 1)
-    log = manager.get(TP)
-    assert log is not None
-    assert (log.recovery_point, log.log_end_offset) == (1, 1)
-    manager.close(clean=False)
-    files.crash(tmp_path, random.Random(1))
-    assert values_of(open_log(open_manager(tmp_path, SYNCED_AT_ONCE, files))) != []
 
 
 class RecordedNames(FaultyFiles):

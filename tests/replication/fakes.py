@@ -46,12 +46,17 @@ class ListLog:
         self.log_end_offset = 0
         self.must_flush = False
         self.repeated_offset = -1
+        self.recovery_point = 0
         self.epochs: list[tuple[int, int]] = []
         self.reads: list[tuple[int, int, int, bool]] = []
         self.regions: list[Region] = []
         self.producers = Producers()
         self.is_cold = False
         self.truncations = 0
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
 
     @property
     def last_stable_offset(self) -> int:

@@ -214,6 +214,45 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
     asyncio.run(main())
 
 
+def test_recovered_records_are_committed_after_the_flush_that_the_topic_asks_for(
+    logs: LogManager, tmp_path: Path
+) -> None:
+    """A producer repeats the batch that a kill left without its acknowledgement."""
+    now_ms = ManualClock().time_ms()
+    repeated = {"timestamp_ms": now_ms, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    log = logs.create(KEY, FIRST_ID)
+    log.append_as_leader(memoryview(batch_now(**repeated)), 0, now_ms=now_ms)
+    logs.close(clean=False)
+    restarted = LogManager([str(tmp_path)], BrokerConfig({}).log_config({}), ManualClock())
+    restarted.load()
+
+    async def main() -> None:
+        executor = HeldExecutor()
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig({}).log_config
+        opened = WorkRunner(executor, 1, asyncio.Lock())
+        manager = ReplicaManager(
+            NODE, restarted, ManualClock(), LoopTimers(), executor, config, loop, opened
+        )
+        manager.apply(None, image_of(topic(), flush_messages="1"))
+        flushed = loop.create_task(manager.flushes_ended())
+        appended = manager.append_internal(KEY, batch_now(**repeated))
+        assert isinstance(appended, asyncio.Future)
+        await executor.asked.wait()
+        assert not appended.done()
+        assert not flushed.done()
+        executor.release()
+        info = await asyncio.wait_for(appended, 120)
+        assert (info.last_offset, info.duplicate) == (0, True)
+        log = manager.log(KEY)
+        assert (log.recovery_point, log.high_watermark) == (1, 1)
+        await asyncio.wait_for(flushed, 120)
+        await manager.stop()
+
+    asyncio.run(main())
+    restarted.close(clean=False)
+
+
 def test_failed_directory_fails_its_partitions_and_who_waits(
     run: Callable[[Work], None], logs: LogManager
 ) -> None:

@@ -269,6 +269,7 @@ class BrokerServer:
     async def _start_serving(self, endpoints: list[ListenEndpoint]) -> None:
         """Load the coordinators and accept connections."""
         self._stopping.add("the connections", self._end_serving, self._stopping.limits.parts_ms)
+        await self.services.replica_manager.flushes_ended()
         await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
         self._server = Server(
             self._request_handler(),

@@ -177,7 +177,8 @@ class Partition:
         A new epoch is recorded in the log before any request is served (R6). An empty log records
         it with its first record, because topics are created by the dozen. An unchanged epoch leaves
         the high watermark, the epoch cache and the delayed operations alone: records that wait for
-        a flush are still to be flushed. An older epoch is ignored.
+        a flush are still to be flushed. An older epoch is ignored. If records that a start has
+        recovered exceed flush.messages, the caller starts a flush.
 
         Raises:
             KafkaError: The epoch cannot be written.
@@ -194,7 +195,11 @@ class Partition:
         self.error = ErrorCode.NONE
         self.config_changed()
         if is_new_epoch and not self.flush_due_offset:
-            self._advance_high_watermark(self.log.log_end_offset)
+            if self.log.unflushed_messages >= self.log.config.flush_messages:
+                # A duplicate of a recovered record is acknowledged after the fsync, too.
+                self.flush_due_offset = self.log.log_end_offset
+            else:
+                self._advance_high_watermark(self.log.log_end_offset)
 
     def become_follower(self, leader: int, leader_epoch: int) -> None:
         """Stop serving: `leader` (-1: no broker) leads the partition in `leader_epoch`."""

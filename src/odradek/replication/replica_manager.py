@@ -185,6 +185,8 @@ class ReplicaManager:
             partition.become_leader(
                 image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
             )
+            if partition.flush_due_offset:
+                self.start_flush(partition)
         else:
             partition.become_follower(image.leader, image.leader_epoch)
 
@@ -401,6 +403,11 @@ class ReplicaManager:
         """Flushes the log off the loop, unless a flush runs: then another one follows it."""
         if partition not in self._flushing:
             self._flushing[partition] = self._loop.create_task(self._flush(partition))
+
+    async def flushes_ended(self) -> None:
+        """Wait for the flushes that run: those of recovered records, before clients connect."""
+        if flushes := tuple(self._flushing.values()):
+            await asyncio.wait(flushes)
 
     async def _flush(self, partition: Partition) -> None:
         log = partition.log

@@ -229,9 +229,6 @@ class LogManager:
             log_dir.fail(error, "loading its logs")
             if all(other.offline for other in self.log_dirs):
                 raise
-        except KafkaError as error:
-            if all(other.offline for other in self.log_dirs):
-                raise LogDirectoryError(str(error)) from error
 
     def _load_directory(
         self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None
@@ -263,8 +260,6 @@ class LogManager:
                 jitter_ms=self._draw_jitter(config),
             )
             log = LogLoader(tp, f"{log_dir.path}/{name}", log_dir, config, options).load()
-            if log.unflushed_messages >= config.flush_messages:
-                log.flush()  # readers see these records, and duplicates of them are acknowledged
             log.producers.expire(now_ms, self._producer_expiration_ms)
             self._logs[tp] = log
 
