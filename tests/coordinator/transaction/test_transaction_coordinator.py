@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.coordinator.coordinator_result import CoordinatorResult
+from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS
 from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
@@ -151,6 +152,67 @@ async def test_nothing_is_answered_before_it_is_committed(tmp_path: Path) -> Non
         assert (await ending).code is E.NONE
         await disk.completed()
         assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_descriptions_show_what_is_committed(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        disk.flushes = []
+        first = asyncio.ensure_future(disk.init())
+        await asyncio.sleep(0)
+        assert disk.transactions.all_transactions() == []
+        with pytest.raises(KafkaError, match="TRANSACTIONAL_ID_NOT_FOUND"):
+            disk.state()
+        disk.flushes[0].set_result(None)
+        assert (await first).code is E.NONE
+        adding = asyncio.ensure_future(disk.add())
+        await asyncio.sleep(0)
+        assert disk.state() == "Empty"
+        assert [each.pending for each in disk.transactions.all_transactions()] == [False]
+        disk.flushes[1].set_result(None)
+        assert await adding is E.NONE
+        assert disk.state() == "Ongoing"
+
+
+@on_loop
+async def test_prepare_that_is_late_is_answered_and_completed_when_it_commits(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.flushes = []
+        ending = asyncio.ensure_future(disk.end())
+        await asyncio.sleep(0)
+        disk.timers.advance(COMMIT_TIMEOUT_MS)
+        assert (await ending).code is E.COORDINATOR_NOT_AVAILABLE
+        assert (await disk.end()).code is E.CONCURRENT_TRANSACTIONS, "its record is in the log"
+        assert disk.state() == "Ongoing"
+        disk.open.set()
+        await asyncio.sleep(0)
+        assert disk.markers == []
+        flushes, disk.flushes = disk.flushes, None
+        flushes[0].set_result(None)
+        await until(lambda: disk.state() == "CompleteCommit")
+        assert (await disk.end()).code is E.NONE
+
+
+@on_loop
+async def test_complete_that_is_late_is_not_written_twice(tmp_path: Path) -> None:
+    """A second Complete could end the next transaction, which begins behind the first."""
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        assert (await disk.end()).code is E.NONE
+        disk.flushes = []
+        disk.open.set()
+        flushes = disk.flushes
+        await until(lambda: bool(flushes))
+        end = disk.log_of(STATE).log_end_offset
+        disk.timers.advance(COMMIT_TIMEOUT_MS)
+        await disk.completed()
+        assert disk.log_of(STATE).log_end_offset == end
+        assert (await disk.init()).code is E.CONCURRENT_TRANSACTIONS
+        flushes[0].set_result(None)
+        await until(lambda: disk.state() == "CompleteCommit")
 
 
 @on_loop

@@ -64,11 +64,19 @@ class Ids:
         return fresh
 
 
+class DiskTimers(SteppedTimers):
+    """Time-outs wait for the test. Pauses before another try take their real time."""
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
+
 @dataclass
 class OnDisk:
     """What a test sees: the coordinator, its clock, the markers, and what becomes of appends."""
 
     clock: ManualClock
+    timers: DiskTimers
     manager: LogManager
     image: MetadataImage
     transactions: TransactionCoordinator = field(init=False)
@@ -197,11 +205,16 @@ async def coordinator(
         manager.create(STATE, STATE_ID)
     names = {key.replace("_", "."): str(value) for key, value in config.items()}
     with ThreadPoolExecutor(1) as executor:
-        disk = OnDisk(clock, manager, MetadataImage(features={"transaction.version": level}))
+        disk = OnDisk(
+            clock,
+            DiskTimers(clock),
+            manager,
+            MetadataImage(features={"transaction.version": level}),
+        )
         disk.transactions = TransactionCoordinator(
             config=BrokerConfig.from_properties(names),
             clock=clock,
-            timers=SteppedTimers(clock),
+            timers=disk.timers,
             image=lambda: disk.image,
             log_of=disk.log_of,
             append=disk.append,

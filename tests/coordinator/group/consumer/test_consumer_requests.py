@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,10 @@ from tests.coordinator.group.test_group_coordinator import (
     CLIENT,
     commit,
     heartbeat,
+    join_alone,
     on_loop,
     stable,
+    sync,
 )
 
 E = ErrorCode
@@ -133,6 +136,53 @@ async def test_answers_wait_for_the_disk(tmp_path: Path) -> None:
         assert (await settled(answer)).member_epoch == 1
         assert (await settled(behind)).error_code == 0
         assert beat(state, "a", 1).error_code == 0, "nothing is written: it is answered at once"
+
+
+@on_loop
+async def test_descriptions_show_what_is_committed(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        beat(state, "a", 0)
+        shard = state.groups.shards.of("g")
+        assert set(group_of(state).members) == {"a"}, "the latest state"
+        assert (shard.committed_group("g"), shard.committed_groups()) == (None, [])
+        beat(state, "b", 0)
+        state.flushes[0].set_result(None)
+        await asyncio.sleep(0)
+        seen = shard.committed_group("g")
+        assert isinstance(seen, ConsumerGroup)
+        assert (set(seen.members), seen.epoch) == ({"a"}, 1)
+        assert (set(group_of(state).members), group_of(state).epoch) == ({"a", "b"}, 2)
+        state.flushes[1].set_result(None)
+        await asyncio.sleep(0)
+        assert shard.committed_group("g") is group_of(state)
+        state.flushes.clear()
+        beat(state, "b", -1)
+        seen = shard.committed_group("g")
+        assert isinstance(seen, ConsumerGroup)
+        assert set(seen.members) == {"a", "b"}
+        state.flushes[0].set_result(None)
+        await asyncio.sleep(0)
+        assert shard.committed_groups() == [group_of(state)]
+
+
+@on_loop
+async def test_committed_view_of_a_classic_group_has_no_uncommitted_assignment(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await join_alone(state)
+        state.flushes = []
+        waiting = sync(state, joined)
+        shard = state.groups.shards.of("g")
+        seen = shard.committed_group("g")
+        assert isinstance(seen, ClassicGroup)
+        assert [member.assignment for member in seen.members.values()] == [b""]
+        state.flushes[0].set_result(None)
+        assert (await settled(waiting)).assignment == b"a"
+        seen = shard.committed_group("g")
+        assert isinstance(seen, ClassicGroup)
+        assert [member.assignment for member in seen.members.values()] == [b"a"]
 
 
 @on_loop

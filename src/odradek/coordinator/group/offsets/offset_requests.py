@@ -6,7 +6,6 @@ it. Owned by the event loop, as the coordinator that made it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -45,6 +44,7 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.results import Result
+from odradek.slicing import end_slice
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class OffsetRequests:
             group_ids = list(shard.groups)
             for first in range(0, len(group_ids), GROUPS_AT_ONCE_MAX):
                 self._expire_some(shard, group_ids[first : first + GROUPS_AT_ONCE_MAX])
-                await asyncio.sleep(0)
+                await end_slice()
 
     def _expire_some(self, shard: GroupShard, group_ids: list[str]) -> None:
         retention_ms = self._config.get_int("offsets.retention.minutes") * 60_000
