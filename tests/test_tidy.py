@@ -154,3 +154,32 @@ def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
         and re.search(r"\btime\.(time|monotonic|sleep|time_ns)\(", path.read_text("utf-8"))
     ]
     assert not offenders
+
+
+def test_the_product_waits_on_the_timers_of_its_environment() -> None:
+    """A test or the simulator moves time there; the event loop has a time of its own."""
+    tools = {"cli", "client", "demo", "environment", "pipeline", "testing"}
+    pauses_between_slices = {"offloading.py"}  # they let the loop go on, and mean no time
+    waits = r"(?<!timers)\.call_later\(|\.call_at\(|asyncio\.sleep\((?!0\))|asyncio\.wait_for\("
+    offenders = [
+        _name(path)
+        for path in PRODUCT
+        if path.relative_to(SOURCE).parts[0] not in tools | pauses_between_slices
+        and re.search(waits, path.read_text("utf-8"))
+    ]
+    assert not offenders
+
+
+def test_no_file_in_a_shared_directory_has_a_predictable_name() -> None:
+    """Another user could create it first, as a link to a file of this one's. `tempfile` makes
+    names that nobody can foresee.
+    """
+    defaults_of_kafka = {"src/odradek/config/broker_log.py"}
+    shared = r"gettempdir\(|[\"'](/var)?/tmp/|[\"']/dev/shm|mktemp\((?!\")"
+    offenders = [
+        _name(path)
+        for path in CODE
+        if _name(path) not in defaults_of_kafka | {"tests/test_tidy.py"}
+        and re.search(shared, path.read_text("utf-8"))
+    ]
+    assert not offenders

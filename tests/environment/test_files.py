@@ -1,0 +1,86 @@
+"""The operating system's files: modes of new ones, and whole writes."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.environment.files import (
+    Files,
+    PortableFiles,
+    RealFiles,
+    create_file,
+    make_directories,
+    make_directory,
+    read_file,
+    unlink_if_there,
+    write_file,
+    write_new_file,
+)
+
+FILES: Files = RealFiles()
+
+
+@pytest.fixture(autouse=True)
+def permissive_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_new_directories_are_for_their_user_only_and_existing_ones_stay(tmp_path: Path) -> None:
+    existing = tmp_path / "existing"
+    existing.mkdir(mode=0o755)
+    existing.chmod(0o755)
+    make_directories(FILES, str(existing / "a" / "b"))
+    make_directories(FILES, str(existing / "a" / "b"))
+    make_directory(FILES, str(existing / "a" / "c"))
+    make_directory(FILES, str(existing / "a" / "c"))
+    assert mode(existing) == 0o755
+    assert {mode(existing / each) for each in ("a", "a/b", "a/c")} == {0o700}
+
+
+def test_a_file_in_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_directories(FILES, str(tmp_path / "file"))
+    with pytest.raises(NotADirectoryError):
+        make_directories(FILES, str(tmp_path / "file" / "below"))
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_files_are_written_whole_and_for_their_user_only(tmp_path: Path, sync: bool) -> None:
+    path = tmp_path / "file"
+    data = os.urandom(3 * 1_048_576)
+    write_file(FILES, str(path), data, sync=sync)
+    write_new_file(FILES, str(tmp_path / "new"), b"new", sync=sync)
+    create_file(FILES, str(tmp_path / "empty"))
+    assert read_file(FILES, str(path)) == data
+    assert {each.name: mode(each) for each in tmp_path.iterdir()} == {
+        "file": 0o600,
+        "new": 0o600,
+        "empty": 0o600,
+    }
+    assert unlink_if_there(FILES, str(path))
+    assert not unlink_if_there(FILES, str(path))
+
+
+def test_creating_a_file_that_exists_leaves_it_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    path.chmod(0o640)
+    create_file(FILES, str(path))
+    assert (path.read_bytes(), mode(path)) == (b"content", 0o640)
+
+
+def test_the_portable_file_system_does_without_what_not_every_system_has() -> None:
+    files: Files = PortableFiles()
+    assert (files.nowait, files.sends_files) == (None, False)
