@@ -174,6 +174,22 @@ def test_partition_is_led_from_the_first_epoch_of_a_topic_on(epoch: int) -> None
     partition.check_leader_epoch(epoch)
 
 
+def test_append_while_a_flush_completes_makes_another_one_due() -> None:
+    log = ListLog()
+    partition = partition_of(log)
+    log.must_flush = True
+    partition.append(BATCH, -1, 0)
+
+    class Appender(Waiter):
+        def resolve(self, partition: Partition, error: ErrorCode) -> None:
+            partition.append(BATCH, -1, 0)
+
+    partition.watch_produce(Appender(), 1)
+    assert partition.flushed(1)
+    assert log.high_watermark == 1
+    assert not partition.flushed(2)
+
+
 def test_end_of_the_partition_answers_all_who_wait() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)

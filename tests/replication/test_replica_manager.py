@@ -20,6 +20,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.result_tasks import wait
 from tests.helpers.requests import batch as batch_now
 from tests.replication.fakes import HeldExecutor
 
@@ -177,9 +178,9 @@ def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work
     async def work(manager: ReplicaManager) -> None:
         manager.apply(None, image_of(topic(), flush_messages="1"))
         appended = manager.append_internal(KEY, batch())
-        assert isinstance(appended, asyncio.Future)
+        assert not appended.done
         assert manager.log(KEY).high_watermark == 0
-        info = await asyncio.wait_for(appended, 120)
+        info = await asyncio.wait_for(wait(appended), 120)
         assert (info.last_offset, manager.log(KEY).recovery_point) == (0, 1)
 
     run(work)
@@ -201,13 +202,12 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
         image = image_of(topic(), flush_messages="1")
         manager.apply(None, image)
         appended = manager.append_internal(KEY, batch())
-        assert isinstance(appended, asyncio.Future)
         await executor.asked.wait()
         manager.apply(image, image_of(topic(partitions=2), flush_messages="1"))
-        assert not appended.done()
+        assert not appended.done
         assert manager.log(KEY).high_watermark == 0
         executor.release()
-        assert (await asyncio.wait_for(appended, 120)).last_offset == 0
+        assert (await asyncio.wait_for(wait(appended), 120)).last_offset == 0
         assert manager.log(KEY).high_watermark == 1
         await manager.stop()
 

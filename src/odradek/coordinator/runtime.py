@@ -68,7 +68,7 @@ PLACES_REMEMBERED_MAX = 10_000
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 # Takes the guard of a transaction's records too, where there is one.
-Append = Callable[..., Any]
+Append = Callable[..., Result[LogAppendInfo]]
 Encode = Callable[[CoordinatorRecord], Pair]
 
 
@@ -121,8 +121,8 @@ class CoordinatorRuntime(Generic[S]):
     Args:
         new_shard: Makes an empty shard for a partition.
         log_of: Returns a partition's log, or raises KafkaError when this broker does not lead it.
-        append: Appends one batch. Returns LogAppendInfo if it is committed already, else a future
-            of it. Raises KafkaError when nothing was appended.
+        append: Appends one batch. The result is done when it is committed, or cannot be. Raises
+            KafkaError when nothing was appended.
         commit_timeout_ms: Time after which a write that is not committed is answered with an error.
         encode: The bytes of a record.
     """
@@ -325,10 +325,10 @@ class CoordinatorRuntime(Generic[S]):
                     appended = self._append(self._places[partition], batch, producer.guard)
             except KafkaError as error:
                 return self._not_appended(partition, result, failed, error)
-            if appended.__class__ is not LogAppendInfo:
+            if not appended.completed:
                 first = int.from_bytes(batch[:8], "big")
                 return self._wait_for_commit(partition, result, failed, appended, first, producer)
-            offset = appended.first_offset
+            offset = appended.value.first_offset
             if producer is not None:
                 self._replay_transactional(shard, offset, records, producer)
             else:
@@ -382,7 +382,7 @@ class CoordinatorRuntime(Generic[S]):
         partition: int,
         result: CoordinatorResult[R],
         failed: Callable[[ErrorCode], R],
-        appended: asyncio.Future[LogAppendInfo],
+        appended: Result[LogAppendInfo],
         offset: int,
         producer: TransactionalProducer | None,
     ) -> Result[R]:
@@ -394,7 +394,7 @@ class CoordinatorRuntime(Generic[S]):
             replay_record(shard, offset, producer_id, key, value)
             offset += 1
         write = self._wait(partition, _Write(offset - 1, result, failed))
-        appended.add_done_callback(partial(self._ended, partition, shard, write))
+        appended.on_done(partial(self._ended, partition, shard, write))
         self._apply(partition, result)
         return write.pending
 
@@ -414,7 +414,11 @@ class CoordinatorRuntime(Generic[S]):
         return Result(failed(code))
 
     def end_transaction(
-        self, partition: int, producer_id: int, committed: bool, append: Callable[[], Any]
+        self,
+        partition: int,
+        producer_id: int,
+        committed: bool,
+        append: Callable[[], Result[LogAppendInfo]],
     ) -> Result[ErrorCode]:
         """End a transaction in this partition: `append` puts its marker into the log.
 
@@ -423,7 +427,7 @@ class CoordinatorRuntime(Generic[S]):
         """
         shard = self.shard(partition)
         appended = append()
-        at_once = not asyncio.isfuture(appended)
+        at_once = appended.completed
         offset = -1 if at_once else self._log_of(self._places[partition]).log_end_offset - 1
         if isinstance(shard, TransactionalShard):
             if not at_once:
@@ -433,7 +437,7 @@ class CoordinatorRuntime(Generic[S]):
             return Result(ErrorCode.NONE)
         marked: CoordinatorResult[ErrorCode] = CoordinatorResult([], ErrorCode.NONE)
         write = self._wait(partition, _Write(offset, marked, lambda code: code))
-        appended.add_done_callback(partial(self._ended, partition, shard, write))
+        appended.on_done(partial(self._ended, partition, shard, write))
         return write.pending
 
     # -- commits -----------------------------------------------------------------------------------
@@ -446,13 +450,13 @@ class CoordinatorRuntime(Generic[S]):
         return write
 
     def _ended(
-        self, partition: int, shard: S, write: _Write[Any], appended: asyncio.Future[Any]
+        self, partition: int, shard: S, write: _Write[Any], appended: Result[LogAppendInfo]
     ) -> None:
         """The high watermark has reached the write, or cannot reach it."""
         if self._shards.get(partition) is not shard:
             return
-        error = None if appended.cancelled() else appended.exception()
-        if not appended.cancelled() and error is None:
+        error = appended.error
+        if error is None:
             self._commit(partition, shard, write.last_offset)
             return
         logger.error("a write to %s-%d is not committed: %s", self._topic, partition, error)

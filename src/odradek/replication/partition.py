@@ -324,15 +324,14 @@ class Partition:
             )
 
     def flushed(self, offset: int) -> bool:
-        """A flush that covers all below `offset` has ended. True when another one is already
-        due.
-        """
+        """A flush that covers all below `offset` has ended. True when another one is due."""
         if self.flush_due_offset > offset:
             self._advance_high_watermark(offset)
             return True
         self.flush_due_offset = 0
         self._advance_high_watermark(self.log.log_end_offset)
-        return False
+        # What was completed may have appended again.
+        return self.flush_due_offset > 0
 
     def _advance_high_watermark(self, offset: int) -> None:
         """Commit everything below `offset`, and complete what waits for it. It never goes back."""

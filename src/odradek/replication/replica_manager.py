@@ -38,7 +38,7 @@ from odradek.replication.record_append import (
     AppendResult,
     RecordAppend,
 )
-from odradek.results import Result
+from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion, sliced
 
 if TYPE_CHECKING:
@@ -321,12 +321,15 @@ class ReplicaManager:
         topic_partition: TopicPartition,
         batch: bytearray,
         guard: VerificationGuard = NO_GUARD,
-    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        """Appends a batch of the broker's own (a coordinator's records) with acks=all.
+    ) -> Result[LogAppendInfo]:
+        """Append a coordinator's batch with acks=all, without a time limit.
 
-        Answers the append when it is committed already, else a future that ends when it is, or with
-        KafkaError. Raises KafkaError when nothing was appended. A transactional batch (of offsets)
-        needs the `guard` of `Partition.start_verification` unless its transaction is open there.
+        The result is done when the batch is committed, or fails with the KafkaError that prevents
+        it. A transactional batch (of offsets) needs the `guard` of `start_verification`, unless
+        its transaction is open there.
+
+        Raises:
+            KafkaError: Nothing was appended.
         """
         origin = None
         if batch[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
@@ -342,12 +345,15 @@ class ReplicaManager:
         committed: bool,
         *,
         transaction_version: int = 1,
-    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        """Ends the producer's transaction in one partition; answers as `append_internal`.
+    ) -> Result[LogAppendInfo]:
+        """End the producer's transaction in one partition. The result is as of `append_internal`.
 
-        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of
-        the past, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS,
-        KAFKA_STORAGE_ERROR. A marker for a producer that has nothing open here is appended too.
+        A marker for a producer without an open transaction here is appended, too.
+
+        Raises:
+            KafkaError: Nothing was appended: INVALID_PRODUCER_EPOCH and
+                TRANSACTION_COORDINATOR_FENCED for a marker of the past, UNKNOWN_TOPIC_OR_PARTITION,
+                NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
         """
         marker = Marker(committed, coordinator_epoch)
         now_ms = self._clock.time_ms()
@@ -357,22 +363,20 @@ class ReplicaManager:
 
     def _append_committed(
         self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
-    ) -> LogAppendInfo | asyncio.Future[LogAppendInfo]:
-        partition = self.find(*topic_partition)
+    ) -> Result[LogAppendInfo]:
+        partition = self.partitions.get(topic_partition)  # `find` costs each commit a call
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
-            return info
-        committed: asyncio.Future[LogAppendInfo] = self._loop.create_future()
+            return Result(info)
+        committed: PendingResult[LogAppendInfo] = PendingResult()
 
         def finish(errors: dict[Partition, ErrorCode]) -> None:
-            if committed.done():
-                return
             if errors:
-                committed.set_exception(KafkaError(errors[partition]))
+                committed.fail(KafkaError(errors[partition]))
             else:
-                committed.set_result(info)
+                committed.complete(info)
 
         self.wait_committed({partition: info.last_offset + 1}, None, finish)
         return committed

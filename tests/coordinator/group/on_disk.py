@@ -23,7 +23,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.records.control import Marker, build_marker
-from odradek.result_tasks import wait
+from odradek.result_tasks import of_future, wait
 from odradek.results import Result
 from tests.helpers.manual_timers import SteppedTimers
 
@@ -105,10 +105,10 @@ class OnDisk:
             memoryview(batch), 0, now_ms=now_ms, origin=origin
         )
         if self.flushes is None:
-            return info
+            return Result(info)
         flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flushes.append(flush)
-        return flush
+        return of_future(flush)
 
     async def advance(self, delta_ms: int) -> None:
         """Moves the clock and runs what falls due, then lets callbacks run."""

@@ -30,7 +30,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
-from odradek.result_tasks import wait
+from odradek.result_tasks import of_future, wait
 from odradek.results import Result
 from tests.coordinator.group.on_disk import image_of, topic
 from tests.helpers.manual_timers import SteppedTimers
@@ -103,10 +103,10 @@ class OnDisk:
         now_ms = self.clock.time_ms()
         info = self.log_of(topic_partition).append_as_leader(memoryview(batch), 0, now_ms=now_ms)
         if self.flushes is None:
-            return info
+            return Result(info)
         flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flushes.append(flush)
-        return flush
+        return of_future(flush)
 
     async def write_markers(
         self, markers: Sequence[Marker]

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.unified_log import LogAppendInfo
 from odradek.metadata.topics import CONSUMER_OFFSETS
-from odradek.result_tasks import of_future
 from odradek.results import Result, gather
 
 if TYPE_CHECKING:
@@ -104,9 +102,7 @@ def _append(
         committed,
         transaction_version=version,
     )
-    if isinstance(appended, LogAppendInfo):
-        return Result(ErrorCode.NONE)
-    return of_future(appended).then(lambda _: ErrorCode.NONE)
+    return appended.then(lambda _: ErrorCode.NONE)
 
 
 def _known(code: ErrorCode) -> ErrorCode:
