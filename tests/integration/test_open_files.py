@@ -12,6 +12,8 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from testkit.wire import WireClient
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
 OPEN_FILES = 1024
@@ -102,6 +104,32 @@ def assert_room_for_clients(process: BrokerProcess) -> None:
             peer.close()
 
 
+def fetch_all_at_once(process: BrokerProcess) -> None:
+    """A response does not hold as many files as there are partitions, and leaves none out twice."""
+    offsets = dict.fromkeys(expected(), 0)
+    with WireClient(process.bootstrap_servers) as client:
+        for _ in range(ROUNDS * TOPICS * PARTITIONS):
+            topics: dict[str, list[FetchPartition]] = defaultdict(list)
+            for (topic, partition), offset in offsets.items():
+                part = FetchPartition(partition, -1, offset, partition_max_bytes=1 << 20)
+                topics[topic].append(part)
+            request = FetchRequest(
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 30,
+                topics=[FetchTopic(topic, partitions=parts) for topic, parts in topics.items()],
+            )
+            for topic in client.call(request, 12).responses:
+                for data in topic.partitions:
+                    assert data.error_code == 0
+                    if data.records:
+                        del offsets[topic.topic, data.partition_index]
+            assert process.descriptors() < OPEN_FILES
+            if not offsets:
+                return
+    raise AssertionError(f"{len(offsets)} partitions were never sent")
+
+
 def assert_no_file_was_missed(process: BrokerProcess) -> None:
     missed = [line for line in process.lines if "Too many open files" in line]
     assert not missed, "".join(missed[:3])
@@ -116,6 +144,7 @@ def test_two_thousand_partitions_are_written_and_read_with_a_thousand_descriptor
         write(process.bootstrap_servers)
         assert read(process.bootstrap_servers, "readers") == expected()
         assert_room_for_clients(process)
+        fetch_all_at_once(process)
         assert_no_file_was_missed(process)
         process.kill()
         process.close()

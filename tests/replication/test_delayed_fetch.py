@@ -40,6 +40,7 @@ class Manager:
         self.logs = [ListLog() for _ in range(count)]
         self.partitions = [partition_of(log, index=at) for at, log in enumerate(self.logs)]
         self.fetches = Purgatory(asyncio.get_running_loop(), LoopTimers(), 2)
+        self.is_out_of_files = False
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self.partitions[index] if index < len(self.partitions) else None
@@ -309,3 +310,18 @@ def test_fetch_cancelled_between_two_slices_closes_its_regions(reads: int) -> No
         assert manager.is_idle
 
     run(check, LONG + 1)
+
+
+def test_fetch_takes_no_second_file_when_files_are_short_and_does_not_wait() -> None:
+    async def check(manager: Manager) -> None:
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        manager.is_out_of_files = True
+        result = manager.fetch(min_bytes=250)
+        assert sizes(result.value) == [100, 0, 0]
+        assert [data.high_watermark for data in result.value] == [1, 1, 1]
+        assert manager.is_idle
+        manager.is_out_of_files = False
+        assert sizes(manager.fetch(min_bytes=250).value) == [100, 100, 100]
+
+    run(check, partitions=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 from odradek.environment.files import UPDATE, Files, OpenFile
 from odradek.log.residency import NotResident
@@ -62,10 +62,26 @@ class PooledFile:
         self._pool.release(self)
 
 
+class _CountedFile(OpenFile):
+    """An open file that is counted for as long as its descriptor is open."""
+
+    __slots__ = ("_counted",)
+
+    def __init__(self, files: Files, fd: int, counted: deque[None]) -> None:
+        super().__init__(files, fd)
+        self._counted = counted
+        counted.append(None)
+
+    def __del__(self) -> None:
+        super().__del__()
+        self._counted.pop()
+
+
 class FilePool:
     """At most `files_max` files open at once for all logs; those not used lately are closed first.
 
-    Files that regions still hold after eviction come on top, and are bounded by the connections.
+    Files that regions still hold after eviction come on top. `is_crowded` bounds them: a response
+    then takes no second region.
     Called from several threads; the hot path reads `PooledFile.handle` without coming here.
     """
 
@@ -73,22 +89,39 @@ class FilePool:
         assert files_max > 0
         self.files = files
         self.files_max = files_max
+        self.descriptors_max = files_max + files_max // 2
+        """Open files, those held by regions included, from which on `is_crowded`."""
+        # Its length is the number. Appending to a deque is atomic, so that __del__ needs no lock.
+        self._descriptors: deque[None] = deque()
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def descriptors(self) -> int:
+        """Number of open files, those that only regions or calls in progress hold included."""
+        return len(self._descriptors)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether regions hold so many files that few descriptors are left for connections."""
+        return len(self._descriptors) >= self.descriptors_max
+
     def open(self, file: PooledFile) -> OpenFile:
         with self._lock:
             if file.retired:
-                return OpenFile(self.files, self.files.open(file.path, UPDATE))
+                return self._opened(file.path, UPDATE)
             if file.handle is None:
                 while len(self._open) >= self.files_max:
                     self._evict()
-                file.handle = OpenFile(self.files, self.files.open(file.path, file.flags))
+                file.handle = self._opened(file.path, file.flags)
                 self._open[file] = None
             return file.handle
+
+    def _opened(self, path: str, flags: int) -> OpenFile:
+        return _CountedFile(self.files, self.files.open(path, flags), self._descriptors)
 
     def release(self, file: PooledFile) -> None:
         with self._lock:

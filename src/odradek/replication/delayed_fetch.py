@@ -72,7 +72,8 @@ class LogRead:
     Attributes:
         data: In the order of the targets. Its regions are open.
         size_bytes: The size of the regions.
-        has_news: A partition has an error or a divergence, which the client must see at once.
+        has_news: The response must not wait: a partition has an error or a divergence, or was not
+            read because the regions of responses hold too many files.
         partitions: The partitions that exist here.
         was_cold: It waited for the disk. Partitions that were read before may have changed.
     """
@@ -144,6 +145,12 @@ class LogRead:
         self.partitions[partition] = None
         if delayed is not None:
             delayed.watch(partition)
+        if self.size_bytes and found is None and self._manager.is_out_of_files:
+            self.has_news = True
+            log = partition.log
+            return FetchPartitionData(
+                log.high_watermark, log.last_stable_offset, log.log_start_offset
+            )
         remaining = params.max_bytes - self.size_bytes
         try:
             if params.replica_id >= 0:

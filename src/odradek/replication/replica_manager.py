@@ -440,6 +440,11 @@ class ReplicaManager:
 
     # --- reading ---
 
+    @property
+    def is_out_of_files(self) -> bool:
+        """Whether a response should hold no file beside those that it holds."""
+        return self._log_manager.pool.is_crowded
+
     def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
         """Runs a read that has to wait for the disk, `UnifiedLog.read`, off the loop."""
         return self._loop.run_in_executor(self._executor, read)
