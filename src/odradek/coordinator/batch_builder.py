@@ -1,7 +1,7 @@
 """Batches of keys and values alone, as a coordinator writes them: of one time, without headers.
 
-What `record.build_batch` makes of the same records, byte for byte, in a third of the time: a
-coordinator makes a batch for each commit, and nearly always of one small record.
+The batch has the bytes that `record.build_batch` makes of the same records, in a third of the time.
+A coordinator makes a batch for each commit, and nearly always of one small record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a coordinator's state machine decides, and what it takes part in. Pure.
+"""The result of a coordinator's state machine: records, response, timers. Pure.
 
 A handler of a state machine looks at the state and returns a `CoordinatorResult`. It appends
 nothing and waits for nothing. `CoordinatorRuntime.write` performs the result.

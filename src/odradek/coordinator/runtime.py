@@ -480,6 +480,8 @@ class CoordinatorRuntime(Generic[S]):
             del self._uncommitted[partition]
         for write in committed:
             self._follow_up(partition, shard, write.end(ErrorCode.NONE, self.now()))
+        while self._waiting and self._waiting[0][2].pending.done:
+            self._waiting.popleft()
 
     def _time_out(self, _: str) -> None:
         """Answer the writes that are not committed in time. Their records stay in the log, so they

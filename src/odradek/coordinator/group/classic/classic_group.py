@@ -1,4 +1,4 @@
-"""A group of the classic protocol: its state, and what requests and time do to it. Pure.
+"""A group of the classic protocol: its state, and its handlers for requests and timers. Pure.
 
 Kafka's rules (``ClassicGroup``, ``GroupMetadataManager``: classicGroupJoin, -Sync, -Heartbeat,
 -Leave, prepareRebalance and their neighbours). A rebalance has two phases: in PreparingRebalance
@@ -63,8 +63,8 @@ GroupResult: TypeAlias = CoordinatorResult[None]
 
 # JoinGroup from this version on: a new member first gets its id, then joins with it (KIP-394).
 MEMBER_ID_REQUIRED_FROM = 4
-# JoinGroup from this version on: a returning static leader is told to skip the assignment
-# (KIP-814).
+# JoinGroup from this version on: the response to a returning static leader says to skip the
+# assignment (KIP-814).
 SKIP_ASSIGNMENT_FROM = 9
 # A group whose members asked for no rebalance time-out at all must not spin while it waits for
 # their sessions to end.
@@ -91,7 +91,7 @@ class ClassicGroup:
     new_member_added: bool = False
     join_timer: JoinTimer | None = None
     sync_deadline_ms: float = inf
-    # What the consumers of this generation read; None when that is not known.
+    # The topics that the consumers of this generation read; None when that is not known.
     subscribed_topics: frozenset[str] | None = None
 
     # -- questions ---------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class ClassicGroup:
         return deadline
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """The members with their metadata for the chosen protocol: what the leader assigns from."""
+        """The members with their metadata for the chosen protocol, for the leader to assign."""
         assert self.protocol_name is not None, f"{self.group_id} has no protocol in {self.state}"
         return [
             JoinGroupResponseMember(
@@ -286,7 +286,7 @@ class ClassicGroup:
         return False
 
     def init_next_generation(self, time_ms: int) -> None:
-        """The join phase is over: the next generation begins, Empty when nobody is left."""
+        """The join phase is over: the next generation begins, Empty without members."""
         self.generation_id = 1 if self.generation_id == 2_147_483_647 else self.generation_id + 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -381,7 +381,7 @@ class ClassicGroup:
         return self._with_timer(result)
 
     def heartbeat(self, request: HeartbeatRequest, now: Timestamp) -> ErrorCode:
-        """Heartbeat: the member lives; REBALANCE_IN_PROGRESS tells it to join again."""
+        """Heartbeat: the member lives; REBALANCE_IN_PROGRESS asks it to join again."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         code = self.validate_member(request.member_id, request.group_instance_id)
@@ -424,7 +424,7 @@ class ClassicGroup:
     def expire(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """Does what has fallen due at `now`: sessions, the join phase, missing SyncGroups.
 
-        Each timer is looked at once; what becomes due meanwhile is left to the next call.
+        Each timer is looked at once. Timers that become due in the meantime wait for the next call.
         """
         result = CoordinatorResult([], None)
         due = now.monotonic_ms
@@ -463,7 +463,7 @@ class ClassicGroup:
         return self._with_timer(result)
 
     def unload(self, code: ErrorCode, now: Timestamp) -> GroupResult:
-        """The shard goes: everybody who waits gets `code`, and the group is Dead."""
+        """The shard goes: waiting requests are answered with `code`, and the group is Dead."""
         result = CoordinatorResult([], None)
         for member in self.members.values():
             self.answer_join(member, join_error(code, member.member_id), result)
@@ -592,7 +592,7 @@ class ClassicGroup:
                 settings, f"{member.member_id} changes the protocol", result, now
             )
         elif self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may already assign to the old id; nobody would fetch that assignment.
+            # The leader may already assign to the old id; no member would fetch that assignment.
             self.prepare_rebalance(
                 settings, f"static member {member.member_id} is back", result, now
             )
@@ -605,7 +605,7 @@ class ClassicGroup:
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.answer_join(old, join_error(fenced, old.member_id), result)
         self.answer_sync(old, SyncGroupResponse(error_code=fenced), result)
-        # Not new any more, as in Kafka: its session does not run while it waits.
+        # No longer new, as in Kafka: its session does not run while it waits.
         member = replace(old, member_id=new_id, is_new=False)
         self._swap(old, member)
         return member
@@ -624,7 +624,7 @@ class ClassicGroup:
     def _static_member_stored(
         self, member: Member, old: Member, old_leader: str | None, version: int
     ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
-        """What follows when the record that renames a static member is stored, or is not."""
+        """The continuation when the record that renames a static member is stored, or is not."""
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
             result = CoordinatorResult([], None)
@@ -675,7 +675,7 @@ class ClassicGroup:
     def _assignment_stored(
         self, settings: ClassicSettings
     ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
-        """What follows when the leader's assignment is stored, or is not. Its replay has changed
+        """The continuation when the leader's assignment is stored, or is not. Its replay changed
         the members. Nothing follows when the group has begun another rebalance since."""
         generation_id = self.generation_id
 

@@ -1,4 +1,4 @@
-"""What a classic group consists of: states, members, settings, JoinGroup events. Pure."""
+"""Parts of a classic group: states, members, settings, JoinGroup events. Pure."""
 
 from __future__ import annotations
 
