@@ -39,15 +39,14 @@ if TYPE_CHECKING:
 class RequestContext:
     """One request: its header, and the session of its connection when it arrived.
 
-    Handlers and quotas know of the client what is here, and nothing else. `connection` belongs to
-    the dispatcher.
+    Handlers and quotas know of the client what is here, and nothing else.
     """
 
     __slots__ = (
+        "_connection",
         "api_key",
         "api_version",
         "client_id",
-        "connection",
         "correlation_id",
         "session",
     )
@@ -64,16 +63,16 @@ class RequestContext:
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.connection = connection
+        self._connection = connection
         self.session = connection.session
 
     def mute(self, pause_ms: int) -> None:
         """Start no request of the client for so long. Responses leave in the meantime."""
-        self.connection.mute(pause_ms / 1000)
+        self._connection.mute(pause_ms / 1000)
 
     def set_client_software(self, name: str, version: str) -> None:
         """Note what the client says it is (ApiVersions)."""
-        self.connection.client_software = f"{name} {version}"
+        self._connection.client_software = f"{name} {version}"
 
 
 @dataclass(slots=True)

@@ -148,7 +148,7 @@ class Dispatcher:
             if not entry.has_regions:
                 chunks = [b"".join(chunks)]  # type: ignore[arg-type]
             if api_key == PRODUCE:
-                self._repeated.learn(context, frame, request, chunks)
+                self._repeated.learn(connection, context, frame, request, chunks)
         except CloseConnection:
             raise
         except Exception as error:

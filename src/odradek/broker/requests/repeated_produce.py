@@ -249,13 +249,13 @@ class RepeatedProduce:
 
     def learn(
         self,
+        connection: Connection,
         context: RequestContext,
         frame: memoryview,
         request: Message,
         reply: Sequence[object],
     ) -> None:
         """Remember a request to which the general path responded with `reply`, if it can."""
-        connection = context.connection
         memory: Memory | None = connection.memory
         if memory is not None and len(memory.shapes) >= SHAPES_MAX:
             memory.misses += 1
