@@ -615,3 +615,41 @@ def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
             assert not connection._shared.budget.used
 
     run(main())
+
+
+def test_failed_result_closes_a_connection_that_is_at_its_limit_of_requests() -> None:
+    async def main() -> None:
+        results: list[PendingResult[Chunks]] = [PendingResult() for _ in range(2)]
+        due = iter(results)
+        limits = NetLimits(requests_in_flight_max=2)
+        connection, transport = open_connection(lambda _, view: next(due), limits=limits)
+        feed(connection, frame(b"0") + frame(b"1") + frame(b"2"))
+        results[0].fail(CloseConnection("a test"))
+        await turns()
+        assert transport.closing
+        assert connection.closed
+
+    run(main())
+
+
+def test_request_refused_while_requests_are_about_to_go_on_closes_the_connection() -> None:
+    async def main() -> None:
+        first: PendingResult[Chunks] = PendingResult(executed=False)
+
+        def dispatch(_: Connection, view: memoryview) -> Reply:
+            if bytes(view) == b"0":
+                return first
+            raise CloseConnection("a test")
+
+        connection, transport = open_connection(dispatch)
+        later = frame(b"1")
+        feed(connection, frame(b"0") + later[:3])
+        first.complete([b"answer"])
+        await turns(1)  # what was kept goes on in the next iteration
+        feed(connection, later[3:])
+        await turns()
+        assert frames_in(transport.written) == [b"answer"]
+        assert transport.closing
+        assert connection.closed
+
+    run(main())

@@ -386,7 +386,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         self._resuming = False
-        if self._hold or self.closed:
+        if self.closed:
+            return
+        if self._hold:
+            if self._hold & _CLOSING:
+                self._finish()  # it was closed in the meantime, and waited for this
             return
         receive = self._receive
         if receive.kept:
@@ -517,6 +521,7 @@ class Connection(asyncio.BufferedProtocol):
         """Release what is queued. A request that is being executed is executed to its end."""
         queued = list(self._queue)
         self._queue.clear()
+        self._hold &= ~_IN_FLIGHT  # or `_finish` would wait for the queue for ever
         self._uncount(self._queued_bytes)
         for reply in queued:
             if isinstance(reply, list):
