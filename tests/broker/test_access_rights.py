@@ -16,9 +16,9 @@ from odradek.metadata.store.memory import MemoryStore
 from odradek.net.listener import Endpoint
 from odradek.testing import Broker
 from odradek.testing.state import do_periodic_work
+from testkit.requests import produce
+from testkit.wire import WireClient
 from tests.broker.test_broker import config_of, with_server
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
 CONFIG = {

@@ -23,8 +23,8 @@ from odradek.ids import Uuid, uuid_to_string
 from odradek.log.state.checkpoints import PARTITION_METADATA_FILE
 from odradek.metadata.store.memory import MemoryStore
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import TIMEOUT_S, WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import TIMEOUT_S, WireClient
 from tests.hostile.process import BrokerProcess
 
 

@@ -25,10 +25,10 @@ from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.records.record import Record, build_batch
+from testkit.requests import batch, fetch, produce
+from testkit.wire import request_bytes
 from tests.helpers.call_count import CallCount, count_calls
 from tests.helpers.mock_transport import MockTransport, open_connection
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import request_bytes
 
 # Every batch has about this many bytes, however many records they make: the same way to the
 # disk and to the socket (one receive, one write; a region that leaves by sendfile).

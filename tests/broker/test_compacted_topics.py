@@ -12,9 +12,9 @@ from odradek.ids import TopicPartition
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 from odradek.testing import Broker
+from testkit.requests import list_offsets, produce
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, committed, find
-from tests.helpers.requests import list_offsets, produce
-from tests.helpers.wire import WireClient
 
 KEYLESS = "Compacted topic cannot accept message without key in topic partition t-0"
 

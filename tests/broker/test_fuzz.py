@@ -19,9 +19,9 @@ from odradek.broker.requests.apis import APIS, Api
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.spec import FieldSpec, load
 from odradek.testing import Broker
+from testkit.requests import batch, fetch, produce
+from testkit.wire import ConnectionClosed, WireClient, request_bytes
 from tests.helpers.fuzzing import rounds
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient, request_bytes
 from tests.protocol.building import Builder
 
 FUZZ_S = 8.0

@@ -24,9 +24,9 @@ from odradek.protocol.messages.init_producer_id_request import InitProducerIdReq
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.records.batch import CONTROL_MASK, parse_header
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
+from testkit.requests import fetch, produce
+from testkit.wire import WireClient
 from tests.helpers.kafka_directory import CLUSTER_ID, KINDS, NODE_ID, PLAIN_ID, served, unpack
-from tests.helpers.requests import fetch, produce
-from tests.helpers.wire import WireClient
 
 TOPICS = {
     "__consumer_offsets": 2,

@@ -22,8 +22,8 @@ from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from odradek.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 
 T0 = 1_600_000_000_000
 GROUP_TYPE = 0

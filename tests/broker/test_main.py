@@ -14,8 +14,8 @@ import uvloop
 from odradek.broker.main import FORCE_FALLBACKS
 from odradek.environment.files import RealFiles
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 
 BYTES = 200_000
 

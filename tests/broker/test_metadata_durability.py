@@ -20,8 +20,8 @@ from odradek.protocol.messages.create_topics_request import (
 )
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from tests.helpers.requests import fetch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.requests import fetch, produce
+from testkit.wire import ConnectionClosed, WireClient
 
 KILLS = 4
 CHANGES = 40

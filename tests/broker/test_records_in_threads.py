@@ -15,8 +15,8 @@ from odradek.records.record import Record, build_batch
 from odradek.records.scan import RECORDS_A_SLICE
 from odradek.records.validate_body import open_batch
 from odradek.testing import Broker
-from tests.helpers.requests import list_offsets, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import list_offsets, produce
+from testkit.wire import WireClient
 
 COUNTS = (3_000, 15_000)
 CALLS_MAX = 200

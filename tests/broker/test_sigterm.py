@@ -25,9 +25,9 @@ from odradek.protocol.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.helpers.requests import batch, fetch, produce
+from testkit.requests import batch, fetch, produce
+from testkit.wire import ConnectionClosed, WireClient
 from tests.helpers.slow_disk import FSYNC_S, WAITING, trigger_of
-from tests.helpers.wire import ConnectionClosed, WireClient
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
 IN_A_PROGRAM = """

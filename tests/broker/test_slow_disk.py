@@ -33,9 +33,9 @@ from odradek.protocol.messages.offset_commit_request import (
 )
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, list_offsets, produce
+from testkit.requests import batch, fetch, list_offsets, produce
+from testkit.wire import WireClient
 from tests.helpers.slow_files import DEADLINE_S, SlowFiles
-from tests.helpers.wire import WireClient
 
 SEGMENTS = 3
 BATCHES = 10

@@ -20,9 +20,9 @@ from odradek.protocol.messages import txn_offset_commit_request as o
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import fetch_request, find
 from tests.broker.handlers.txn_calls import Who, add, describe, end, producer, wait_for
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

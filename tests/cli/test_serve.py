@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from testkit.wire import WireClient
 from tests.helpers.kafka_directory import KINDS, NODE_ID, unpack
-from tests.helpers.wire import WireClient
 
 TIMEOUT_S = 120
 LISTENS = re.compile(r"listens on PLAINTEXT://([^ ;,]+)")

@@ -24,7 +24,7 @@ from odradek.protocol.messages.metadata_response import MetadataResponse
 from odradek.protocol.messages.produce_request import ProduceRequest
 from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
+from testkit.requests import batch, fetch, produce
 
 TIMEOUT_S = 120.0
 CALLS = 300

@@ -13,7 +13,7 @@ from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
 from odradek.environment.environment import Environment
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 DATA = Path(__file__).parents[1] / "data" / "kafka-4.3.0"
 KINDS = ("killed", "stopped")

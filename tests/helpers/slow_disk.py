@@ -13,8 +13,8 @@ from odradek.cli.serve import configure
 from odradek.environment.environment import Environment
 from odradek.environment.files import READ, RealFiles
 from odradek.testing import Broker
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 
 FSYNC_S = 10.0
 WAITING = "an fsync waits for the slow disk"

@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek.log.state.verification import NOT_VERIFIED, Origin
 from odradek.testing import Broker
-from tests.helpers.requests import batch
+from testkit.requests import batch
 
 
 def _append(broker: Broker, topic: str, partition: int, data: bytearray, origin: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.wire import ConnectionClosed, WireClient
 from tests.hostile.process import BrokerProcess
 
 

@@ -14,8 +14,8 @@ from odradek.protocol.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 from tests.hostile.attacks import Attacker
 from tests.hostile.process import BrokerProcess
 

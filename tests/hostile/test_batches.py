@@ -9,8 +9,8 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.records.batch import HEADER_BYTES, Compression, write_crc
 from odradek.records.compression import compress
-from tests.helpers.requests import batch, fetch, list_offsets, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.requests import batch, fetch, list_offsets, produce
+from testkit.wire import ConnectionClosed, WireClient
 from tests.hostile.attacks import Attacker, answers_until_closed, reason
 from tests.hostile.batches import RECORD, forged
 from tests.hostile.conftest import create_topic

@@ -21,8 +21,8 @@ from odradek.protocol.messages.offset_commit_request import (
 )
 from odradek.records.record import iter_batches, iter_records
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 from tests.hostile.attacks import Attacker, answers_until_closed, reason
 from tests.hostile.conftest import create_topic
 from tests.hostile.process import TIMEOUT_S, BrokerProcess

@@ -17,8 +17,8 @@ from odradek.protocol.messages.fetch_request import FetchRequest
 from odradek.protocol.messages.join_group_request import JoinGroupRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.protocol.messages.produce_request import ProduceRequest
-from tests.helpers.requests import fetch, produce
-from tests.helpers.wire import WireClient, request_bytes
+from testkit.requests import fetch, produce
+from testkit.wire import WireClient, request_bytes
 from tests.hostile.attacks import Attacker, answers_until_closed, framed, header, reason
 from tests.hostile.conftest import Canary
 from tests.hostile.process import TIMEOUT_S, BrokerProcess

@@ -17,8 +17,8 @@ from odradek.records.batch import Compression
 from odradek.records.compression import compress
 from odradek.records.record import Record, build_batch
 from odradek.testing import Broker
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 from tests.hostile.batches import RECORD, forged
 
 ADMIN = "__admin_client"

@@ -14,8 +14,8 @@ import pytest
 
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from odradek.records.record import iter_batches
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import ConnectionClosed, WireClient
 from tests.hostile.attacks import Attacker, reason
 from tests.hostile.conftest import Canary, create_topic
 from tests.hostile.process import TIMEOUT_S, BrokerProcess

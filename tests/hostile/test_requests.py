@@ -41,9 +41,9 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.protocol.wire import REQUEST_ELEMENTS_MAX, uvarint
+from testkit.requests import batch, produce
+from testkit.wire import TIMEOUT_S, ConnectionClosed, WireClient, request_bytes
 from tests.helpers.fuzzing import rounds
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import TIMEOUT_S, ConnectionClosed, WireClient, request_bytes
 from tests.hostile.attacks import Attacker, answers_until_closed, header, reason
 from tests.hostile.process import BrokerProcess
 from tests.protocol.fuzz import mutate

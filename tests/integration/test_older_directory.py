@@ -33,9 +33,9 @@ from odradek.protocol.messages.end_txn_request import EndTxnRequest
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.records.record import Record, build_batch
+from testkit.requests import fetch
+from testkit.wire import WireClient
 from tests.helpers.kafka_directory import served
-from tests.helpers.requests import fetch
-from tests.helpers.wire import WireClient
 
 DATA = Path(__file__).parents[1] / "data" / "odradek-f800f9e"
 KINDS = ("stopped", "killed")

@@ -26,7 +26,7 @@ from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewTopic
 from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
-from tests.helpers.requests import batch
+from testkit.requests import batch
 from tests.log.builders import values_of
 from tests.log.faulty_files import FaultyFiles
 

@@ -21,7 +21,7 @@ from odradek.offloading import WorkRunner
 from odradek.replication.record_append import FEW_ENTRIES, AppendEntry, AppendResult
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
-from tests.helpers.requests import batch
+from testkit.requests import batch
 from tests.replication.fakes import HeldExecutor
 
 NODE = BrokerId(1)

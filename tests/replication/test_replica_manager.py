@@ -21,7 +21,7 @@ from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
-from tests.helpers.requests import batch as batch_now
+from testkit.requests import batch as batch_now
 from tests.replication.fakes import HeldExecutor
 
 NODE = BrokerId(1)

@@ -21,8 +21,8 @@ from odradek.protocol.registry import request_class, response_class
 from odradek.testing import Broker, Fault, WaitTimeoutError
 from odradek.testing.error_responses import error_response
 from odradek.testing.faults import Faults
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.requests import batch, produce
+from testkit.wire import ConnectionClosed, WireClient
 
 TIMEOUT_S = 120
 

@@ -19,8 +19,8 @@ from odradek.testing.movable_time import (
     QuietLoop,
     quiet_loop_factory,
 )
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 
 TIMEOUT_S = 120
 HOUR_S = 3600.0

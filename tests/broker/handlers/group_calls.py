@@ -27,7 +27,7 @@ from odradek.protocol.messages.sync_group_request import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 def find(client: WireClient, group_id: str = "g", version: int = 4) -> Any:

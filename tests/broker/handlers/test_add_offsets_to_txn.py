@@ -6,8 +6,8 @@ import pytest
 
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add_offsets, describe, init, producer
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

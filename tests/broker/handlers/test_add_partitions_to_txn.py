@@ -6,6 +6,7 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import (
     add,
     add_batched,
@@ -15,7 +16,6 @@ from tests.broker.handlers.txn_calls import (
     producer,
     transaction,
 )
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

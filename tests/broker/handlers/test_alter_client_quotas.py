@@ -20,9 +20,9 @@ from odradek.protocol.messages.alter_client_quotas_request import (
     OpData,
 )
 from odradek.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from testkit.wire import WireClient
 from tests.controller.test_controller import broker as registration
 from tests.controller.test_controller import run
-from tests.helpers.wire import WireClient
 
 Parts = list[tuple[str, str | None]]
 ME: Parts = [("user", "me")]

@@ -14,7 +14,7 @@ from odradek.protocol.messages.alter_configs_request import (
     AlterConfigsResource,
 )
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 def resource(kind: int, name: str, **configs: str | None) -> AlterConfigsResource:

@@ -16,7 +16,7 @@ from odradek.protocol.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 def asked(

@@ -23,8 +23,8 @@ from odradek.protocol.messages.describe_log_dirs_request import DescribeLogDirsR
 from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_UNSLICED_MAX
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 
 # "-0", and what Kafka adds while it moves: 255 bytes are a file name's most.
 LONGEST_NAME_THAT_MOVES = 255 - len("-0") - len(".") - 32 - len("-future")

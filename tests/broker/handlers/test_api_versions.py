@@ -17,7 +17,7 @@ from odradek.protocol.codec import decode
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 DEVIATIONS = Path(__file__).parents[3] / "docs" / "deviations.md"
 GOLDEN = Path(__file__).parents[2] / "data" / "ApiVersionsResponse-v4-kafka-4.1.0.bin"

@@ -7,9 +7,9 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find, stable_member
 from tests.broker.handlers.test_consumer_group_heartbeat import beat
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

@@ -18,8 +18,8 @@ from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, find, join, stable_member
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

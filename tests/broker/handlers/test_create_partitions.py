@@ -12,8 +12,8 @@ from odradek.protocol.messages.create_partitions_request import (
 )
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 
 
 def partitions(client: WireClient) -> dict[str | None, int]:

@@ -15,8 +15,8 @@ from odradek.protocol.messages.create_topics_request import (
 )
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Broker
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 
 
 def topic(name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> CreatableTopic:

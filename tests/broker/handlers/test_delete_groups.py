@@ -7,8 +7,8 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, committed, find, leave, stable_member
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

@@ -13,8 +13,8 @@ from odradek.protocol.messages.delete_records_request import (
     DeleteRecordsTopic,
 )
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import WireClient
 
 NOTHING = -1
 

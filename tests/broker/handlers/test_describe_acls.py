@@ -6,7 +6,7 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_acls_request import DescribeAclsRequest
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(1, 4))

@@ -11,8 +11,8 @@ from odradek.protocol.messages.describe_client_quotas_request import (
     ComponentData,
     DescribeClientQuotasRequest,
 )
+from testkit.wire import WireClient
 from tests.broker.handlers.test_alter_client_quotas import IN, alter
-from tests.helpers.wire import WireClient
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 USER, CLIENT = "user", "client-id"

@@ -9,7 +9,7 @@ from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -16,8 +16,8 @@ from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsResource,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.test_incremental_alter_configs import alter
-from tests.helpers.wire import WireClient
 
 ALL_VERSIONS = range(1, 5)
 

@@ -7,8 +7,8 @@ import pytest
 from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find, join, stable_member
-from tests.helpers.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -13,8 +13,8 @@ from odradek.protocol.messages.describe_log_dirs_request import (
     DescribeLogDirsRequest,
 )
 from odradek.testing import Broker
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import WireClient
+from testkit.requests import batch, produce
+from testkit.wire import WireClient
 
 
 def sizes(response: Any) -> dict[tuple[str, int], int]:

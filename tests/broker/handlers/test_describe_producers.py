@@ -10,9 +10,9 @@ from odradek.protocol.messages.describe_producers_request import (
     TopicRequest,
 )
 from odradek.testing import Broker
-from tests.helpers.requests import batch, produce
+from testkit.requests import batch, produce
+from testkit.wire import WireClient
 from tests.helpers.transactions import end_transaction, produce_transactional
-from tests.helpers.wire import WireClient
 
 
 def describe(client: WireClient, topic: str = "t", partition: int = 0) -> Any:

@@ -17,7 +17,7 @@ from odradek.protocol.messages.describe_quorum_request import (
     TopicData,
 )
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

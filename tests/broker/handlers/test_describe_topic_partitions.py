@@ -14,7 +14,7 @@ from odradek.protocol.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 def describe(

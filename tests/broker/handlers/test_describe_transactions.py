@@ -6,8 +6,8 @@ import time
 
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import TIMEOUT_MS, add, describe, end, producer, wait_for
-from tests.helpers.wire import WireClient
 
 
 def test_transaction_in_full(broker: Broker, client: WireClient) -> None:

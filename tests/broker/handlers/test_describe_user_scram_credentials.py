@@ -9,7 +9,7 @@ from odradek.protocol.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("users", [None, []])

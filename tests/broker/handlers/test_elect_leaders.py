@@ -12,7 +12,7 @@ from odradek.errors import ErrorCode
 from odradek.metadata.image import NO_LEADER
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 PREFERRED, UNCLEAN = 0, 1
 

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add, end, init, producer, state_of, wait_for
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 

@@ -19,9 +19,9 @@ from odradek.protocol.messages.fetch_request import (
 from odradek.protocol.messages.fetch_response import PartitionData
 from odradek.records.batch import parse_header
 from odradek.testing import Broker
+from testkit.requests import batch, fetch, produce
+from testkit.wire import TIMEOUT_S, WireClient
 from tests.broker.handlers.test_produce import topic_id
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import TIMEOUT_S, WireClient
 
 WAIT = {"max_wait_ms": 600_000, "min_bytes": 1}
 

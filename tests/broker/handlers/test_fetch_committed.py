@@ -10,9 +10,9 @@ import pytest
 from odradek.records.batch import parse_header
 from odradek.records.record import iter_batches
 from odradek.testing import Broker
-from tests.helpers.requests import fetch
+from testkit.requests import fetch
+from testkit.wire import TIMEOUT_S, WireClient
 from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
-from tests.helpers.wire import TIMEOUT_S, WireClient
 
 READ_COMMITTED = 1
 

@@ -18,6 +18,7 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.records.region import FileRegion
+from testkit.requests import batch, fetch
 from tests.broker.test_giving_way import (
     PARTITIONS,
     asked,
@@ -28,7 +29,6 @@ from tests.broker.test_giving_way import (
     running,
     until,
 )
-from tests.helpers.requests import batch, fetch
 
 READING, ANSWERING = PARTITIONS // 2, PARTITIONS
 """Partitions that were read when the fetch gives way in mid-reading, and in mid-answer."""

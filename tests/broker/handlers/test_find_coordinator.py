@@ -10,8 +10,8 @@ from odradek.errors import ErrorCode
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find
-from tests.helpers.wire import WireClient
 
 
 def offsets_topic(broker: Broker) -> Any:

@@ -21,8 +21,8 @@ from odradek.protocol.messages.incremental_alter_configs_request import (
 )
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import ConnectionClosed, WireClient
+from testkit.requests import batch, produce
+from testkit.wire import ConnectionClosed, WireClient
 
 SET, DELETE, APPEND, SUBTRACT = OpType
 

@@ -11,8 +11,8 @@ from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add, find, init, producer, wait_for
-from tests.helpers.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find, heartbeat, join, join_request, stable_member
-from tests.helpers.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(10))

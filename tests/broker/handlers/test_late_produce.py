@@ -15,11 +15,11 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.test_produce_transactional import of, offsets
 from tests.broker.handlers.txn_calls import Who, add, end, list_transactions, producer, wait_for
 from tests.broker.test_transaction_version_2 import hold_markers
 from tests.helpers.transactions import produce_plain
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 WRITTEN, ADDED, STRANGE = 0, 1, 2

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find, heartbeat, join, leave, stable_member, sync
-from tests.helpers.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -8,8 +8,8 @@ from odradek.errors import ErrorCode
 from odradek.metadata.config_changes import OpType, ResourceType
 from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.test_incremental_alter_configs import alter
-from tests.helpers.wire import WireClient
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 METRICS, GROUP = ResourceType.CLIENT_METRICS, ResourceType.GROUP

@@ -6,8 +6,8 @@ import pytest
 
 from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, stable_member
-from tests.helpers.wire import WireClient
 
 
 @pytest.fixture

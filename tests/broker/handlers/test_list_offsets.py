@@ -9,9 +9,9 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.list_offsets_request import ListOffsetsPartition
 from odradek.testing import Broker
-from tests.helpers.requests import batch, list_offsets, produce
+from testkit.requests import batch, list_offsets, produce
+from testkit.wire import WireClient
 from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
-from tests.helpers.wire import WireClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 NOW = 1_700_000_000_000

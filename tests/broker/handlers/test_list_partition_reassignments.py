@@ -10,7 +10,7 @@ from odradek.protocol.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsTopics,
 )
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("asked", [None, [], ["t"], ["t", "no"]])

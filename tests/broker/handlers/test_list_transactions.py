@@ -8,8 +8,8 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add, list_transactions, producer
-from tests.helpers.wire import WireClient
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from odradek.ids import ZERO_UUID, Uuid
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.testing import Broker
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 ALL_VERSIONS = range(14)
 

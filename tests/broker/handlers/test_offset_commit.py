@@ -11,6 +11,7 @@ from odradek.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import (
     commit,
     commit_request,
@@ -20,7 +21,6 @@ from tests.broker.handlers.group_calls import (
     join_request,
     stable_member,
 )
-from tests.helpers.wire import WireClient
 
 VERSIONS = range(2, 10)
 

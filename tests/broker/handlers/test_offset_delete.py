@@ -14,8 +14,8 @@ from odradek.protocol.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, committed, find, join, sync
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 Codes = dict[tuple[str, int], ErrorCode]

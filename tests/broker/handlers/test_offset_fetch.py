@@ -12,8 +12,8 @@ from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, committed, fetch_request, find
-from tests.helpers.wire import WireClient
 
 VERSIONS = range(1, 10)
 

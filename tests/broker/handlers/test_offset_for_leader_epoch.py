@@ -13,8 +13,8 @@ from odradek.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from odradek.testing import Broker
-from tests.helpers.requests import produce
-from tests.helpers.wire import WireClient
+from testkit.requests import produce
+from testkit.wire import WireClient
 
 
 def ask(

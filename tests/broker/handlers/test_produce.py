@@ -21,8 +21,8 @@ from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, iter_records
 from odradek.replication.partition import Partition
 from odradek.testing import Broker
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import TIMEOUT_S, ConnectionClosed, WireClient
+from testkit.requests import batch, fetch, produce
+from testkit.wire import TIMEOUT_S, ConnectionClosed, WireClient
 
 
 def answer(response: Any) -> PartitionProduceResponse:

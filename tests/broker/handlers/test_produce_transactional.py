@@ -13,6 +13,8 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from odradek.testing import Broker
+from testkit.requests import batch, fetch
+from testkit.wire import ConnectionClosed, WireClient
 from tests.broker.handlers.txn_calls import (
     Who,
     add,
@@ -23,9 +25,7 @@ from tests.broker.handlers.txn_calls import (
     producer,
     wait_for,
 )
-from tests.helpers.requests import batch, fetch
 from tests.helpers.transactions import produce_plain
-from tests.helpers.wire import ConnectionClosed, WireClient
 
 E = ErrorCode
 BEFORE_ABORTABLE, ABORTABLE, ADD_PARTITION = 10, 11, 12

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from odradek.errors import ErrorCode
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import find, join, stable_member, sync
-from tests.helpers.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(6))

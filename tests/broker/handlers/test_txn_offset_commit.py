@@ -21,9 +21,9 @@ from odradek.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from odradek.testing import Broker
+from testkit.wire import WireClient
 from tests.broker.handlers.group_calls import commit, find
 from tests.broker.handlers.txn_calls import wait_for
-from tests.helpers.wire import WireClient
 
 E = ErrorCode
 DEADLINE_S = 120.0

@@ -13,7 +13,7 @@ from odradek.protocol.messages.update_features_request import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
 )
-from tests.helpers.wire import WireClient
+from testkit.wire import WireClient
 
 NAME = "transaction.version"
 UP, SAFE, UNSAFE = UpgradeType

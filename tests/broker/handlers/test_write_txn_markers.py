@@ -14,9 +14,9 @@ from odradek.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from odradek.testing import Broker
-from tests.helpers.requests import fetch
+from testkit.requests import fetch
+from testkit.wire import WireClient
 from tests.helpers.transactions import produce_transactional
-from tests.helpers.wire import WireClient
 
 Codes = dict[int, dict[str, dict[int, int]]]
 

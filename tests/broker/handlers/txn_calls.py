@@ -18,7 +18,7 @@ from odradek.protocol.messages.end_txn_request import EndTxnRequest
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
-from tests.helpers.wire import TIMEOUT_S, WireClient
+from testkit.wire import TIMEOUT_S, WireClient
 
 TIMEOUT_MS = 600_000
 Who = tuple[int, int]

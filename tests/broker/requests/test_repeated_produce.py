@@ -39,10 +39,10 @@ from odradek.protocol.messages.produce_request import (
 from odradek.result_tasks import wait
 from odradek.results import Result
 from odradek.testing import Broker
+from testkit.requests import batch, produce
+from testkit.wire import WireClient, request_bytes
 from tests.broker.test_call_count import running_broker
 from tests.helpers.mock_transport import open_connection
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import WireClient, request_bytes
 
 TIMESTAMP_MS = 1_000
 TOPIC_RESOURCE = 2

@@ -15,10 +15,10 @@ from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.repeated_produce import SHAPE_OBJECTS_BYTES
 from odradek.broker.requests.shape_budget import HOLDER_BYTES, SHAPE_BYTES_MAX, ShapeBudget
 from odradek.net.connection import Connection
+from testkit.requests import batch, produce
+from testkit.wire import request_bytes
 from tests.broker.test_call_count import received, running_broker
 from tests.helpers.mock_transport import MockTransport, open_connection
-from tests.helpers.requests import batch, produce
-from tests.helpers.wire import request_bytes
 
 CONNECTIONS = 5_000
 CLIENT_ID_POSITION = 10

@@ -8,9 +8,9 @@ import pytest
 
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
+from testkit.requests import batch, fetch, produce
+from testkit.wire import TIMEOUT_S, WireClient
 from tests.broker.handlers.test_alter_client_quotas import IN, OUT, alter
-from tests.helpers.requests import batch, fetch, produce
-from tests.helpers.wire import TIMEOUT_S, WireClient
 
 SIZE = 50_000
 # A window's burst is ten times as much. What is over it by far is a pause of many minutes: a
