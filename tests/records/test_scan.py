@@ -100,8 +100,18 @@ def body_at(first: int, count: int, **parts: int) -> bytes:
     return bytes(out)
 
 
+alike = st.builds(
+    lambda record, count, more: [record] * count + more,
+    records,
+    st.integers(9, 90),
+    st.lists(records),
+)
+
+
 @given(
-    given=st.lists(records, min_size=1, max_size=5) | st.lists(records, min_size=70, max_size=70),
+    given=st.lists(records, min_size=1, max_size=5)
+    | st.lists(records, min_size=70, max_size=70)
+    | alike,
     count=st.integers(-1, 1),
     data=st.data(),
 )
@@ -170,6 +180,24 @@ def test_a_small_batch_with_keys_is_usual_whatever_the_sizes_of_its_values() -> 
     assert not is_usual(memoryview(build_batch([Record(None, b"v", 1)])))
     large = build_batch([Record(b"k", b"v", 1)] * (RECORDS_A_SLICE + 1))
     assert not is_usual(memoryview(large))
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(30, 15), (30, 29), (100, 63), (100, 64), (100, 80)])
+@pytest.mark.parametrize("value", [3, 70])
+@pytest.mark.parametrize("step", [1, 100])
+def test_no_bit_of_a_record_in_a_run_is_overlooked(
+    count: int, wrong: int, value: int, step: int
+) -> None:
+    given = [Record(b"key", b"v" * value, (1 << 41) + at * step) for at in range(count)]
+    body = bytearray(body_of(given))
+    start = len(body_of(given[:wrong]))
+    end = len(body_of(given[: wrong + 1]))
+    assert check(bytes(body), count)[0] == []
+    for at in range(start, end):
+        for bit in range(8):
+            body[at] ^= 1 << bit
+            assert check(bytes(body), count)[0] == by_decoding(bytes(body), count), (at, bit)
+            body[at] ^= 1 << bit
 
 
 def test_offset_deltas_of_three_bytes_are_read_and_compared() -> None:

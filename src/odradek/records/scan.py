@@ -40,8 +40,17 @@ _NULL = 1
 VALUE_BYTES_SHORT_MAX = 63
 VALUE_BYTES_USUAL_MAX = 8_191
 """The largest values whose length has one byte, and two bytes."""
+ONE_BYTE_DELTAS = 64
+TWO_BYTE_DELTAS = 8_192
+"""Offset deltas below have one byte, and two bytes."""
+RUN_MIN = 8
+"""Fewer records of the same sizes are not checked together."""
+STRETCH_MIN = 64
+"""Records that are checked one by one where there is no run, before one is looked for again."""
 RECORD_LENGTH_MIN = 6
 """The length of an empty record: five varints of one byte behind the attributes."""
+_CONTINUED = bytes(range(0x80, 0x100))
+"""The bytes of a varint that are not its last one."""
 _unpack_start = struct.Struct("<H5B").unpack_from
 _unpack_shape = struct.Struct(">8xi9xh34xi").unpack_from
 """Of a batch's header: batch length, attributes, number of records."""
@@ -66,7 +75,7 @@ def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[in
     while index < count:
         first = index
         end = min(index + left, count)
-        index, position = _check_usual(body, position, index, end, keyless)
+        index, position = _check_runs(body, position, index, end, keyless)
         left -= index - first
         if index < end:
             # Records of a batch are alike: after one of another form, do not expect the usual one.
@@ -103,8 +112,73 @@ def is_usual(batch: memoryview) -> bool:
     ):
         return False
     keyless: list[int] = []
-    checked, _ = _check_usual(Body(bytes(batch[HEADER_BYTES:]), size), 0, 0, count, keyless)
+    checked, _ = _check_runs(Body(bytes(batch[HEADER_BYTES:]), size), 0, 0, count, keyless)
     return checked == count and not keyless
+
+
+def _check_runs(
+    body: Body, position: int, index: int, end: int, keyless: list[int]
+) -> tuple[int, int]:
+    """As `_check_usual`, with runs of records that have the same sizes checked together."""
+    stretch = STRETCH_MIN
+    while index < end:
+        template = position
+        done, position = _check_usual(body, position, index, index + 1, keyless)
+        if done == index:
+            break
+        index, position = _skip_run(body, template, position, done, end)
+        if index > done:
+            continue
+        stretch_end = min(index + stretch, end)
+        stretch *= 2
+        index, position = _check_usual(body, position, index, stretch_end, keyless)
+        if index < stretch_end:
+            break
+    return index, position
+
+
+def _skip_run(  # noqa: C901 - one condition for each field
+    body: Body, template: int, position: int, index: int, end: int
+) -> tuple[int, int]:
+    """Skip the records behind a usual one, at `template`, that have the same sizes and a key.
+
+    The bytes at one place in all of these records are compared by a few calls. Return the index and
+    the position behind them, those of the first record if there is no long run.
+    """
+    data, span, none = body.data, position - template, (index, position)
+    count = min(end - index, (body.size - position) // span)
+    if count < RUN_MIN or data[position] != data[template]:
+        return none
+    stamp = 2 if data[template] < 0x80 else 3
+    delta = stamp + (1 if data[template + stamp] < 0x80 else 2)
+    key = delta + (1 if data[template + delta] < 0x80 else 2)
+    if key - delta != (1 if index < ONE_BYTE_DELTAS else 2) or data[template + key] & 0x81:
+        return none
+    limit = ONE_BYTE_DELTAS if index < ONE_BYTE_DELTAS else TWO_BYTE_DELTAS
+    count = min(count, limit - index)
+    value = key + 1 + (data[template + key] >> 1)
+    same = [*range(stamp - 1), key, value, span - 1]
+    if data[template + value] >= 0x80:
+        same.append(value + 1)
+    for at in same:
+        column = bytes(data[position + at : position + count * span : span])
+        count -= len(column.lstrip(bytes((data[template + at],))))
+        if count < RUN_MIN:
+            return none
+    behind = position + count * span
+    for at in range(stamp, delta - 1):
+        if bytes(data[position + at : behind : span]).translate(None, _CONTINUED):
+            return none
+    if not bytes(data[position + delta - 1 : behind : span]).isascii():
+        return none
+    low, high = _offset_deltas()
+    if index < ONE_BYTE_DELTAS:
+        low = bytes(range(0, 2 * ONE_BYTE_DELTAS, 2))
+    elif bytes(data[position + delta + 1 : behind : span]) != high[index : index + count]:
+        return none
+    if bytes(data[position + delta : behind : span]) != low[index : index + count]:
+        return none
+    return index + count, behind
 
 
 def _check_usual(  # noqa: C901 - calls for each varint would double the time
@@ -182,6 +256,13 @@ def _spans() -> list[int]:
         spans[low::256] = [1 + (low >> 1)] * 256
         spans[low | 0x80 : 0x8000 : 256] = range(2 + (low >> 1), 2 + (low >> 1) + 64 * 128, 64)
     return spans
+
+
+@cache
+def _offset_deltas() -> tuple[bytes, bytes]:
+    """The first and the second byte of the offset deltas that have two bytes, by their index."""
+    indexes = range(TWO_BYTE_DELTAS)
+    return bytes(2 * at & 0x7F | 0x80 for at in indexes), bytes(at >> 6 for at in indexes)
 
 
 @cache
