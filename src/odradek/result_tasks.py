@@ -19,8 +19,9 @@ _tasks: set[asyncio.Task[None]] = set()
 def run(coroutine: Coroutine[Any, Any, Result[T]]) -> Result[T]:
     """Run the coroutine as a task.
 
-    The result follows the one that the coroutine returns, and is not executed before the coroutine
-    has ended. Until then `cancel` cancels the task. A cancelled task fails with `Abandoned`.
+    The result follows the result that the coroutine returns. It is not executed before the
+    coroutine has ended. Until then `cancel` cancels the task. A cancelled task fails with
+    `Abandoned`.
     """
 
     async def follow() -> None:
@@ -97,7 +98,7 @@ async def wait(result: Result[T]) -> T:
 
 
 async def wait_executed(result: Result[T]) -> None:
-    """Return when `result` is executed, whatever its value or error will be.
+    """Return when `result` is executed.
 
     When the waiting task is cancelled, the result is cancelled, too.
     """

@@ -13,8 +13,8 @@ at once leave in one write.
 * CloseConnection, raised or as the error of the result, is logged. The connection is closed after
   the responses to earlier requests.
 
-A response that is complete when `dispatch` returns may be returned as the list of its chunks, as a
-measured exception: a pinned call of a repeated produce request would pay for the object.
+A response that is complete when `dispatch` returns may be returned as the list of its chunks. This
+is a measured exception: a `Result` would cost a repeated produce request one more call.
 
 `frame` is a writable view of a receive buffer, valid until the request is executed. Chunks of a
 response must not be views of it.
@@ -407,7 +407,7 @@ class Connection(asyncio.BufferedProtocol):
     # What was executed.
 
     def _enqueue(self, reply: Reply) -> None:
-        """Queue a response that is not known yet, or is behind one that is not."""
+        """Queue a response that is not known yet, or has to wait for an earlier one."""
         queue = self._queue
         if isinstance(reply, list):
             if reply:

@@ -1,4 +1,4 @@
-"""What is known of a client's connection apart from its requests: its session and its transport."""
+"""The session of a client's connection, and the kind of its transport."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What handlers and quotas know of the client of a connection.
+    """The facts that handlers and quotas know of the client of a connection.
 
     A session does not change. A log-in gives the connection another one, and a request keeps the
     session under which it was executed.
