@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
 from odradek.log.residency import NotResident
 from odradek.log.unified_log import LogReadInfo, UnifiedLog
 from tests.helpers.slow_files import BROKER_THREAD, DEADLINE_S, SlowFiles
-from tests.log.builders import NOW_MS, append, append_marker, append_transactional, open_log
+from tests.log.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    append_marker,
+    append_transactional,
+    open_log,
+)
 from tests.log.builders import open_manager as opened
 
 PRODUCER_ID = 7
@@ -198,4 +206,28 @@ def test_the_owner_appends_rolls_and_deletes_without_the_disk(tmp_path: Path, no
 
     on_the_owners_thread(work)
     assert files.blocked == []
+    manager.close()
+
+
+def test_a_file_that_is_slow_to_open_keeps_no_other_log_waiting(tmp_path: Path) -> None:
+    files = SlowFiles()
+    manager = opened(tmp_path, LogConfig(), files)
+    fill(open_log(manager), [1, 0, 1])
+    manager.close()
+    log = open_log(manager := opened(tmp_path, LogConfig(), files))
+    log.segments[0].indexes()
+    manager.pool.release(log.segments[0].file)
+    files.evict()
+    files.hold()
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            read = threads.submit(log.read, 0, 1 << 20, 2, True)
+            assert files.reached.wait(DEADLINE_S)
+            other = manager.create(TopicPartition("other", 0), TOPIC_ID)
+            threads.submit(append, other, [b"1"]).result(DEADLINE_S)
+            threads.submit(manager.delete, other.topic_partition).result(DEADLINE_S)
+            assert not read.done()
+        finally:
+            files.release()
+        assert read.result(DEADLINE_S).region is not None
     manager.close()

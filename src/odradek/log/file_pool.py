@@ -20,7 +20,7 @@ class PooledFile:
     path), and gives the file a second chance when the pool looks for a victim.
     """
 
-    __slots__ = ("_kept", "_pool", "flags", "handle", "path", "retired", "used")
+    __slots__ = ("_pool", "flags", "handle", "kept", "path", "retired", "used")
 
     def __init__(self, pool: FilePool, path: str, flags: int) -> None:
         self._pool = pool
@@ -29,17 +29,17 @@ class PooledFile:
         self.handle: OpenFile | None = None
         self.used = False
         self.retired = False
-        self._kept: OpenFile | None = None
+        self.kept: OpenFile | None = None
 
     def open(self) -> OpenFile:
         """The open file, opened with `flags` if it is not; OSError when that fails."""
         self.used = True
-        return self.handle or self._kept or self._pool.open(self)
+        return self.handle or self.kept or self._pool.open(self)
 
     def open_resident(self) -> OpenFile:
         """The open file. NotResident when it is not open: opening may wait for the disk."""
         self.used = True
-        handle = self.handle or self._kept
+        handle = self.handle or self.kept
         if handle is None:
             raise NotResident
         return handle
@@ -48,11 +48,11 @@ class PooledFile:
         """Keeps the file open for as long as anybody has this object: another file is about to
         get its path.
         """
-        self._kept = self.open()
+        self.kept = self.open()
 
     def keep_no_more(self) -> None:
         """Takes `keep` back: the path is this file's still."""
-        self._kept = None
+        self.kept = None
 
     def retire(self) -> None:
         """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it
@@ -110,18 +110,35 @@ class FilePool:
         return len(self._descriptors) >= self.descriptors_max
 
     def open(self, file: PooledFile) -> OpenFile:
+        """The open file, which is in the pool unless it is retired. OSError when that fails.
+
+        Opening a file that exists may wait for the disk, so the lock is not held in the meantime:
+        the event loop takes it when it creates or deletes a log.
+        """
+        if file.flags == UPDATE:
+            opened = self._opened(file.path, UPDATE)
+            with self._lock:
+                return self._add(file, opened)
         with self._lock:
             if file.retired:
                 return self._opened(file.path, UPDATE)
-            if file.handle is None:
-                while len(self._open) >= self.files_max:
-                    self._evict()
-                file.handle = self._opened(file.path, file.flags)
-                self._open[file] = None
-            return file.handle
+            if file.handle is not None:
+                return file.handle
+            created = self._opened(file.path, file.flags)
+            file.flags = UPDATE
+            return self._add(file, created)
 
     def _opened(self, path: str, flags: int) -> OpenFile:
         return _CountedFile(self.files, self.files.open(path, flags), self._descriptors)
+
+    def _add(self, file: PooledFile, opened: OpenFile) -> OpenFile:
+        if file.retired or file.handle is not None:
+            return file.handle or file.kept or opened
+        while len(self._open) >= self.files_max:
+            self._evict()
+        file.handle = opened
+        self._open[file] = None
+        return opened
 
     def release(self, file: PooledFile) -> None:
         with self._lock:
