@@ -53,6 +53,10 @@ class FetchIsolation(Enum):
     """Consumers with isolation level read_committed: up to the last stable offset."""
 
 
+# A look-up in an enum costs as much as a call; each fetch would make three.
+_LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
+
+
 class WaitingFetch(Protocol):
     """A fetch that waits for bytes of a partition, or for a reason to wait no longer."""
 
@@ -386,16 +390,16 @@ class Partition:
         producers = log.producers
         if producers.ongoing or producers.unreplicated:
             stable_offset = log.stable_offset(high_watermark)
-        if isolation is FetchIsolation.COMMITTED:
+        committed = isolation is _COMMITTED
+        if committed:
             max_offset = stable_offset
-        elif isolation is FetchIsolation.LOG_END:
+        elif isolation is _LOG_END:
             max_offset = log.log_end_offset
         data = FetchPartitionData(high_watermark, stable_offset, log.log_start_offset)
         if self.error or leader_epoch >= 0:
             self.check_leader_epoch(leader_epoch)
         if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, data):
             return data
-        committed = isolation is FetchIsolation.COMMITTED
         try:
             if found is None:
                 info = log.read_resident(

@@ -52,6 +52,7 @@ CURRENT_LEADER_VERSION = 16
 STORAGE_ERROR_VERSION = 6
 ZSTD_VERSION = 10
 READ_COMMITTED = 1
+CONSUMER_ISOLATION = FetchIsolation.HIGH_WATERMARK
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -102,7 +103,7 @@ def _params(services: Services, context: RequestContext, request: FetchRequest) 
     replica_id = request.replica_id
     if request.replica_state is not None:
         replica_id = request.replica_state.replica_id
-    isolation = FetchIsolation.HIGH_WATERMARK
+    isolation = CONSUMER_ISOLATION
     if replica_id >= 0:
         isolation = FetchIsolation.LOG_END
     elif request.isolation_level == READ_COMMITTED:
