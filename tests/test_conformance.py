@@ -1,4 +1,4 @@
-"""What fails a run of the conformance suites, and what the comparison with Kafka permits."""
+"""Failures of the conformance suites, and the differences that the comparison permits."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ _RECORD_ERRORS = (
 )
 _BODY = "The body of a batch is not opened, so that records are stored that Kafka refuses."
 _MAX_TIMESTAMP = (
-    "The maximum timestamp in a batch's header is kept. Kafka replaces it by that of the records."
+    "The maximum timestamp in a batch's header is kept. Kafka stores the maximum of the records."
 )
 _FAILS = (
     "Kafka fails with UNKNOWN_SERVER_ERROR or does not answer. Odradek returns an error that says "
     "why."
 )
 _EMPTY = "A topic without partitions is returned as it was requested. Kafka leaves it out."
-_FOLLOWER = "A fetch as a replica is told no addresses, because no node is a follower yet."
+_FOLLOWER = "A fetch as a replica returns no addresses, because no node is a follower yet."
 _DELETED_MAX = (
     "When DeleteRecords has removed all records, ListOffsets finds no maximum timestamp. Kafka "
     "returns the timestamp of a deleted record."
@@ -57,7 +57,7 @@ _LISTENERS = (
     "Each broker has its own addresses and directories. Kafka can alter `listeners` while it runs."
 )
 _LIST_TYPE = "The type of the config is STRING, as in Kafka 4.1. It is LIST since Kafka 4.2."
-_SINGLE = "The default is that of a single node. In Kafka the value had to be set."
+_SINGLE = "The default suits a single node. In Kafka the value had to be set."
 
 ALLOWED: dict[str, str] = {
     "api_versions.*: list_offsets/max": _LATER,
