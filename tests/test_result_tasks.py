@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.result_tasks import in_task, of_future, run, wait
+from odradek.result_tasks import in_task, run, wait
 from odradek.results import Abandoned, PendingResult, Result
+from tests.helpers.futures import of_future
 
 
 def run_loop(coroutine: Coroutine[Any, Any, None]) -> None:

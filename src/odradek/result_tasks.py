@@ -1,4 +1,4 @@
-"""Coroutines and futures as results, and results in coroutines: where results meet asyncio."""
+"""Coroutines as results, and results in coroutines: where results meet asyncio."""
 
 from __future__ import annotations
 
@@ -53,27 +53,6 @@ def in_task(function: Callable[P, Coroutine[Any, Any, Result[T]]]) -> Callable[P
         return run(function(*args, **kwargs))
 
     return start
-
-
-def of_future(future: asyncio.Future[T]) -> Result[T]:
-    """Return an executed result with the value or the error of `future`.
-
-    `cancel` cancels the future. A cancelled future fails the result with `Abandoned`.
-    """
-    result: PendingResult[T] = PendingResult(on_cancel=future.cancel)
-
-    def finish(done: asyncio.Future[T]) -> None:
-        if done.cancelled():
-            result.fail(Abandoned())
-            return
-        error = done.exception()
-        if isinstance(error, Exception):
-            result.fail(error)
-        else:
-            result.complete(done.result())
-
-    future.add_done_callback(finish)
-    return result
 
 
 async def wait(result: Result[T]) -> T:

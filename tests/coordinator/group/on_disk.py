@@ -23,8 +23,9 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.records.control import Marker, build_marker
-from odradek.result_tasks import of_future, wait
+from odradek.result_tasks import wait
 from odradek.results import Result
+from tests.helpers.futures import of_future
 from tests.helpers.manual_timers import SteppedTimers
 
 OFFSETS = TopicPartition(CONSUMER_OFFSETS, 0)

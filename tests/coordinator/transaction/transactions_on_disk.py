@@ -30,9 +30,10 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
-from odradek.result_tasks import of_future, wait
+from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.coordinator.group.on_disk import image_of, topic
+from tests.helpers.futures import of_future
 from tests.helpers.manual_timers import SteppedTimers
 
 T = TypeVar("T")
