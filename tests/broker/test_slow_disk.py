@@ -18,6 +18,7 @@ import pytest
 from odradek.broker.broker import BrokerServer
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode
+from odradek.ids import TopicName
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.delete_records_request import (
@@ -148,6 +149,30 @@ def answered_in_the_meantime(
         assert not is_answered(client)
         files.release()
         return [client.receive() for _ in requests]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_offset_lookup_in_a_topic_that_is_deleted_in_the_meantime(
+    broker: Broker, files: SlowFiles, again: bool
+) -> None:
+    """Nothing is reported of a new topic of its name, either."""
+
+    async def delete(server: BrokerServer) -> None:
+        services = server.services
+        topic_id = services.controller.image.topics_by_name[TopicName("t")].topic_id
+        assert await services.controller.delete_topics([topic_id]) == [None]
+
+    with WireClient(broker.bootstrap_servers) as client:
+        files.hold()
+        client.send(list_offsets(0), 7)
+        assert files.reached.wait(DEADLINE_S)
+        broker.call(delete)
+        if again:
+            broker.create_topic("t")
+        files.release()
+        (partition,) = client.receive().topics[0].partitions
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition.offset == -1
 
 
 def values_in(response: Any, partition: int = 0) -> list[bytes | None]:

@@ -173,10 +173,14 @@ async def _look_up(
                 lookup = offset_for_timestamp(log, wanted.timestamp)
             found = await services.timestamp_lookups.run(lookup)
         except OSError as error:
+            code = partition.error or ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
-            answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            answer.error_code = int(code)
             continue
-        if found is not None and found[1] < latest:
+        if partition.error:
+            # Deleted in the meantime: what was read may be of a new topic of this name.
+            answer.error_code = int(partition.error)
+        elif found is not None and found[1] < latest:
             answer.timestamp, answer.offset, answer.leader_epoch = found
     return Result(_without_epochs(response, version))
 
