@@ -364,6 +364,18 @@ def test_deleted_and_made_again_has_no_stale_data(tmp_path: Path) -> None:
     manager.close()
 
 
+def test_deletion_is_not_over_while_a_directory_is_offline(tmp_path: Path) -> None:
+    """It may have logs of the topic, which the next start finds and deletes."""
+    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], CONFIG, ManualClock(NOW_MS))
+    manager.load("cluster", 1)
+    assert not manager.delete(TP)
+    manager.log_dirs[1].fail(OSError(errno.EIO, "Input/output error"), "a test")
+    assert manager.delete(TP)
+    with pytest.raises(KafkaError):
+        manager.sync_directories()
+    manager.close(clean=False)
+
+
 def test_deleted_files_stay_for_the_delay_and_regions_longer(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, CONFIG, clock=clock)

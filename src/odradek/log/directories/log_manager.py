@@ -334,10 +334,12 @@ class LogManager:
         """Takes logs away at once and removes their files after `file.delete.delay.ms`.
 
         Readers that hold regions go on. Harmless when there is no such log. The checkpoints are
-        written once for all of them. Returns whether a directory was renamed: `sync_directories`
-        makes that durable. A directory that fails (KafkaError) does not keep the logs of others.
+        written once for all of them. Returns whether `sync_directories` has to finish the deletion:
+        a directory was renamed, or a log directory is offline and may have logs of the topic. A
+        directory that fails (KafkaError) does not keep the logs of others.
         """
-        return bool(self._take_away(topic_partitions, DELETE_DIRECTORY_SUFFIX))
+        renamed = self._take_away(topic_partitions, DELETE_DIRECTORY_SUFFIX)
+        return bool(renamed) or any(log_dir.offline for log_dir in self.log_dirs)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
         """Rename the log's directory to ``topic-0.<uuid>-stray`` and close the log.
