@@ -270,7 +270,7 @@ class BrokerServer:
         """Load the coordinators and accept connections."""
         self._stopping.add("the connections", self._end_serving, self._stopping.limits.parts_ms)
         await self.services.replica_manager.flushes_ended()
-        await self.services.coordinators.start(self.services, COORDINATORS_WAIT_S)
+        await self.services.coordinators.start(COORDINATORS_WAIT_S)
         self._server = Server(
             self._request_handler(),
             clock=self._clock,

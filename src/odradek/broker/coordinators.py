@@ -17,7 +17,6 @@ from odradek.result_tasks import wait
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from odradek.broker.requests.context import Services
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
     from odradek.controller.controller import Controller
@@ -51,14 +50,12 @@ class Coordinators:
         self._replica_manager = replica_manager
         self._executor = executor
         self._producer_ids = producer_ids
-        self._services: Services | None = None
         self._active = False
         self.made_groups: GroupCoordinator | None = None
         self.made_transactions: TransactionCoordinator | None = None
 
-    async def start(self, services: Services, wait_s: float) -> None:
+    async def start(self, wait_s: float) -> None:
         """Serves; waits at most `wait_s` for each of the logs that there are."""
-        self._services = services
         self._active = True
         topics = self._controller.image.topics_by_name
         if CONSUMER_OFFSETS in topics:
@@ -119,9 +116,8 @@ class Coordinators:
         from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
         async def write(markers: Sequence[Sequence[Any]]) -> Results:
-            assert self._services is not None, "a coordinator that has not started"
             typed = [TransactionMarker(*marker) for marker in markers]
-            return await wait(write_markers(self._services, typed))
+            return await wait(write_markers(self._replica_manager, lambda: self.groups, typed))
 
         return TransactionCoordinator(
             config=self._config,

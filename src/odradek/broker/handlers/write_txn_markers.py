@@ -25,10 +25,8 @@ from odradek.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from odradek.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.results import Result
-
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 
 
 def handle(
@@ -61,7 +59,8 @@ def handle(
         )
         return added.then(lambda _: results)
 
-    return write_markers(services, good).chain(refuse, executed=True).chain(_response)
+    written = write_markers(services.replica_manager, lambda: services.groups, good)
+    return written.chain(refuse, executed=True).chain(_response)
 
 
 def _refusal(marker: TransactionMarker) -> ErrorCode | None:

@@ -17,8 +17,11 @@ from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.results import Result, gather
 
 if TYPE_CHECKING:
-    from odradek.broker.requests.context import Services
+    from collections.abc import Callable
+
+    from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.ids import TopicPartition
+    from odradek.replication.replica_manager import ReplicaManager
 
 Codes = dict["TopicPartition", ErrorCode]
 Results = dict[int, Codes]
@@ -45,15 +48,22 @@ class TransactionMarker(NamedTuple):
     transaction_version: int = 1
 
 
-def write_markers(services: Services, markers: Sequence[TransactionMarker]) -> Result[Results]:
-    """Append every marker. The result has the codes when each is committed, or cannot be."""
+def write_markers(
+    replica_manager: ReplicaManager,
+    groups: Callable[[], GroupCoordinator],
+    markers: Sequence[TransactionMarker],
+) -> Result[Results]:
+    """Append every marker. The result has the codes when each is committed, or cannot be.
+
+    `groups` is called only for a marker in a partition of ``__consumer_offsets``.
+    """
     results: Results = {}
 
     def append(
         marker: TransactionMarker, partition: TopicPartition
     ) -> tuple[Codes, TopicPartition, Result[ErrorCode]]:
         try:
-            appended = _append(services, marker, partition).then(_known)
+            appended = _append(replica_manager, groups, marker, partition).then(_known)
         except KafkaError as error:
             appended = Result(_known(error.code))
         return (
@@ -83,18 +93,20 @@ def write_markers(services: Services, markers: Sequence[TransactionMarker]) -> R
 
 
 def _append(
-    services: Services, marker: TransactionMarker, topic_partition: TopicPartition
+    replica_manager: ReplicaManager,
+    groups: Callable[[], GroupCoordinator],
+    marker: TransactionMarker,
+    topic_partition: TopicPartition,
 ) -> Result[ErrorCode]:
     """Return NONE when the marker is committed, or the error."""
     producer_id, producer_epoch, coordinator_epoch, committed, _, version = marker
     topic, partition = topic_partition
-    manager = services.replica_manager
-    manager.partition(topic, partition)
+    replica_manager.partition(topic, partition)
     if topic == CONSUMER_OFFSETS:
-        return services.groups.offsets.complete_transaction(
+        return groups().offsets.complete_transaction(
             partition, producer_id, producer_epoch, coordinator_epoch, committed
         )
-    appended = manager.append_marker(
+    appended = replica_manager.append_marker(
         topic_partition,
         producer_id,
         producer_epoch,

@@ -24,8 +24,6 @@ from odradek.coordinator.transaction.transaction_metadata import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
     IDLE,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     PREPARED,
     VALID_PREVIOUS,
     TransactionMetadata,
@@ -33,6 +31,7 @@ from odradek.coordinator.transaction.transaction_metadata import (
 )
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
+from odradek.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _S = TransactionState
 # The level from which an EndTxn bumps the epoch (KIP-890 part 2).

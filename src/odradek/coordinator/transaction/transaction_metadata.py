@@ -16,9 +16,8 @@ from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.transaction_log_key import TransactionLogKey
 from odradek.protocol.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+from odradek.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 EPOCH_MAX = 32767
 # The last epoch that a client is given; the one above it is the coordinator's, for fencing.
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
