@@ -39,6 +39,9 @@ OUTSTANDING_MAX = 600
 KILL_AFTER_S_MAX = 0.05
 FLUSH_S = 240
 START_S = 120
+AIMED_SHARE = 0.7
+WRITE_WITHIN_S = 0.5
+LARGE_WRITE_BYTES = 4096
 KILLS_MAX = 200
 """About one kill in five leaves a torn tail: so many kills without enough of them are a defect."""
 
@@ -108,11 +111,29 @@ class Killer:
         self.process.wait()
 
     def kill_later(self) -> threading.Thread:
-        """Kills a moment of its own choice from now, while the caller sends."""
+        """Kill at a random moment; in most cases, when a log file grows after that moment."""
         delay_s = self.random.random() * KILL_AFTER_S_MAX
-        thread = threading.Thread(target=lambda: (time.sleep(delay_s), self.kill()))
+        aimed = self.random.random() < AIMED_SHARE
+
+        def run() -> None:
+            time.sleep(delay_s)
+            if aimed:
+                self._await_write()
+            self.kill()
+
+        thread = threading.Thread(target=run)
         thread.start()
         return thread
+
+    def _await_write(self) -> None:
+        """Return when a large write has begun: a file grows by pages, and is seen half written."""
+        paths = [str(path) for path in self.directory.glob("t-*/*.log")]
+        sizes = [os.stat(path).st_size for path in paths]  # noqa: PTH116 - each call costs
+        deadline = time.monotonic() + WRITE_WITHIN_S
+        while time.monotonic() < deadline:
+            for path, size in zip(paths, sizes, strict=True):
+                if os.stat(path).st_size > size + LARGE_WRITE_BYTES:  # noqa: PTH116
+                    return
 
     def torn_tails(self) -> int:
         """How often a torn tail was cut, as the brokers' log says."""
