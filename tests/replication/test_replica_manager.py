@@ -252,6 +252,43 @@ def test_recovered_records_are_committed_after_the_flush_that_the_topic_asks_for
     restarted.close(clean=False)
 
 
+def test_start_without_a_directory_puts_no_empty_log_in_the_place_of_a_missing_one(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    paths = [str(tmp_path / name) for name in ("a", "b")]
+
+    def opened_logs() -> LogManager:
+        logs = LogManager(paths, BrokerConfig({}).log_config({}), ManualClock())
+        logs.load()
+        return logs
+
+    before = opened_logs()
+    empty, missing = (before.create(TopicPartition("t", number), FIRST_ID) for number in (0, 1))
+    assert (empty.log_dir, missing.log_dir) == tuple(before.log_dirs)
+    before.close()
+    logs = opened_logs()
+    logs.log_dirs[1].fail(OSError(5, "Input/output error"), "a test")
+
+    async def main() -> None:
+        config, loop = BrokerConfig({}).log_config, asyncio.get_running_loop()
+        opened = WorkRunner(executor, 1, asyncio.Lock())
+        manager = ReplicaManager(
+            NODE, logs, ManualClock(), LoopTimers(), executor, config, loop, opened
+        )
+        image = replace(image_of(topic(partitions=2)), offset=1)
+        manager.apply(None, image)
+        assert manager.log(KEY).log_end_offset == 0
+        code = refused(lambda: manager.log(TopicPartition("t", 1)))
+        assert code is ErrorCode.KAFKA_STORAGE_ERROR
+        # A partition that is added has no log anywhere.
+        manager.apply(image, image_of(topic(partitions=3)))
+        assert manager.log(TopicPartition("t", 2)).log_end_offset == 0
+        await manager.stop()
+
+    asyncio.run(main())
+    logs.close(clean=False)
+
+
 def test_failed_directory_fails_its_partitions_and_who_waits(
     run: Callable[[Work], None], logs: LogManager
 ) -> None:

@@ -118,7 +118,7 @@ class ReplicaManager:
                 yield
             configs = new_image.topic_configs.get(name, {})
             if topic is not old_topics.get(name):
-                yield from self._apply_topic(topic, configs)
+                yield from self._apply_topic(topic, configs, is_start)
             elif configs != old_image.topic_configs.get(name, {}):
                 yield from self._apply_configs(topic, configs)
         if old_image.broker_configs != new_image.broker_configs:
@@ -142,7 +142,7 @@ class ReplicaManager:
                     yield
 
     def _apply_topic(
-        self, topic: TopicImage, configs: Mapping[str, str]
+        self, topic: TopicImage, configs: Mapping[str, str], is_start: bool
     ) -> Generator[None, None, None]:
         log_config = self._log_config(configs)
         self.topic_names[topic.topic_id] = topic.name
@@ -154,24 +154,28 @@ class ReplicaManager:
             key = TopicPartition(topic.name, image.partition)
             partition = self.partitions.get(key)
             if partition is None:
-                partition = self._create(key, topic.topic_id, log_config)
+                partition = self._create(key, topic.topic_id, log_config, is_start)
             else:
                 self._update_config(partition, log_config)
             self._apply_leadership(partition, image)
 
-    def _create(self, key: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
+    def _create(
+        self, key: TopicPartition, topic_id: Uuid, config: LogConfig, is_start: bool
+    ) -> Partition:
         log = self._log_manager.get(key)
         if log is not None and log.topic_id not in (None, topic_id):
             reason = f"it belongs to the topic id {uuid_to_string(log.topic_id)}, unknown here"
             self._deletions.set_aside(key, reason)
             log = None
         if log is None:
-            log = self._log_manager.create(key, topic_id, config)
+            log = self._log_manager.create(key, topic_id, config, is_new=not is_start)
         elif log.config != config:
             log.update_config(config)
         if log.topic_id is None:
             log.assign_topic_id(topic_id)
         partition = Partition(key, topic_id, log)
+        if log.log_dir.offline:
+            partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
         self.generation += 1
         self.partitions[key] = partition
         self._partitions_by_id[topic_id, key.partition] = partition

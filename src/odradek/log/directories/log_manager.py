@@ -298,16 +298,22 @@ class LogManager:
         return list(self._logs.values())
 
     def create(
-        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig | None = None
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
     ) -> UnifiedLog:
         """The log, made empty if there is none; KAFKA_STORAGE_ERROR without a working directory.
 
-        Costs no system call: the directory is made with the first append.
+        Costs no system call: the directory is made with the first append. The log of a partition
+        that is not new may be in a directory that is offline: then the empty one is there, too.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
             return log
-        log_dir = self._emptiest_directory()
+        log_dir = self._emptiest_directory() if is_new else self._directory_of(topic_partition)
         directory = f"{log_dir.path}/{topic_partition}"
         config = config or self.default_config
         options = LoadOptions(
@@ -317,6 +323,15 @@ class LogManager:
         log = loader.empty(topic_id)
         self._logs[topic_partition] = log
         return log
+
+    def _directory_of(self, topic_partition: TopicPartition) -> LogDir:
+        """Where an existing partition without files belongs. The checkpoint names empty logs."""
+        for log_dir, files in self._checkpoints.items():
+            known = files[checkpoints.HIGH_WATERMARK_FILE].offsets
+            if not log_dir.offline and topic_partition in known:
+                return log_dir
+        offline = next((log_dir for log_dir in self.log_dirs if log_dir.offline), None)
+        return offline or self._emptiest_directory()
 
     def _emptiest_directory(self) -> LogDir:
         online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
