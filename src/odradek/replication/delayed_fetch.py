@@ -21,14 +21,15 @@ from odradek.replication.partition import (
     FetchPartitionData,
     Partition,
 )
-from odradek.replication.purgatory import DelayedOperation
+from odradek.replication.purgatory import DelayedOperation, Purgatory
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, Pause, sliced
 
 if TYPE_CHECKING:
+    import asyncio
+
     from odradek.ids import Uuid
     from odradek.log.unified_log import LogReadInfo
-    from odradek.replication.replica_manager import ReplicaManager
 
 CONSUMER = -1
 """The replica id of consumers."""
@@ -36,6 +37,22 @@ CONSUMER = -1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 FetchData = list[FetchPartitionData]
+
+
+class FetchManager(Protocol):
+    """The part of `ReplicaManager` that a fetch uses."""
+
+    @property
+    def fetches(self) -> Purgatory: ...
+
+    @property
+    def is_out_of_files(self) -> bool: ...
+
+    def find(self, topic: str | Uuid, partition: int) -> Partition | None: ...
+
+    def unknown_code(self, topic: str | Uuid) -> ErrorCode: ...
+
+    def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]: ...
 
 
 class FetchTarget(Protocol):
@@ -80,7 +97,7 @@ class LogRead:
 
     __slots__ = ("_manager", "_params", "data", "has_news", "partitions", "size_bytes", "was_cold")
 
-    def __init__(self, manager: ReplicaManager, params: FetchParams) -> None:
+    def __init__(self, manager: FetchManager, params: FetchParams) -> None:
         self._manager = manager
         self._params = params
         self.data: FetchData = []
@@ -223,7 +240,7 @@ class DelayedFetch(DelayedOperation):
     )
 
     def __init__(
-        self, manager: ReplicaManager, params: FetchParams, targets: Sequence[FetchTarget]
+        self, manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
     ) -> None:
         super().__init__()
         self._manager = manager
@@ -296,7 +313,7 @@ class DelayedFetch(DelayedOperation):
 
 
 def fetch(
-    manager: ReplicaManager, params: FetchParams, targets: Sequence[FetchTarget]
+    manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, Result[FetchData]]:
     """Read the targets in time slices; wait and read again if that is not sufficient."""
     delayed: DelayedFetch | None = None

@@ -8,9 +8,9 @@ a slice are appended after all others, one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.errors import ErrorCode, KafkaError, RecordsRefused
 from odradek.replication.partition import ACKS_ALL, Partition
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.state.verification import Origin
     from odradek.log.unified_log import LogAppendInfo
-    from odradek.offloading import Step, Work
+    from odradek.offloading import Step, Work, WorkRunner
     from odradek.records.validate import Writable
-    from odradek.replication.replica_manager import ReplicaManager
 
 NEW_LOG_ELEMENTS = 20
 """Elements of a time slice that the first append to a log counts as: it makes directory and files.
@@ -33,6 +32,24 @@ OPENED_BATCH_ELEMENTS = 50
 """Elements of a time slice that the first slice of an opened batch counts as."""
 FEW_ENTRIES = ELEMENTS_PER_SLICE // NEW_LOG_ELEMENTS
 """So many entries are appended in one slice, whatever each costs."""
+
+
+class AppendManager(Protocol):
+    """The part of `ReplicaManager` that an append uses."""
+
+    @property
+    def opened_batches(self) -> WorkRunner: ...
+
+    def find(self, topic: str | Uuid, partition: int) -> Partition | None: ...
+
+    def unknown_code(self, topic: str | Uuid) -> ErrorCode: ...
+
+    def wait_committed(
+        self,
+        required_offsets: dict[Partition, int],
+        timeout_ms: int | None,
+        on_ready: Callable[[dict[Partition, ErrorCode]], None],
+    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -91,7 +108,7 @@ class RecordAppend:
 
     def __init__(
         self,
-        manager: ReplicaManager,
+        manager: AppendManager,
         now_ms: int,
         acks: int,
         timeout_ms: int,

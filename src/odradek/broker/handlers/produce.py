@@ -21,9 +21,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.apis import PRODUCE_TOPIC_ID_FROM, PRODUCE_ZSTD_FROM
 from odradek.broker.requests.elements import each_partition
 from odradek.broker.requests.leader_hints import leader_endpoints
-from odradek.broker.requests.repeated_produce import TOPIC_ID_VERSION, ZSTD_VERSION
 from odradek.broker.transactions.partition_verification import (
     Operation,
     Place,
@@ -133,10 +133,10 @@ def response_to(
 
 
 def _entry(version: int, topic: TopicProduceData, data: PartitionProduceData) -> AppendEntry:
-    key = topic.topic_id if version >= TOPIC_ID_VERSION else topic.name
+    key = topic.topic_id if version >= PRODUCE_TOPIC_ID_FROM else topic.name
     records: memoryview | None = data.records  # type: ignore[assignment]
     entry = AppendEntry(key, data.index, records)
-    if version < ZSTD_VERSION and _attributes(records) & COMPRESSION_MASK == Compression.ZSTD:
+    if version < PRODUCE_ZSTD_FROM and _attributes(records) & COMPRESSION_MASK == Compression.ZSTD:
         entry.error = KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests of version {version} may not use zstd",

@@ -13,6 +13,11 @@ from dataclasses import dataclass
 
 from odradek.protocol.api_keys import ApiKey
 
+PRODUCE_ZSTD_FROM = 7
+"""The first version of Produce whose batches may use zstd (KIP-110)."""
+PRODUCE_TOPIC_ID_FROM = 13
+"""The first version of Produce that names topics by id (KIP-516)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Api:

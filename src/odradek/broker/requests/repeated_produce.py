@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.apis import PRODUCE_TOPIC_ID_FROM, PRODUCE_ZSTD_FROM
 from odradek.broker.requests.context import RequestContext
 from odradek.errors import KafkaError
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
@@ -67,8 +68,6 @@ PREFIX_BYTES_MAX = 1_024
 """A request with more bytes before its first records is not remembered: a client's id may have
 32 KB.
 """
-TOPIC_ID_VERSION = 13
-ZSTD_VERSION = 7
 LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 _HEAD = struct.Struct(">hhi")
@@ -279,7 +278,7 @@ class RepeatedProduce:
         if (
             request.transactional_id is not None
             or request.acks not in (ACKS_LEADER, ACKS_ALL)
-            or version < ZSTD_VERSION
+            or version < PRODUCE_ZSTD_FROM
             or self._quota.enabled
         ):
             return ()
@@ -287,7 +286,7 @@ class RepeatedProduce:
         found: dict[Partition, None] = {}
         count = 0
         for topic in request.topic_data:
-            key = topic.topic_id if version >= TOPIC_ID_VERSION else topic.name
+            key = topic.topic_id if version >= PRODUCE_TOPIC_ID_FROM else topic.name
             for data in topic.partition_data:
                 partition = manager.find(key, data.index)
                 if partition is None or not partition.commits_on_append or count == PARTITIONS_MAX:
