@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import struct
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,3 +186,58 @@ def test_no_file_in_a_shared_directory_has_a_predictable_name() -> None:
         and re.search(shared, path.read_text("utf-8"))
     ]
     assert not offenders
+
+
+def _top_level_names(path: Path) -> tuple[set[str], set[str]]:
+    """The classes and the public constants that a module defines."""
+    classes, constants = set(), set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.ClassDef):
+            classes.add(node.name)
+        elif isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        constants |= {each.id for each in targets if isinstance(each, ast.Name)}
+    return classes, {name for name in constants if re.fullmatch(r"[A-Z][A-Z0-9_]+", name)}
+
+
+def test_no_class_name_stands_for_two_things_in_a_layer() -> None:
+    defined: dict[tuple[str, str], list[str]] = {}
+    for path in PRODUCT:
+        layer = path.relative_to(SOURCE).parts[0]
+        for name in _top_level_names(path)[0]:
+            defined.setdefault((layer, name), []).append(_name(path))
+    assert not {key: paths for key, paths in defined.items() if len(paths) > 1}
+
+
+def test_constants_have_one_definition() -> None:
+    """The same name with the same value in two modules is one constant that may fall apart.
+
+    The version of one API from which a rule holds belongs to its handler.
+    """
+    defined: dict[tuple[str, str], list[str]] = {}
+    for path in PRODUCT:
+        module = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        if module == "__main__":
+            continue
+        for name in _top_level_names(path)[1]:
+            if module.startswith("broker.handlers.") and name.endswith(("_FROM", "_VERSION")):
+                continue
+            value = getattr(importlib.import_module(f"odradek.{module}"), name)
+            key = value.format if isinstance(value, struct.Struct) else value
+            defined.setdefault((name, repr(key)), []).append(module)
+    assert not {key: modules for key, modules in defined.items() if len(modules) > 1}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports for types and inside of functions count."""
+    graph = grimp.build_graph("odradek", cache_dir=None)
+    circles = {
+        module: chain
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+        if (chain := graph.find_shortest_chain(imported, module)) is not None
+    }
+    assert not circles

@@ -42,3 +42,7 @@ def uuid_from_string(text: str) -> Uuid:
     if len(raw) != 16:
         raise ValueError(f"not a uuid: {text!r} has {len(raw)} bytes instead of 16")
     return Uuid(raw)
+
+
+NO_OFFSET = -1
+"""Stands for an offset that is not known or does not exist."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from odradek.cli.output import CommandError, print_json
+from odradek.config.listeners import PORT_MAX
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -26,7 +27,6 @@ START_PATIENCE_S = 3.0
 CONNECT_TIMEOUT_S = 1.0
 CONNECT_AGAIN_S = 0.1
 DEFAULT_PORT = 9092
-PORT_MAX = 65535
 _SERVER = re.compile(
     r"(?:\w+://)?(?:\[(?P<ipv6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>\d{1,5}))?"
 )

@@ -21,6 +21,7 @@ from odradek.cli.client import (
     reason,
 )
 from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
+from odradek.ids import NO_OFFSET
 
 ACKS = ("0", "1", "all", "-1")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -28,7 +29,6 @@ FLUSH_TIMEOUT_S = 60.0
 TRANSACTION_TIMEOUT_S = 60.0
 QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
-NO_OFFSET = -1
 RECORD_BYTES_MAX = 1_000_000_000
 """The largest record that librdkafka sends; how large one may be is the broker's to say."""
 STANDARD_INPUT = Path("-")

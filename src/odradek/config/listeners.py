@@ -16,7 +16,7 @@ from odradek.config.definition import invalid_value
 from odradek.errors import KafkaError
 
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)", re.ASCII)
-_PORT_MAX = 65_535
+PORT_MAX = 65_535
 
 
 class ListenerAddress(NamedTuple):
@@ -74,7 +74,7 @@ def _addresses(config: BrokerConfig, key: str) -> tuple[ListenerAddress, ...]:
 
 def _parse(config: BrokerConfig, key: str, text: str) -> ListenerAddress:
     match = _ENDPOINT.fullmatch(text)
-    if match is None or not 0 <= int(match[3]) <= _PORT_MAX:
+    if match is None or not 0 <= int(match[3]) <= PORT_MAX:
         raise _unreadable(config, key, text)
     return ListenerAddress(match[1].upper(), match[2], int(match[3]))
 

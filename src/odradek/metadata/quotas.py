@@ -14,13 +14,13 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
 BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-LONG_MAX = (1 << 63) - 1
 
 # (type, name) in the order of the types.
 Entity = tuple[tuple[str, str | None], ...]

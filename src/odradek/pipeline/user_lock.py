@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from odradek.environment.files import DIRECTORY_MODE, FILE_MODE
 from odradek.pipeline.errors import PipelineError
 
-DIRECTORY_MODE = 0o700
-FILE_MODE = 0o600
 CACHE_ADVICE = "Set XDG_CACHE_HOME to a directory of this user."
 
 

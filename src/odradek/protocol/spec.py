@@ -145,7 +145,9 @@ def snake_case(name: str) -> str:
 def load(path: str) -> MessageSpec:
     """The definition at `path` under the definitions' folder, without ".json":
     "api/FetchRequest"."""
-    return _Reader(path, json.loads((DEFINITIONS / f"{path}.json").read_bytes())).message()
+    return _DefinitionReader(
+        path, json.loads((DEFINITIONS / f"{path}.json").read_bytes())
+    ).message()
 
 
 def paths() -> list[str]:
@@ -186,7 +188,7 @@ def min_element_size(field: FieldSpec, version: int, flexible: bool) -> int:
     return FIXED_SIZES[field.kind]
 
 
-class _Reader:
+class _DefinitionReader:
     """Turns one JSON definition into a `MessageSpec`; collects its structs, children first."""
 
     def __init__(self, path: str, definition: dict[str, Any]) -> None:

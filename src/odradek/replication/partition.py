@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import NO_OFFSET
 from odradek.log.residency import NotResident
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
+from odradek.metadata.image import NO_LEADER
 from odradek.metadata.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
-NO_LEADER = -1
-NO_OFFSET = -1
 # The bytes between two high watermarks are not counted: a delayed fetch reads again.
 _ANY_SIZE = _END_OF_TIME = 1 << 62
+
+
+READ_COMMITTED = 1
+"""The isolation level of a request that reads only committed transactions (KIP-98)."""
 
 
 class FetchIsolation(Enum):
@@ -135,7 +139,7 @@ class Partition:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.leader = NO_LEADER
+        self.leader: int = NO_LEADER
         # Below every epoch: a new topic begins with epoch 0, which must count as a new one here.
         self.leader_epoch = UNDEFINED_EPOCH
         self.replicas: tuple[int, ...] = ()

@@ -19,7 +19,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.metadata.image import MetadataImage
-from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import Marker, build_marker
 from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
 from odradek.replication.delayed_produce import DelayedProduce
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from odradek.offloading import WorkRunner
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
-LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 logger = logging.getLogger(__name__)
 

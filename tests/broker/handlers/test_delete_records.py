@@ -16,7 +16,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import WireClient
 
-NOTHING = -1
+NO_PARTITIONS = -1
 
 
 def delete(topic: str, offset: int, partition: int = 0) -> DeleteRecordsRequest:
@@ -68,7 +68,7 @@ def test_minus_one_deletes_all_there_is(client: WireClient) -> None:
 @pytest.mark.usefixtures("records")
 @pytest.mark.parametrize("offset", [11, 2**63 - 1, -2, -(2**63)])
 def test_offset_outside_the_log_is_out_of_range(client: WireClient, offset: int) -> None:
-    assert answer(client, delete("t", offset)) == (ErrorCode.OFFSET_OUT_OF_RANGE, NOTHING)
+    assert answer(client, delete("t", offset)) == (ErrorCode.OFFSET_OUT_OF_RANGE, NO_PARTITIONS)
     assert fetched(client, 0).error_code == ErrorCode.NONE
 
 
@@ -78,18 +78,18 @@ def test_partition_that_is_not_there_is_unknown(
     client: WireClient, topic: str, partition: int
 ) -> None:
     request = delete(topic, 0, partition)
-    assert answer(client, request) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING)
+    assert answer(client, request) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_PARTITIONS)
 
 
 def test_records_of_compacted_topics_are_not_deleted(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 1, {"cleanup.policy": "compact"})
-    assert answer(client, delete("t", -1)) == (ErrorCode.POLICY_VIOLATION, NOTHING)
+    assert answer(client, delete("t", -1)) == (ErrorCode.POLICY_VIOLATION, NO_PARTITIONS)
 
 
 def test_records_of_internal_topics_are_not_deleted(broker: Broker, client: WireClient) -> None:
     broker.create_topic("__consumer_offsets", 1)
     request = delete("__consumer_offsets", -1)
-    assert answer(client, request) == (ErrorCode.INVALID_TOPIC_EXCEPTION, NOTHING)
+    assert answer(client, request) == (ErrorCode.INVALID_TOPIC_EXCEPTION, NO_PARTITIONS)
 
 
 @pytest.mark.usefixtures("records")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from odradek.broker.requests.apis import PRODUCE_ZSTD_FROM
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.repeated_produce import (
     LEARN_EVERY,
@@ -19,7 +20,6 @@ from odradek.broker.requests.repeated_produce import (
     POSITIONS_MAX,
     PREFIX_BYTES_MAX,
     SHAPES_MAX,
-    ZSTD_VERSION,
     RepeatedProduce,
 )
 from odradek.errors import ErrorCode
@@ -132,7 +132,7 @@ def test_every_version_gets_the_same_answers_again(
         )
         assert first == second
         assert sides[0].end_offset() == sides[1].end_offset()
-    assert hits == ([] if version < ZSTD_VERSION else [True] * 4)
+    assert hits == ([] if version < PRODUCE_ZSTD_FROM else [True] * 4)
 
 
 frames = st.tuples(
@@ -313,7 +313,7 @@ def test_several_partitions_get_the_same_answers_again(
             replies.append(reply)
         assert replies[0] == replies[1]
         assert ends(sides[0]) == ends(sides[1])
-    assert hits == ([] if version < ZSTD_VERSION else [True] * 4)
+    assert hits == ([] if version < PRODUCE_ZSTD_FROM else [True] * 4)
 
 
 @pytest.mark.parametrize("version", [8, 9, 12])

@@ -304,7 +304,7 @@ def test_a_throttled_cleaning_waits_for_what_it_reads_and_writes() -> None:
 
 
 def test_a_batch_of_more_records_than_anyone_sends_is_not_opened(manager, log, monkeypatch) -> None:
-    monkeypatch.setattr(batch_filter, "RECORDS_MAX", 2)
+    monkeypatch.setattr(batch_filter, "BATCH_RECORDS_MAX", 2)
     append_pairs(log, [(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     with pytest.raises(CorruptLog, match="3 records are more than 2"):
         compact(manager, log)

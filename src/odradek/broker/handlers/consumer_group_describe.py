@@ -13,7 +13,11 @@ from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS
 from odradek.broker.requests.elements import each
 from odradek.coordinator.coordinator_result import response_code
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
-from odradek.coordinator.group.consumer.consumer_member import NOTHING, Assignment, ConsumerMember
+from odradek.coordinator.group.consumer.consumer_member import (
+    NO_PARTITIONS,
+    Assignment,
+    ConsumerMember,
+)
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages import consumer_group_describe_response as answer
 from odradek.results import Result
@@ -88,7 +92,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex or "",
         assignment=_assignment(member.assigned, image),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), image),
+        target_assignment=_assignment(group.targets.get(member.member_id, NO_PARTITIONS), image),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 

@@ -37,7 +37,7 @@ from odradek.protocol.messages.fetch_response import (
     PartitionData,
 )
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
-from odradek.replication.partition import FetchIsolation, FetchPartitionData
+from odradek.replication.partition import READ_COMMITTED, FetchIsolation, FetchPartitionData
 from odradek.results import Result
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ TOPIC_ID_VERSION = 13
 CURRENT_LEADER_VERSION = 16
 STORAGE_ERROR_VERSION = 6
 ZSTD_VERSION = 10
-READ_COMMITTED = 1
 CONSUMER_ISOLATION = FetchIsolation.HIGH_WATERMARK
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
+from odradek.coordinator.group.classic.classic_member import CONSUMER
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.errors import KafkaError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.list_groups_request import ListGroupsRequest
 
 CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
 def handle(

@@ -23,6 +23,8 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.replication.delayed_fetch import CONSUMER
+from odradek.replication.partition import READ_COMMITTED
 from odradek.result_tasks import in_task
 from odradek.results import Result
 
@@ -53,8 +55,6 @@ SPECIAL_FROM_VERSION = {
     LATEST_TIERED: 9,
 }
 LEADER_EPOCH_VERSION = 4
-READ_COMMITTED = 1
-CONSUMER = -1
 
 
 def handle(

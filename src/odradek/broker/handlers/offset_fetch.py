@@ -24,6 +24,7 @@ from odradek.broker.requests.elements import each, each_partition
 from odradek.coordinator.coordinator_result import response_code
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import NO_OFFSET
 from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
-NO_OFFSET = -1
 
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 

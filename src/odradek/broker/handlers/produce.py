@@ -43,9 +43,9 @@ from odradek.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from odradek.records.batch import (
-    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     HEADER_BYTES,
+    LOW_ATTRIBUTES_POSITION,
     MAGIC_V2,
     TRANSACTIONAL_MASK,
     Compression,
@@ -71,7 +71,6 @@ FAILURES_NAMED_MAX = 10
 """How many of a request's failures the log names."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id with which Kafka lets its own tools write to internal topics."""
-LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 _COORDINATOR_ERRORS = frozenset(
     {

@@ -39,7 +39,7 @@ from odradek.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from odradek.protocol.wire import Chunk, uvarint, uvarint_rest
-from odradek.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
 from odradek.replication.record_append import AppendResult, refused
 
@@ -68,7 +68,6 @@ PREFIX_BYTES_MAX = 1_024
 """A request with more bytes before its first records is not remembered: a client's id may have
 32 KB.
 """
-LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 
 _HEAD = struct.Struct(">hhi")
 _HEAD_BYTES = _HEAD.size

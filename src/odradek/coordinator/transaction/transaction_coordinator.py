@@ -39,6 +39,7 @@ from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.features import TRANSACTION_VERSION
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import in_task
@@ -47,7 +48,6 @@ from odradek.results import Result
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-TRANSACTION_VERSION = "transaction.version"
 # So many expired transactional ids are forgotten with one batch.
 EXPIRED_PER_BATCH_MAX = 500
 

@@ -42,7 +42,7 @@ from odradek.records.record import CorruptRecord, body_of
 
 DELETE_HORIZON_MASK = 0x40
 NO_DATA_OFFSET = -1
-RECORDS_MAX = 1_000_000
+BATCH_RECORDS_MAX = 1_000_000
 """Of a batch: as many as a client may be set to send at once."""
 
 LastRecords = Mapping[int, tuple[int, int]]
@@ -145,8 +145,8 @@ class BatchFilter:
 
 def parse_body(body: bytes, header: BatchHeader) -> list[RecordSpan]:
     """The records; CorruptRecord also for more of them than a worker has the memory to look at."""
-    if header.record_count > RECORDS_MAX:
-        raise CorruptRecord(f"{header.record_count} records are more than {RECORDS_MAX}")
+    if header.record_count > BATCH_RECORDS_MAX:
+        raise CorruptRecord(f"{header.record_count} records are more than {BATCH_RECORDS_MAX}")
     return parse_records(body, header.record_count, header.last_offset_delta)
 
 

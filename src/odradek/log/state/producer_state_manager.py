@@ -25,6 +25,7 @@ from collections import deque
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import NO_OFFSET
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state.verification import CLIENT, Origin, Verification, Verifications
 from odradek.records.batch import (
@@ -55,7 +56,6 @@ _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _WINDOW_ENTRY = struct.Struct(">qhiiqqi")
-NO_OFFSET = -1
 NOTHING_EXPECTED = -2
 """No sequence, not even that of a batch without one."""
 

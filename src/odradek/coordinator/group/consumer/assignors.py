@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from odradek.coordinator.group.consumer.consumer_member import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     assignment_of,
     partitions_of,
@@ -30,7 +30,7 @@ class Subscriber(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: frozenset[Uuid]
-    target: Assignment = NOTHING
+    target: Assignment = NO_PARTITIONS
 
 
 # Subscribers, and the number of partitions of each topic, to the new target of each member.

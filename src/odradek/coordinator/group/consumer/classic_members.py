@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from odradek.coordinator.group.classic.classic_group import MEMBER_ID_REQUIRED_FROM
 from odradek.coordinator.group.classic.classic_member import CONSUMER, NO_MEMBER_ID
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Deadline, TimerKind
 from odradek.coordinator.group.consumer.consumer_heartbeat import (
@@ -44,8 +45,6 @@ from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
-
-MEMBER_ID_REQUIRED_FROM = 4
 
 E = ErrorCode
 

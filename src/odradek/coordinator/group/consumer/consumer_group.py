@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek.coordinator.group.classic.classic_member import CONSUMER, OffsetsAge
 from odradek.coordinator.group.consumer.consumer_member import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ConsumerMember,
     partitions_of,
@@ -158,7 +158,7 @@ class ConsumerGroup:
         """The target assignment of a member, or of the static member that it replaces."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, member_id)
-        return self.targets.get(member_id, NOTHING)
+        return self.targets.get(member_id, NO_PARTITIONS)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names that the member subscribes to, those that its expression matches included."""
@@ -183,7 +183,7 @@ class ConsumerGroup:
         """Whether something of the member's target is still held by others."""
         return any(
             place[1] not in member.assigned.get(place[0], ()) and place in self.partition_epochs
-            for place in partitions_of(self.targets.get(member.member_id, NOTHING))
+            for place in partitions_of(self.targets.get(member.member_id, NO_PARTITIONS))
         )
 
     # -- rules shared with classic groups ----------------------------------------------------------

@@ -29,7 +29,7 @@ from odradek.coordinator.group.consumer.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ConsumerMember,
     MemberState,
@@ -303,7 +303,7 @@ def static_member(
     group_id = group.group_id
     records += write.member_tombstones(group_id, holder.member_id)
     records.append(write.member_record(group_id, successor))
-    target = group.targets.get(holder.member_id, NOTHING)
+    target = group.targets.get(holder.member_id, NO_PARTITIONS)
     records.append(write.target_record(group_id, member_id, target))
     records.append(write.current_record(group_id, successor))
     return successor
@@ -503,7 +503,7 @@ def leave(
         member = static_member(group, member_id, request.instance_id, False, False, [])
     if epoch == LEAVE_EPOCH or request.instance_id is None:
         return fence(group, [member], context, response)
-    away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NOTHING)
+    away = replace(member, member_epoch=LEAVE_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
     record = write.current_record(group.group_id, away)
     return ConsumerGroupResult([record], response, seen_metadata=group.seen_metadata)
 

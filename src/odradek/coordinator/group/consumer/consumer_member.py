@@ -19,7 +19,7 @@ LEAVE_STATIC_EPOCH = -2
 
 # Topic id -> partitions. Never changed once made.
 Assignment = Mapping[Uuid, frozenset[int]]
-NOTHING: Assignment = {}
+NO_PARTITIONS: Assignment = {}
 
 
 class MemberState(IntEnum):

@@ -16,7 +16,7 @@ from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Resolved
 from odradek.coordinator.group.consumer.consumer_member import (
     LEAVE_EPOCH,
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ClassicMember,
     ConsumerMember,
@@ -267,8 +267,8 @@ def _replay_current(
                     member_epoch=LEAVE_EPOCH,
                     previous_member_epoch=LEAVE_EPOCH,
                     state=MemberState.STABLE,
-                    assigned=NOTHING,
-                    pending_revocation=NOTHING,
+                    assigned=NO_PARTITIONS,
+                    pending_revocation=NO_PARTITIONS,
                 )
             )
         return

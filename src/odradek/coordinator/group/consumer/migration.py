@@ -15,7 +15,7 @@ from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import CONSUMER, GroupState, Member
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_member import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ClassicMember,
     ConsumerMember,
@@ -58,7 +58,7 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 def read_held(assignment: bytes, image: MetadataImage) -> Assignment:
     """What a classic member was assigned; empty bytes are nothing."""
     if not assignment:
-        return NOTHING
+        return NO_PARTITIONS
     version = min(read_version(assignment), ConsumerProtocolAssignment.MAX_VERSION)
     read = codec.decode(ConsumerProtocolAssignment, version, memoryview(assignment), _VERSION.size)
     return by_topic_id(read.assigned_partitions, image)

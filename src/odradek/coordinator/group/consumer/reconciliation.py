@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.coordinator.group.consumer.consumer_member import (
-    NOTHING,
+    NO_PARTITIONS,
     Assignment,
     ConsumerMember,
     MemberState,
@@ -88,5 +88,5 @@ def _next(
     free = {place for place in missing if place in released or not is_held(place)}
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     return member.moved_to(
-        target.epoch, state, assigned=assignment_of(kept | free), pending_revocation=NOTHING
+        target.epoch, state, assigned=assignment_of(kept | free), pending_revocation=NO_PARTITIONS
     )

@@ -26,7 +26,6 @@ from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
-NO_OFFSET = -1
 NO_PRODUCER = -1
 NO_EXPIRY = -1
 # OffsetCommit from this version on names a group that does not exist as such (KIP-848).
