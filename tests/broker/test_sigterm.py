@@ -1,8 +1,9 @@
 """SIGTERM ends the process of a broker within two seconds, and loses nothing that was acknowledged.
 
 Every fsync takes ten seconds. So a stop that waits for a single one is found however busy the
-machine is. The two seconds themselves are asserted of the best of some attempts, because a machine
-that stands still makes any process late.
+machine is. Two seconds, and a next start without recovery, are asserted of the best of some
+attempts: a machine that stands still makes any process late, and a stop that is late leaves logs
+to recovery.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def terminated(process: BrokerProcess) -> float:
 
 def test_sigterm_ends_a_broker_with_many_dirty_logs_on_a_slow_disk(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    took_s = []
+    attempts: list[tuple[float, bool]] = []
     for attempt in range(1, ATTEMPTS + 1):
         with (
             BrokerProcess(data, program=SLOW_DISK) as process,
@@ -92,22 +93,23 @@ def test_sigterm_ends_a_broker_with_many_dirty_logs_on_a_slow_disk(tmp_path: Pat
             trigger_of(data).touch()
             client.send(produce("durable", acks=-1), 9)
             process.wait_for_line(re.compile(WAITING).search)
-            took_s.append(terminated(process))
+            took_s = terminated(process)
             with pytest.raises(ConnectionClosed):
                 client.receive()
         trigger_of(data).unlink()
-        assert took_s[-1] < FSYNC_S, "the stop waited for an fsync"
+        assert took_s < FSYNC_S, "the stop waited for an fsync"
         with (
             BrokerProcess(data) as again,
             WireClient(again.bootstrap_servers) as client,
         ):
-            assert "was not closed" not in "".join(again.lines), "recovered needlessly"
+            is_clean = "was not closed" not in "".join(again.lines)
             assert end_offsets(client, "many", PARTITIONS) == {attempt}
             (durable,) = end_offsets(client, "durable", 1)
             assert durable >= attempt
-        if took_s[-1] < BOUND_S:
-            break
-    assert min(took_s) < BOUND_S, took_s
+        attempts.append((took_s, is_clean))
+        if took_s < BOUND_S and is_clean:
+            return
+    raise AssertionError(f"no stop was in time and clean: {attempts}")
 
 
 def test_sigterm_ends_a_start_that_waits_for_a_slow_disk(tmp_path: Path) -> None:
