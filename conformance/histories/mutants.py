@@ -47,13 +47,14 @@ def _no_dedupe() -> None:
 def _no_verification() -> None:
     from odradek.broker.transactions import partition_verification as verification
     from odradek.broker.transactions.partition_verification import Operation
+    from odradek.results import Result
 
     ask = verification.verify
 
     def believe(services: Any, transaction: Any, sequences: Any, operation: Operation) -> Any:
         if operation is Operation.ADD_PARTITION:
             return ask(services, transaction, sequences, operation)
-        return dict.fromkeys(sequences, verification.NOT_VERIFIED)
+        return Result(dict.fromkeys(sequences, verification.NOT_VERIFIED))
 
     _patch(verification, "verify", believe)  # its users are imported on their first request
 
@@ -97,7 +98,8 @@ def _no_epoch_bump() -> None:
         epoch = current.producer_epoch
         # The first protocol's markers: for the second's, partitions have a check of their own.
         prepared = replace(decision.next, producer_epoch=epoch, client_transaction_version=0)
-        return replace(decision, producer_epoch=epoch, next=prepared)
+        response = decision.response._replace(producer_epoch=epoch)
+        return replace(decision, response=response, next=prepared)
 
     _patch(state, "_end_v2", keep)
 
