@@ -189,6 +189,20 @@ def test_fetch_does_not_wait_for_a_partition_stopped_while_it_read_from_the_disk
     run(check)
 
 
+def test_records_appended_while_a_thread_reads_their_partition_end_the_wait() -> None:
+    async def check(manager: Manager) -> None:
+        (partition,) = manager.partitions
+        partition.append(BATCH, 1, 0)
+        manager.logs[0].is_cold = True
+        result = manager.fetch()
+        partition.append(BATCH, 1, 0)
+        async with asyncio.timeout(120):
+            assert sizes(await wait(result)) == [200]
+        assert manager.is_idle
+
+    run(check, 1)
+
+
 def test_fetch_is_done_when_its_time_is_up() -> None:
     async def check(manager: Manager) -> None:
         async with asyncio.timeout(120):

@@ -92,10 +92,19 @@ class LogRead:
         has_news: The response must not wait: a partition has an error or a divergence, or was not
             read because the regions of responses hold too many files.
         partitions: The partitions that exist here.
-        was_cold: It waited for the disk. Partitions that were read before may have changed.
+        was_cold: It waited for the disk. Partitions may have changed since their limits were taken.
     """
 
-    __slots__ = ("_manager", "_params", "data", "has_news", "partitions", "size_bytes", "was_cold")
+    __slots__ = (
+        "_cold_limits",
+        "_manager",
+        "_params",
+        "data",
+        "has_news",
+        "partitions",
+        "size_bytes",
+        "was_cold",
+    )
 
     def __init__(self, manager: FetchManager, params: FetchParams) -> None:
         self._manager = manager
@@ -106,6 +115,9 @@ class LogRead:
         # A dictionary, because a partition that was read from the disk comes twice.
         self.partitions: dict[Partition, None] = {}
         self.was_cold = False
+        # By position in `data`: high watermark and last stable offset when a read from the disk was
+        # handed to a thread. The data has those of the moment in which the thread was done.
+        self._cold_limits: dict[int, tuple[int, int]] = {}
 
     def in_slices(
         self, targets: Sequence[FetchTarget], delayed: DelayedFetch | None
@@ -140,6 +152,10 @@ class LogRead:
         self.was_cold = True
         while True:
             partition = self._manager.find(target.topic, target.partition)
+            if partition is not None:
+                log = partition.log
+                limits = (log.high_watermark, log.last_stable_offset)
+                self._cold_limits[len(self.data)] = limits
             found = self._manager.read_in_thread(cold.read)
             yield found
             is_same = self._manager.find(target.topic, target.partition) is partition
@@ -196,15 +212,13 @@ class LogRead:
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Whether there is more to read, or an error, in a partition that was read before."""
-        for target, data in zip(targets, self.data, strict=True):
+        for at, (target, data) in enumerate(zip(targets, self.data, strict=True)):
             partition = self._manager.find(target.topic, target.partition)
             if partition is None or partition.error:
                 return True
             log = partition.log
-            if (log.high_watermark, log.last_stable_offset) != (
-                data.high_watermark,
-                data.last_stable_offset,
-            ):
+            read = self._cold_limits.get(at, (data.high_watermark, data.last_stable_offset))
+            if (log.high_watermark, log.last_stable_offset) != read:
                 return True
         return False
 
