@@ -36,6 +36,10 @@ CONSUMER = -1
 
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
+COLD_PASSES_MAX = 100
+"""A fetch that is outrun by appends while it reads from the disk gives what it has after so many
+passes."""
+
 FetchData = list[FetchPartitionData]
 
 
@@ -326,7 +330,7 @@ class DelayedFetch(DelayedOperation):
         return Result(read.data)
 
 
-def fetch(
+def fetch(  # noqa: C901 - calls are what this path costs
     manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, Result[FetchData]]:
     """Read the targets in time slices; wait and read again if that is not sufficient."""
@@ -338,6 +342,8 @@ def fetch(
     read = LogRead(manager, params)
     try:
         yield from read.in_slices(targets, delayed)
+        if read.was_cold and delayed is None:
+            read = yield from _caught_up(read, manager, params, targets)
     except BaseException:
         if delayed is not None:
             delayed.cancel()
@@ -359,3 +365,16 @@ def fetch(
         if read.was_cold and read.is_outdated(targets):
             delayed.interrupt()
     return delayed.wait(read)
+
+
+def _caught_up(
+    read: LogRead, manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
+) -> Generator[Pause, None, LogRead]:
+    """Read again while partitions change during the reads from the disk, up to min.bytes."""
+    for _ in range(COLD_PASSES_MAX):
+        if read.size_bytes >= params.min_bytes or read.has_news or not read.is_outdated(targets):
+            break
+        close_regions(read.data)
+        read = LogRead(manager, params)
+        yield from read.in_slices(targets, None)
+    return read
