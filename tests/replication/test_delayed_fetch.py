@@ -203,6 +203,20 @@ def test_records_appended_while_a_thread_reads_their_partition_end_the_wait() ->
     run(check, 1)
 
 
+def test_fetch_that_may_not_wait_reads_from_the_disk_once() -> None:
+    async def check(manager: Manager) -> None:
+        (partition,) = manager.partitions
+        partition.append(BATCH, 1, 0)
+        manager.logs[0].is_cold = True
+        result = manager.fetch(max_wait_ms=0)
+        partition.append(BATCH, 1, 0)
+        async with asyncio.timeout(120):
+            assert sizes(await wait(result)) == [100]
+        assert manager.is_idle
+
+    run(check, 1)
+
+
 def test_fetch_is_done_when_its_time_is_up() -> None:
     async def check(manager: Manager) -> None:
         async with asyncio.timeout(120):

@@ -371,7 +371,7 @@ def _caught_up(
     read: LogRead, manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, LogRead]:
     """Read again while partitions change during the reads from the disk, up to min.bytes."""
-    for _ in range(COLD_PASSES_MAX):
+    for _ in range(COLD_PASSES_MAX if params.max_wait_ms > 0 else 0):
         if read.size_bytes >= params.min_bytes or read.has_news or not read.is_outdated(targets):
             break
         close_regions(read.data)
