@@ -80,22 +80,12 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
-def write_offsets(
-    files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
-) -> None:
-    """Replaces an offset checkpoint."""
-    write_file(files, path, _format_offsets(offsets), sync=sync)
-
-
 def write_new_offsets(
     files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool
 ) -> None:
     """Write an offset checkpoint under a name that no file has yet."""
-    write_new_file(files, path, _format_offsets(offsets), sync=sync)
-
-
-def _format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return _format_entries(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+    entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+    write_new_file(files, path, _format_entries(entries), sync=sync)
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
