@@ -86,8 +86,9 @@ class _Shape:
     Attributes:
         position: Where the length of the first records stands in the frame.
         partitions: The partitions, in the order of the request.
-        gaps: The bytes behind the records of each partition, up to the length of the next ones, and
-            their number.
+        partition: The partition of a request that has only one. `tail` and `rest` are the gap and
+            the rest that belong to it.
+        gaps: The bytes behind the records of each partition, up to the length of the next ones.
         pack: Makes the response of the correlation id, `head`, and for each partition three numbers
             and one of `rests`.
         size_bytes: The memory that is charged for the shape.
@@ -99,12 +100,21 @@ class _Shape:
     flexible: bool
     position: int
     partitions: tuple[Partition, ...]
-    gaps: tuple[tuple[bytes, int], ...]
+    gaps: tuple[bytes, ...]
     pack: Callable[..., bytes]
     head: bytes
     rests: tuple[bytes, ...]
     size_bytes: int
     used: bool = True
+    partition: Partition | None = field(init=False)
+    tail: bytes = field(init=False)
+    tail_bytes: int = field(init=False)
+    rest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.partition = self.partitions[0] if len(self.partitions) == 1 else None
+        self.tail, self.rest = self.gaps[0], self.rests[0]
+        self.tail_bytes = len(self.tail)
 
 
 @dataclass(slots=True, eq=False)
@@ -166,25 +176,69 @@ class RepeatedProduce:
         """The response, or None: the general path has to execute the request."""
         memory: Memory = connection.memory
         for position in memory.positions:
-            prefix = bytes(frame[_HEAD_BYTES:position])
-            shape = memory.shapes.get(prefix)
+            shape = memory.shapes.get(bytes(frame[_HEAD_BYTES:position]))
             if shape is not None:
                 break
         else:
             return None
-        if shape.generation != self._services.replica_manager.generation:
-            self._budget.give_back(memory, memory.remove(prefix))
+        services = self._services
+        if shape.generation != services.replica_manager.generation:
+            self._budget.give_back(memory, memory.remove(bytes(frame[_HEAD_BYTES:position])))
             return None
         memory.used = shape.used = True
         api_key, version, correlation_id = _unpack_head(frame)
         if api_key or version != shape.version or self._quota.enabled:
             return None
-        partitions, flexible, at = shape.partitions, shape.flexible, position
-        is_one = not partitions[1:]
+        partition = shape.partition
+        if partition is None:
+            return self._answer_several(connection, frame, shape, correlation_id)
+        # The same as `_answer_several` for one partition, which most requests have. With its loops
+        # this path took a microsecond more of eight.
+        try:
+            if shape.flexible:
+                size = frame[position]
+                start = position + 1
+                if size > 127:
+                    size, start = uvarint_rest(frame, start, size)
+                size -= 1
+            else:
+                (size,) = unpack_size(frame, position)
+                start = position + 4
+        except (IndexError, MalformedMessage, struct.error):
+            return None
+        end = start + size
+        if size <= 0 or end + shape.tail_bytes != len(frame) or frame[end:] != shape.tail:
+            return None
+        if partition.flush_due_offset:
+            return None
+        batch = frame[start:end]
+        now_ms = services.clock.time_ms()
+        try:
+            # Also with acks=all: no other replica has to confirm what commits on append.
+            info = partition.append(batch, ACKS_LEADER, now_ms)
+        except KafkaError as error:
+            results = [refused(partition, error)]
+            return self._refused(connection, frame, shape, (batch,), results, now_ms)
+        return [
+            shape.pack(
+                correlation_id,
+                shape.head,
+                info.first_offset,
+                info.log_append_time_ms,
+                info.log_start_offset,
+                shape.rest,
+            )
+        ]
+
+    def _answer_several(
+        self, connection: Connection, frame: memoryview, shape: _Shape, correlation_id: int
+    ) -> list[bytes] | None:
+        """The response to a request with several partitions, after all of the frame is checked."""
+        at = shape.position
         batches: tuple[memoryview, ...] = ()
         try:
-            for partition, (gap, gap_bytes) in zip(partitions, shape.gaps, strict=True):
-                if flexible:
+            for partition, gap in zip(shape.partitions, shape.gaps, strict=True):
+                if shape.flexible:
                     size = frame[at]
                     start = at + 1
                     if size > 127:
@@ -194,11 +248,15 @@ class RepeatedProduce:
                     (size,) = unpack_size(frame, at)
                     start = at + 4
                 end = start + size
-                at = end + gap_bytes
-                if size <= 0 or frame[end:at] != gap or partition.flush_due_offset:
+                at = end + len(gap)
+                if (
+                    size <= 0
+                    or frame[end:at] != gap
+                    or partition.flush_due_offset
+                    # All partitions are refused then.
+                    or frame[start + LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK
+                ):
                     return None
-                if not is_one and frame[start + LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
-                    return None  # all partitions are refused then
                 batches += (frame[start:end],)
         except (IndexError, MalformedMessage, struct.error):
             return None
@@ -207,9 +265,8 @@ class RepeatedProduce:
         now_ms = self._services.clock.time_ms()
         infos: tuple[LogAppendInfo, ...] = ()
         numbers: tuple[int | bytes, ...] = (correlation_id, shape.head)
-        for partition, batch, rest in zip(partitions, batches, shape.rests, strict=True):
+        for partition, batch, rest in zip(shape.partitions, batches, shape.rests, strict=True):
             try:
-                # Also with acks=all: no other replica has to confirm what commits on append.
                 info = partition.append(batch, ACKS_LEADER, now_ms)
             except KafkaError as error:
                 results = [AppendResult(each) for each in infos]
@@ -342,14 +399,13 @@ def _shape(
         return None  # an error, or more than three numbers for a partition
     size_bytes = SHAPE_OBJECTS_BYTES + PARTITION_OBJECTS_BYTES * (len(partitions) - 1)
     size_bytes += len(prefix) + len(head) + sum(map(len, gaps)) + sum(map(len, rests))
-    sized = tuple((gap, len(gap)) for gap in gaps)
     return prefix, _Shape(
         generation,
         version,
         _is_flexible(version),
         position,
         partitions,
-        sized,
+        gaps,
         pack,
         head,
         rests,
