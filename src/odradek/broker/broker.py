@@ -11,7 +11,6 @@ and the logs are closed with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,8 +29,9 @@ from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
-from odradek.controller.controller import Controller, random_uuid
+from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
+from odradek.environment.randomness import random_between, random_uuid
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
@@ -194,7 +194,7 @@ class BrokerServer:
             fetch_sessions=FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
                 clock,
-                lambda low, high: low + secrets.randbelow(high - low + 1),
+                random_between,
             ),
             quotas=ClientQuotas(
                 config.get_int("quota.window.num"),

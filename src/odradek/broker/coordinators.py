@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.result_tasks import wait
@@ -97,6 +96,8 @@ class Coordinators:
         return self.made_transactions
 
     def _make_groups(self) -> GroupCoordinator:
+        from uuid import uuid4
+
         from odradek.coordinator.group.group_coordinator import GroupCoordinator
 
         return GroupCoordinator(

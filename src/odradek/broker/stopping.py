@@ -11,15 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.environment.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StopLimits:
+class StopLimits(NamedTuple):
     """When a broker goes on with the next step of its end, in milliseconds since the stop began.
 
     Attributes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import defaultdict
 from collections.abc import (
     Awaitable,
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import plan_partitions, planning_topics
 from odradek.environment.clock import Clock, SystemClock
+from odradek.environment.randomness import random_uuid
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata import znodes
@@ -65,16 +65,6 @@ logger = logging.getLogger(__name__)
 Subscriber = Callable[[MetadataImage, MetadataImage], Generator[None, None, None] | None]
 Result = TypeVar("Result")
 FindTakeover = Callable[[], Awaitable["Takeover | None"]]
-
-
-def random_uuid() -> Uuid:
-    """A topic's or cluster's id; its text never begins with a dash, as in Kafka, for command
-    lines.
-    """
-    while True:
-        candidate = Uuid(uuid.uuid4().bytes)
-        if not uuid_to_string(candidate).startswith("-"):
-            return candidate
 
 
 class Controller:

@@ -8,14 +8,13 @@ was begun. An empty segment at the end stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """`is_deletable(segment, base offset of the next one)` is asked about the oldest segment first,
     and not again after a no. `reason` is for the log. `keep_active`: the active segment stays.
     """

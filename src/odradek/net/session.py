@@ -49,8 +49,7 @@ class Session:
     local_address: tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class TransportKind:
+class TransportKind(NamedTuple):
     """How the bytes of a connection reach its socket.
 
     Attributes:

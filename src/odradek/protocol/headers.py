@@ -18,6 +18,9 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.spec import ANY_LATER
 from odradek.protocol.wire import skip_tags
 
+REQUEST_NUMBERS = struct.Struct(">hhi")
+"""The first bytes of a request: API key, version and correlation id."""
+
 _REQUEST = struct.Struct(">hhih")
 _RESPONSE_V0 = struct.Struct(">i")
 _RESPONSE_V1 = struct.Struct(">ix")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from odradek.broker.requests.apis import PRODUCE_ZSTD_FROM
 from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.produce_shapes import PREFIX_BYTES_MAX
 from odradek.broker.requests.repeated_produce import (
     LEARN_EVERY,
     PARTITIONS_MAX,
     POSITIONS_MAX,
-    PREFIX_BYTES_MAX,
     SHAPES_MAX,
     RepeatedProduce,
 )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.requests.dispatch import Dispatcher
-from odradek.broker.requests.repeated_produce import SHAPE_OBJECTS_BYTES
+from odradek.broker.requests.produce_shapes import SHAPE_OBJECTS_BYTES
 from odradek.broker.requests.shape_budget import HOLDER_BYTES, SHAPE_BYTES_MAX, ShapeBudget
 from odradek.net.connection import Connection
 from testkit.requests import batch, produce

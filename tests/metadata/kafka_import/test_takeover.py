@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.controller.controller import Controller, random_uuid
+from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
+from odradek.environment.randomness import random_uuid
 from odradek.ids import BrokerId, TopicName, TopicPartition
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage

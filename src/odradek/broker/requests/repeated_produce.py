@@ -19,7 +19,7 @@ response. Tests change every byte of a frame and compare both paths.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,27 +27,22 @@ from typing import TYPE_CHECKING
 from odradek.broker.requests.apis import PRODUCE_TOPIC_ID_FROM, PRODUCE_ZSTD_FROM
 from odradek.broker.requests.context import RequestContext
 from odradek.errors import KafkaError
-from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
-from odradek.protocol.codec import Message, decoder, encoder
+from odradek.protocol.codec import Message, decoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import unpack_size
-from odradek.protocol.headers import parse_request_header, response_header
-from odradek.protocol.messages.produce_request import ProduceRequest
-from odradek.protocol.messages.produce_response import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
-from odradek.protocol.wire import Chunk, uvarint, uvarint_rest
+from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header
+from odradek.protocol.wire import uvarint_rest
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
 from odradek.replication.record_append import AppendResult, refused
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
+    from odradek.broker.requests.produce_shapes import ProduceShape
     from odradek.broker.requests.shape_budget import ShapeBudget
     from odradek.log.unified_log import LogAppendInfo
     from odradek.net.connection import Connection
+    from odradek.protocol.messages.produce_request import ProduceRequest
     from odradek.replication.partition import Partition
 
 SHAPES_MAX = 64
@@ -60,61 +55,8 @@ POSITIONS_MAX = 4
 """Different positions of the first records in them: topics differ in the lengths of their names."""
 PARTITIONS_MAX = 50
 """Partitions of a request that is remembered."""
-SHAPE_OBJECTS_BYTES = 900
-"""Memory of the objects of one shape, without the bytes that it remembers (measured)."""
-PARTITION_OBJECTS_BYTES = 250
-"""The same for each partition after the first one."""
-PREFIX_BYTES_MAX = 1_024
-"""A request with more bytes before its first records is not remembered: a client's id may have
-32 KB.
-"""
-
-_HEAD = struct.Struct(">hhi")
-_HEAD_BYTES = _HEAD.size
-_CORRELATION_ID_BYTES = 4
-_NUMBERS = struct.Struct(">qqq")
-# In a response they stand one after the other, and nothing else in it is like them.
-_MARKS = (0x2B4C6D8E0F1A3B5C, 0x3C5D7E9F102B4C6D, 0x4D6E8FA0213C5D7E)
-
-_unpack_head = _HEAD.unpack_from
-
-
-@dataclass(slots=True, eq=False)
-class _Shape:
-    """The constant parts of a request and of its response.
-
-    Attributes:
-        position: Where the length of the first records stands in the frame.
-        partitions: The partitions, in the order of the request.
-        partition: The partition of a request that has only one. `tail` and `rest` are the gap and
-            the rest that belong to it.
-        gaps: The bytes behind the records of each partition, up to the length of the next ones.
-        pack: Makes the response of the correlation id, `head`, and for each partition three numbers
-            and one of `rests`.
-        size_bytes: The memory that is charged for the shape.
-        used: Whether a request met the shape since the connection last had to evict one.
-    """
-
-    generation: int
-    version: int
-    flexible: bool
-    position: int
-    partitions: tuple[Partition, ...]
-    gaps: tuple[bytes, ...]
-    pack: Callable[..., bytes]
-    head: bytes
-    rests: tuple[bytes, ...]
-    size_bytes: int
-    used: bool = True
-    partition: Partition | None = field(init=False)
-    tail: bytes = field(init=False)
-    tail_bytes: int = field(init=False)
-    rest: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.partition = self.partitions[0] if len(self.partitions) == 1 else None
-        self.tail, self.rest = self.gaps[0], self.rests[0]
-        self.tail_bytes = len(self.tail)
+_HEAD_BYTES = REQUEST_NUMBERS.size
+_unpack_head = REQUEST_NUMBERS.unpack_from
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +70,7 @@ class Memory:
         used: See `ShapeHolder`.
     """
 
-    shapes: dict[bytes, _Shape] = field(default_factory=dict)
+    shapes: dict[bytes, ProduceShape] = field(default_factory=dict)
     positions: list[int] = field(default_factory=list)
     misses: int = 0
     used: bool = False
@@ -231,7 +173,7 @@ class RepeatedProduce:
         ]
 
     def _answer_several(
-        self, connection: Connection, frame: memoryview, shape: _Shape, correlation_id: int
+        self, connection: Connection, frame: memoryview, shape: ProduceShape, correlation_id: int
     ) -> list[bytes] | None:
         """The response to a request with several partitions, after all of the frame is checked."""
         at = shape.position
@@ -280,13 +222,15 @@ class RepeatedProduce:
         self,
         connection: Connection,
         frame: memoryview,
-        shape: _Shape,
+        shape: ProduceShape,
         batches: tuple[memoryview, ...],
         results: list[AppendResult],
         now_ms: int,
     ) -> list[bytes]:
         """Append the rest, after a batch that was refused, and have the handler respond."""
         from odradek.broker.handlers import produce
+        from odradek.broker.requests.produce_shapes import encoded
+        from odradek.protocol.messages.produce_request import ProduceRequest
 
         for partition, batch in tuple(zip(shape.partitions, batches, strict=True))[len(results) :]:
             try:
@@ -298,7 +242,7 @@ class RepeatedProduce:
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         response = produce.response_to(self._services, context, request, results).get()
         assert response is not None
-        return [_encoded(version, correlation_id, response)]
+        return [encoded(version, correlation_id, response)]
 
     # --- learning ---
 
@@ -316,6 +260,9 @@ class RepeatedProduce:
             memory.misses += 1
             if memory.misses % LEARN_EVERY:
                 return
+        from odradek.broker.requests.produce_shapes import shape_of
+        from odradek.protocol.messages.produce_request import ProduceRequest
+
         assert isinstance(request, ProduceRequest)
         partitions = self._partitions(context.api_version, request)
         if not partitions:
@@ -325,7 +272,7 @@ class RepeatedProduce:
             connection.on_close.append(partial(self._budget.release, memory))
         generation = self._services.replica_manager.generation
         response = b"".join(reply)  # type: ignore[arg-type]
-        found = _shape(context.api_version, frame, request, response, partitions, generation)
+        found = shape_of(context.api_version, frame, request, response, partitions, generation)
         if found is not None:
             self._remember(memory, *found)
 
@@ -351,7 +298,7 @@ class RepeatedProduce:
                 count += 1
         return tuple(found) if len(found) == count else ()
 
-    def _remember(self, memory: Memory, prefix: bytes, shape: _Shape) -> None:
+    def _remember(self, memory: Memory, prefix: bytes, shape: ProduceShape) -> None:
         budget, shapes = self._budget, memory.shapes
         budget.give_back(memory, memory.remove(prefix))
         if len(shapes) >= SHAPES_MAX:
@@ -364,106 +311,3 @@ class RepeatedProduce:
             memory.positions.append(shape.position)
         shapes[prefix] = shape
         budget.acquire(memory, shape.size_bytes)
-
-
-def _shape(
-    version: int,
-    frame: memoryview,
-    request: ProduceRequest,
-    response: bytes,
-    partitions: tuple[Partition, ...],
-    generation: int,
-) -> tuple[bytes, _Shape] | None:
-    """The prefix and the shape of the request, when both it and its response are as the codec
-    writes them.
-    """
-    constant = _constant_parts(version, frame, request)
-    template = _template(version, request)
-    if constant is None or template is None:
-        return None
-    position, gaps = constant
-    head, rests = template
-    if position > PREFIX_BYTES_MAX:
-        return None
-    prefix = bytes(frame[_HEAD_BYTES:position])
-    pack = struct.Struct(f">i{len(head)}s" + "".join(f"qqq{len(rest)}s" for rest in rests)).pack
-    (correlation_id,) = unpack_size(response, 0)
-    numbers: list[int | bytes] = []
-    at = _CORRELATION_ID_BYTES + len(head)
-    for rest in rests:
-        if at + _NUMBERS.size > len(response):
-            return None
-        numbers += (*_NUMBERS.unpack_from(response, at), rest)
-        at += _NUMBERS.size + len(rest)
-    if response != pack(correlation_id, head, *numbers):
-        return None  # an error, or more than three numbers for a partition
-    size_bytes = SHAPE_OBJECTS_BYTES + PARTITION_OBJECTS_BYTES * (len(partitions) - 1)
-    size_bytes += len(prefix) + len(head) + sum(map(len, gaps)) + sum(map(len, rests))
-    return prefix, _Shape(
-        generation,
-        version,
-        _is_flexible(version),
-        position,
-        partitions,
-        gaps,
-        pack,
-        head,
-        rests,
-        size_bytes,
-    )
-
-
-def _is_flexible(version: int) -> bool:
-    return version >= FLEXIBLE_FROM[ApiKey.PRODUCE]
-
-
-def _constant_parts(
-    version: int, frame: memoryview, request: ProduceRequest
-) -> tuple[int, tuple[bytes, ...]] | None:
-    """The position of the length of the first records, and the bytes behind each partition's
-    records up to the next length. None when the client wrote something that the codec would not.
-    """
-    remaining = [data.records for topic in request.topic_data for data in topic.partition_data]
-    chunks: list[Chunk] = []
-    encoder(ProduceRequest, version)(request, chunks.append)
-    start = at = parse_request_header(frame)[-1]
-    parts: list[bytes] = []
-    part = b""
-    for chunk in chunks:
-        if not remaining or chunk is not remaining[0]:
-            part += chunk  # type: ignore[operator]
-            continue
-        size = len(remaining.pop(0) or b"")
-        length_bytes = len(uvarint(size + 1)) if _is_flexible(version) else 4
-        if frame[at : at + len(part)] != part:
-            return None
-        at += len(part) + size
-        parts.append(part[: len(part) - length_bytes])
-        part = b""
-    if remaining or frame[at:] != part:
-        return None
-    head, *gaps = (*parts, part)
-    return start + len(head), tuple(gaps)
-
-
-def _template(version: int, request: ProduceRequest) -> tuple[bytes, tuple[bytes, ...]] | None:
-    """The response before its first numbers, without the correlation id, and the bytes behind the
-    three numbers of each partition. None for a version that does not have the three.
-    """
-    topics = [
-        TopicProduceResponse(
-            topic.name,
-            topic.topic_id,
-            [PartitionProduceResponse(each.index, 0, *_MARKS) for each in topic.partition_data],
-        )
-        for topic in request.topic_data
-    ]
-    data = _encoded(version, 0, ProduceResponse(topics))
-    head, *rests = data[_CORRELATION_ID_BYTES:].split(_NUMBERS.pack(*_MARKS))
-    return (head, tuple(rests)) if rests else None
-
-
-def _encoded(version: int, correlation_id: int, response: ProduceResponse) -> bytes:
-    chunks: list[Chunk] = [response_header(ApiKey.PRODUCE, version, correlation_id)]
-    encoder(ProduceResponse, version)(response, chunks.append)
-    return b"".join(chunks)  # type: ignore[arg-type]

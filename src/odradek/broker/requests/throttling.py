@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.results import Result
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ def throttled_produce(
     result: Result[Message | None],
 ) -> Result[Message | None]:
     """Count a produce request of `size_bytes` when its response is known."""
+    from odradek.protocol.messages.produce_response import ProduceResponse
 
     def count(response: Message | None) -> Message | None:
         now_ms = int(services.clock.monotonic_ms())

@@ -14,7 +14,6 @@ from concurrent.futures import Executor
 from typing import Any
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.controller import random_uuid
 from odradek.coordinator.coordinator_result import CoordinatorResult, response_code
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import (
@@ -35,6 +34,7 @@ from odradek.coordinator.group.group_shards import GroupShards
 from odradek.coordinator.group.offsets.offset_requests import OffsetRequests
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, complete_tickets
 from odradek.environment.clock import Clock
+from odradek.environment.randomness import random_uuid
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid

@@ -13,8 +13,8 @@ import math
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from odradek.environment.clock import Clock
 from odradek.errors import KafkaError
@@ -29,8 +29,7 @@ LATE_MS = 300.0
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedLogs:
+class ClosedLogs(NamedTuple):
     """What became of the logs that were closed.
 
     Attributes:
@@ -38,8 +37,8 @@ class ClosedLogs:
         left: Not written, as if the process had been killed.
     """
 
-    unsynced: list[UnifiedLog] = field(default_factory=list)
-    left: list[UnifiedLog] = field(default_factory=list)
+    unsynced: list[UnifiedLog]
+    left: list[UnifiedLog]
 
 
 class _State(Enum):
@@ -49,10 +48,12 @@ class _State(Enum):
     ENDED = auto()
 
 
-@dataclass(slots=True)
 class _Job:
-    log: UnifiedLog
-    state: _State = _State.WAITING
+    __slots__ = ("log", "state")
+
+    def __init__(self, log: UnifiedLog) -> None:
+        self.log = log
+        self.state = _State.WAITING
 
 
 def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) -> ClosedLogs:
@@ -149,7 +150,7 @@ class _Closing:
 
     def release(self) -> ClosedLogs:
         """Close the files of all logs but those that a thread is still writing."""
-        closed = ClosedLogs()
+        closed = ClosedLogs([], [])
         with self._changed:
             for job in self._jobs:
                 if job.state is _State.WRITTEN:

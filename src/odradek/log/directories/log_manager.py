@@ -19,7 +19,6 @@ import os
 import random
 import re
 import resource
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -34,6 +33,7 @@ from odradek.environment.files import (
     make_directories,
     unlink_if_there,
 )
+from odradek.environment.randomness import random_uuid
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
@@ -202,7 +202,7 @@ class LogManager:
             owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
             if owner != str(node_id):
                 raise LogDirectoryError(f"{path} belongs to node {owner}, not to {node_id}")
-        self.cluster_id = cluster_id or uuid_to_string(Uuid(uuid.uuid4().bytes))
+        self.cluster_id = cluster_id or uuid_to_string(random_uuid())
         for path, properties in found.items():
             if properties is None:
                 properties = self._write_meta_properties(path, node_id)
@@ -214,7 +214,7 @@ class LogManager:
             "version": "1",
             "cluster.id": self.cluster_id,
             "node.id": str(node_id),
-            "directory.id": uuid_to_string(Uuid(uuid.uuid4().bytes)),
+            "directory.id": uuid_to_string(random_uuid()),
         }
         checkpoints.write_properties(
             self.files, f"{path}/{checkpoints.META_PROPERTIES_FILE}", properties
@@ -621,5 +621,5 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 def renamed_directory(topic_partition: TopicPartition, suffix: str) -> str:
     """``topic-0.<uuid>-delete`` or ``-stray``, the topic cut so that the name fits."""
-    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
+    suffix = f"-{topic_partition.partition}.{random_uuid().hex()}{suffix}"
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix
