@@ -68,8 +68,9 @@ class CoordinatorResult(Generic[R]):
     Attributes:
         records: Appended as one batch and replayed. If that fails, the event leaves no trace.
         response: The response to the request, given when the records are committed.
-        timers: Armed after the replay.
-        completed: Tickets of other requests that are completed now, with their responses.
+        timers: Armed after the replay, or after the append has failed.
+        completed: Tickets of other requests that are completed now, with their responses. They do
+            not rest on the records, so they are completed also when the append has failed.
         after_replay: Changes of state that no record carries. Called after the replay.
         after_commit: Called when the records are committed, with NONE, or cannot be, with the
             error. After a time-out it is called with the error, and again with NONE if the records

@@ -407,6 +407,9 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Result[R]:
         logger.error("cannot write to %s-%d: %s", self._topic, partition, error)
         code = response_code(error.code)
+        if partition in self._shards:
+            self._arm(partition, result.timers)
+        complete_tickets(result.completed)
         if result.after_commit is not None:
             self._follow_up(
                 partition, self._shards.get(partition), result.after_commit(code, self.now())

@@ -8,6 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.errors import ErrorCode
@@ -203,6 +204,54 @@ async def test_failed_flush_answers_whoever_waits(tmp_path: Path) -> None:
         state.flushes[0].set_exception(OSError("disk on fire"))
         assert (await settled(waiting)).error_code == E.NOT_COORDINATOR
         assert heartbeat(state, joined) is E.NOT_COORDINATOR
+
+
+@on_loop
+async def test_removed_members_are_answered_when_the_record_cannot_be_appended(
+    tmp_path: Path,
+) -> None:
+    """LeaveGroup empties a group in which a JoinGroup waits, and the append fails."""
+    async with coordinator(tmp_path) as state:
+        first = await stable(state)
+        second = join(state).member_id
+        waiting = join(state, second)
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        gone = [MemberIdentity(member_id=each) for each in (first.member_id, second)]
+        left = now(state.groups.leave("g", gone))
+        assert [each.error_code for each in left.members] == [0, 0]
+        assert waiting.done
+        assert waiting.get().error_code == E.UNKNOWN_MEMBER_ID
+
+
+@on_loop
+async def test_superseded_sync_is_answered_when_the_next_one_cannot_be_appended(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await join_alone(state)
+        state.flushes = []
+        first = sync(state, joined)
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        assert sync(state, joined).error_code == E.NOT_COORDINATOR
+        assert first.done
+        assert first.get().error_code == E.REBALANCE_IN_PROGRESS
+
+
+@on_loop
+async def test_timers_are_armed_when_the_record_cannot_be_appended(tmp_path: Path) -> None:
+    """The append of an empty generation fails. The pending member still loses its place in time."""
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        pending = join(state, session_timeout_ms=300_000).member_id
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        await state.advance(10_000)  # the session of the only member ends
+        await state.advance(60_000)  # and the join phase
+        group = state.groups.shards.of("g").groups["g"]
+        assert isinstance(group, ClassicGroup)
+        assert (group.state, list(group.pending_joins)) == (GroupState.EMPTY, [pending])
+        assert joined.member_id not in group.members
+        await state.advance(230_000)
+        assert not group.pending_joins
 
 
 @on_loop
