@@ -124,26 +124,36 @@ def measure_pair(
     brokers: dict[str, BrokerProcess] = {}
     work = Path(tempfile.mkdtemp(prefix="bench-commits-"))
     try:
-        starts: dict[str, list[float]] = {side: [] for side in SIDES}
-        for attempt in range(STARTS):
+        starts: dict[str, list[float]] = {}
+        for side in order:
+            _remove_bytecode(sources[side])
+        for attempt in range(-STARTS, STARTS + 1):
             for side in order:
                 if side in brokers:
                     brokers.pop(side).stop()
-                directory = work / f"{side}-{attempt}"
-                brokers[side] = start_odradek(directory, source=sources[side])
-                starts[side].append(brokers[side].started_s * 1000)
+                directory, bytecode = work / f"{side}{attempt}", attempt >= 0
+                brokers[side] = start_odradek(directory, source=sources[side], bytecode=bytecode)
+                # The first start with bytecode writes it.
+                key = side if attempt > 0 else f"{side} compiling" if attempt < 0 else "first"
+                starts.setdefault(key, []).append(brokers[side].started_s * 1000)
         for load in LOADS:
             for side in order:
                 found[side] |= load(brokers[side], scale, seed)
         for side in SIDES:
             found[side]["start"] = statistics.median(starts[side])
             found[side]["starts_ms"] = starts[side]
+            found[side]["start_compiling"] = statistics.median(starts[f"{side} compiling"])
             found[side]["memory"] = peak_memory_bytes(brokers[side].pid) / MIB
     finally:
         for broker in brokers.values():
             broker.stop()
         shutil.rmtree(work, ignore_errors=True)
     return {"order": list(order), "seed": seed, "scale": scale, **found}
+
+
+def _remove_bytecode(source: Path) -> None:
+    for directory in list((source / "src").rglob("__pycache__")):
+        shutil.rmtree(directory)
 
 
 def order_of(pair: int) -> tuple[str, ...]:

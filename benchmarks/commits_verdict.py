@@ -23,6 +23,7 @@ P99_WITHIN = 0.25
 HISTOGRAM = "latency.histogram_us"
 
 EQUAL, BETTER, WORSE = "equal", "better", "**worse**"
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Row:
     higher_is_better: bool = False
     quantile: float | None = None
     pooled: bool = False
+    is_judged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ ROWS = (
     Row("latency.p99", LATENCY, "p99, µs, pooled", quantile=0.99, pooled=True),
     Row("memory", "peak memory after the loads", "MiB"),
     Row("start", "start to first answered request", "ms"),
+    Row("start_compiling", "the same while Python compiles the source", "ms", is_judged=False),
 )
 
 
@@ -111,13 +114,9 @@ def judge(pairs: Sequence[Mapping[str, Any]], row: Row) -> Verdict:
     ratio = statistics.median(ratios)
     low, high = _quartiles(ratios)
     equal = abs(ratio - 1) <= MEDIAN_WITHIN or low <= 1 <= high
-    return Verdict(
-        statistics.median(base_values),
-        statistics.median(head_values),
-        ratio,
-        (low, high),
-        _word(ratio, equal, row.higher_is_better),
-    )
+    word = _word(ratio, equal, row.higher_is_better) if row.is_judged else NOT_JUDGED
+    medians = statistics.median(base_values), statistics.median(head_values)
+    return Verdict(*medians, ratio, (low, high), word)
 
 
 def _ratio(base: float, head: float) -> float:
@@ -160,6 +159,10 @@ def page(result: Mapping[str, Any]) -> str:
         f"{MEDIAN_WITHIN:.0%} of 1, or when 1.0 lies between its quartiles. The p99 row pools the",
         f"values of all pairs and is equal within {P99_WITHIN:.0%}. CPU is user and system time of",
         "the broker's processes.",
+        "",
+        "A start is measured with compiled modules, as pip installs them. At first this program",
+        "inherited PYTHONDONTWRITEBYTECODE from its environment, so that each start compiled the",
+        "source. That measure has a row of its own, which is not judged.",
         "",
         f"- base: `{result['base']['commit']}` {result['base']['subject']}",
         f"- head: `{result['head']['commit']}` {result['head']['subject']}",

@@ -125,9 +125,18 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
 
 
 def start_odradek(
-    directory: Path, properties: Mapping[str, str] | None = None, source: Path = ROOT
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    source: Path = ROOT,
+    *,
+    bytecode: bool = True,
 ) -> BrokerProcess:
-    """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings."""
+    """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings.
+
+    With `bytecode` Python keeps the compiled source, as after an installation by pip, whatever
+    PYTHONDONTWRITEBYTECODE says here. Without it each start compiles the source again, unless
+    `source` has compiled modules.
+    """
     (port,) = free_ports(1)
     log_dir = directory / "odradek-logs"
     directory.mkdir(parents=True, exist_ok=True)
@@ -143,7 +152,10 @@ def start_odradek(
     ]
     for key, value in _placed(properties, port).items():
         command += ["--set", f"{key}={value}"]
-    environment = {"PYTHONPATH": python_path(source)}
+    environment = {
+        "PYTHONPATH": python_path(source),
+        "PYTHONDONTWRITEBYTECODE": "" if bytecode else "1",
+    }
     return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
 
 
