@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -34,6 +36,19 @@ def cpu_seconds(root: int) -> float:
         # utime, stime, cutime and cstime: fields 14 to 17 of proc(5).
         ticks += sum(int(field) for field in fields[11:15]) if fields else 0
     return ticks / TICKS_PER_S
+
+
+def cpu_nanoseconds(root: int) -> int:
+    """User and system time of the living processes of the tree so far, in nanoseconds.
+
+    The clock of a process counts all its threads, also those that have ended (Linux encodes the
+    process id in the number of the clock, see clock_getcpuclockid(3)).
+    """
+    total = 0
+    for pid in tree(root):
+        with contextlib.suppress(OSError):
+            total += time.clock_gettime_ns((~pid << 3) | 2)
+    return total
 
 
 def peak_memory_bytes(root: int) -> int:
