@@ -17,8 +17,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
@@ -27,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from testkit.peer import BrokerProcess
 from testkit.peer.server import STARTERS
+from testkit.result_line import print_result
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = ("at_most_once", "at_least_once", "exactly_once")
@@ -100,8 +102,22 @@ class Copier:
 def run(
     program: str, broker: BrokerProcess, kills: int, seed: int
 ) -> tuple[Outcome, BrokerProcess]:
-    """One program with `kills` of it and half as many of the broker; the broker as it is then."""
+    """One program with `kills` of it and half as many of the broker; the broker as it is then.
+
+    When this raises, the broker has been stopped.
+    """
+    current = [broker]
+    try:
+        return _run(program, current, kills, seed), current[-1]
+    except BaseException:
+        current[-1].stop()
+        raise
+
+
+def _run(program: str, current: list[BrokerProcess], kills: int, seed: int) -> Outcome:
+    """`current` ends with the broker that runs."""
     random = Random(seed)
+    broker = current[-1]
     source, target = f"{program}-numbers-{seed}", f"{program}-copies-{seed}"
     _create(broker.bootstrap, source, target)
     feeder = Producer(
@@ -123,13 +139,14 @@ def run(
         else:
             broker.kill()
             broker = broker.restart()
+            current.append(broker)
     assert feeder.flush(PATIENCE_S) == 0, "the source was not written"
     _await_copied(broker.bootstrap, source, f"{target}-copier")
     copier.finish()
     copies = Counter(_read(broker.bootstrap, target))
     lost = records - len(copies)
     doubled = copies.total() - len(copies)
-    return Outcome(program, records, kills, kills // 2, lost, doubled), broker
+    return Outcome(program, records, kills, kills // 2, lost, doubled)
 
 
 def _create(bootstrap: str, *topics: str) -> None:
@@ -189,7 +206,7 @@ def _read(bootstrap: str, topic: str) -> list[bytes]:
     return values
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
     )
@@ -197,24 +214,37 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20, help="of the program; half of the broker")
     parser.add_argument("--seed", type=int, default=Random().randrange(1 << 31))
     parser.add_argument("--only", choices=PROGRAMS, action="append")
+    parser.add_argument("--json", action="store_true", help="the results as one line of JSON")
     options = parser.parse_args()
+    if options.json:
+        return print_result(lambda: _results(options))
     print(f"seed {options.seed}")
     print("| program | records | program killed | broker killed | lost | doubled |")
     print("|---|---|---|---|---|---|", flush=True)
-    with ExitStack() as stack:
-        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="delivery-")))
-        broker = STARTERS[options.broker](work / "broker")
+    for o in _outcomes(options):
+        print(
+            f"| {o.program} | {o.records:,} | {o.program_kills} | {o.broker_kills} "
+            f"| {o.lost} | {o.doubled} |",
+            flush=True,
+        )
+    return 0
+
+
+def _results(options: argparse.Namespace) -> dict[str, dict[str, int | str]]:
+    return {outcome.program: asdict(outcome) for outcome in _outcomes(options)}
+
+
+def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
+    """Each program on one broker, which is stopped in the end."""
+    with tempfile.TemporaryDirectory(prefix="delivery-") as work:
+        broker = STARTERS[options.broker](Path(work) / "broker")
         try:
             for program in options.only or PROGRAMS:
-                o, broker = run(program, broker, options.kills, options.seed)
-                print(
-                    f"| {o.program} | {o.records:,} | {o.program_kills} | {o.broker_kills} "
-                    f"| {o.lost} | {o.doubled} |",
-                    flush=True,
-                )
+                outcome, broker = run(program, broker, options.kills, options.seed)
+                yield outcome
         finally:
             broker.stop()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,6 +7,8 @@ values of a key come in the order in which they were written, and no worker proc
 broker. Run alone, it takes more kills than the tests do::
 
     python -m tests.durability.compaction_kills --kills 100 --seed 7
+
+The result is one line of JSON.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,6 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from odradek.records.batch import crc_is_valid
 from odradek.records.record import iter_batches, iter_records
+from testkit.result_line import print_result
 from tests.durability.kills import Killer
 
 TOPIC = "compacted"
@@ -197,19 +201,24 @@ def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
         "writes": books.count,
         "kills": kills,
         "cleanings": cleanings(log),
-        "killed in the middle of one": unfinished,
-        "swaps finished at start": len(re.findall(r"finishing the swap of \S+\.log\.swap", log)),
+        "killed_in_cleaning_or_swap": unfinished,
+        "swaps_finished_at_start": len(re.findall(r"finishing the swap of \S+\.log\.swap", log)),
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="compaction-kills-") as directory:
-        print(run(arguments.kills, arguments.seed, Path(directory) / "data"))
+
+    def result() -> dict[str, int]:
+        with tempfile.TemporaryDirectory(prefix="compaction-kills-") as directory:
+            found = run(arguments.kills, arguments.seed, Path(directory) / "data")
+        return {"seed": arguments.seed, **found}
+
+    return print_result(result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,6 +7,8 @@ cache outlives a process, so nothing needs fsync for this. Run alone, it takes m
 tests do::
 
     python -m tests.durability.kills --kills 200 --seed 7
+
+The result is one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import confluent_kafka
 
 from odradek.records.batch import crc_is_valid, parse_header
 from odradek.records.record import iter_batches, iter_records
+from testkit.result_line import print_result
 
 PARTITIONS = 3
 MESSAGES_PER_LIFE_MAX = 400
@@ -270,16 +273,25 @@ def run(directory: Path, kills: int, seed: int, torn_tails: int = 0) -> tuple[in
     return messages, killer.torn_tails()
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        messages, torn = run(Path(directory) / "data", arguments.kills, arguments.seed)
-    print(f"{arguments.kills} kills, {messages} messages, {torn} torn tails cut: the books balance")
+
+    def result() -> dict[str, int]:
+        with tempfile.TemporaryDirectory() as directory:
+            messages, torn = run(Path(directory) / "data", arguments.kills, arguments.seed)
+        return {
+            "seed": arguments.seed,
+            "kills": arguments.kills,
+            "messages": messages,
+            "torn_tails": torn,
+        }
+
+    return print_result(result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

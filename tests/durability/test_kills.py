@@ -1,4 +1,4 @@
-"""SIGKILLs at random during produce; two hundred are taken by hand (docs/durability.md)."""
+"""SIGKILLs at random during produce; `make evidence-sigkills` makes more (docs/durability.md)."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ After a kill the files say which of the batch's four records were made, without 
 in the checkpoint (before the batch), the table's commit, the quarantine's commit, and the batch's
 completion in the checkpoint. `Killer.kill_at` kills in one of the gaps between them,
 `kill_anywhere` at a random moment. As a program it makes many kills from a seed and compares the
-tables with the topic at the end:
+tables with the topic at the end. The last line is the result as JSON:
 
-    python -m tests.pipeline.killer --bootstrap-server HOST:PORT --format delta --each 10
+    python -m tests.pipeline.killer --format delta --each 10
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ import psutil
 
 from odradek.pipeline.session import SessionOptions, open_session
 from odradek.pipeline.tables import TableDir, TableFormat
+from testkit.peer.server import start_odradek
+from testkit.result_line import print_result
 from tests.pipeline import ledger
 from tests.pipeline.killed_ingest import Plan
 from tests.pipeline.steps import Step
@@ -290,41 +292,53 @@ class Campaign:
         ledger.produce(self._bootstrap_servers, self._topic, numbers, self._partitions)
         self._sent += ROWS_PER_LIFE
 
-    def check(self) -> list[str]:
-        """Ends the ingest in peace and compares; what differs."""
+    def check(self) -> tuple[list[str], dict[str, int]]:
+        """Ends the ingest in peace and compares; what differs, and how many records are where."""
         self.killer.run_to_the_end()
         in_topic = ledger.read_topic(self._bootstrap_servers, self._topic)
         log = Path(self._tables.root) / "spark.log"
         spark = open_session(SessionOptions("ledger", shuffle_partitions=2, jvm_log=log))
         table, quarantine = ledger.read_tables(spark, self._tables)
-        print(f"topic {len(in_topic)}, table {len(table)}, quarantine {len(quarantine)}")
-        return ledger.differences(in_topic, table, quarantine)
+        counts = {"topic": len(in_topic), "table": len(table), "quarantine": len(quarantine)}
+        print(counts)
+        return ledger.differences(in_topic, table, quarantine), counts
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill an ingest many times, then compare.")
-    parser.add_argument("--bootstrap-server", required=True)
+    parser.add_argument("--bootstrap-server", help="without it a broker is started")
     parser.add_argument("--format", choices=list(TableFormat), default=TableFormat.DELTA)
     parser.add_argument("--each", type=int, default=10, help="kills in each gap")
     parser.add_argument("--random", type=int, default=10, help="kills at random moments")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="killed-") as directory:
-        campaign = Campaign(
-            arguments.bootstrap_server,
-            TableFormat(arguments.format),
-            Path(directory) / "lake",
-            arguments.seed,
-        )
+    return print_result(lambda: result(arguments))
+
+
+def result(arguments: argparse.Namespace) -> dict[str, object]:
+    """Make the kills and compare. AssertionError when table and topic differ."""
+    with contextlib.ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killed-")))
+        address = arguments.bootstrap_server
+        if address is None:
+            address = stack.enter_context(start_odradek(work / "broker")).bootstrap
+        table_format = TableFormat(arguments.format)
+        campaign = Campaign(address, table_format, work / "lake", arguments.seed)
         campaign.run(arguments.each, arguments.random)
-        found = campaign.check()
+        differences, counts = campaign.check()
     kills = campaign.killer.kills
     print(f"{len(kills)} kills, {sum(kill.aim == RANDOM for kill in kills)} of them at random")
     print("proven by gap:", dict(Counter(kill.gap for kill in kills if kill.is_proven)))
     print("all by gap:", dict(Counter(kill.gap for kill in kills)))
-    print("\n".join(found[:20]) or "no differences")
-    return 1 if found else 0
+    assert not differences, "; ".join(differences[:20])
+    return {
+        "seed": arguments.seed,
+        "format": arguments.format,
+        "kills": [{**asdict(kill), "proven": kill.is_proven} for kill in kills],
+        **counts,
+        "differences": len(differences),
+    }
 
 
 if __name__ == "__main__":
