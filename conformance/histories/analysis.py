@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.histories.checks import CHECKS, Anomaly
 from conformance.histories.facts import Facts, gather
@@ -80,6 +81,33 @@ def counts(history: History) -> dict[str, int]:
         len(op.reads) for op in history.ops if op.isolation == READ_COMMITTED
     )
     return dict(found)
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """The figures of a run for its record. Anomalies that Kafka allows are only counted."""
+    history = report.history
+    ops = [op for op in history.ops if op.process < FINAL_PROCESS]
+    transactions = [op for op in ops if op.f == "txn"]
+    ends = {
+        str(protocol): dict(Counter(op.status for op in transactions if op.protocol == protocol))
+        for protocol in (1, 2)
+    }
+    numbers = counts(history)
+    shown = {k: v for k, v in history.test.items() if k not in ("type", "time")}
+    return {
+        **shown,
+        "operations": numbers["operations"],
+        "transactions": {protocol: ended for protocol, ended in ends.items() if ended},
+        "records_sent": numbers["records sent"],
+        "records_read": numbers["records read"],
+        "faults": dict(sorted(Counter(fault["f"] for fault in history.faults).items())),
+        "anomalies": dict(Counter(anomaly.kind for anomaly in report.forbidden)),
+        "allowed": sum(1 for anomaly in report.anomalies if anomaly.allowed),
+        "examples": [anomaly.detail for anomaly in report.forbidden[:EXAMPLES]],
+        "idle": idle(history),
+        "complete": history.complete,
+        "lag_ms_max": round(report.lag_ms_max),
+    }
 
 
 def render(report: Report) -> str:

@@ -2,6 +2,7 @@
 
     python -m conformance.histories.mutants NAME serve --listen HOST:PORT --data DIR
     python -m conformance.histories.mutants list
+    python -m conformance.histories.mutants run NAME [arguments of conformance.histories.run]
 
 The rule is patched in the process of the broker before it starts; the product has no switch for
 it. Each mutant names the anomalies of which at least one gives it away.
@@ -110,6 +111,8 @@ def _patch(owner: Any, name: str, instead: Any) -> None:
     setattr(owner, name, instead)
 
 
+ABORT_SHARE = 0.3
+STABLE_S = 30.0
 LOST_ANSWERS = ("net-mute", "net-mute", "net-cut")
 
 MUTANTS = {
@@ -173,11 +176,29 @@ def command(name: str) -> str:
     )
 
 
+def options(name: str) -> list[str]:
+    """The arguments of `conformance.histories.run` for a run against a mutant."""
+    mutant = MUTANTS[name]
+    return [
+        *("--start", command(name)),
+        *("--clients", mutant.clients),
+        *("--mode", mutant.mode),
+        *("--faults", ",".join(mutant.faults)),
+        *("--abort-share", str(ABORT_SHARE)),
+        # Some of them are found by a last stable offset that stays behind.
+        *("--stable-s", str(STABLE_S)),
+    ]
+
+
 def main(argv: list[str]) -> None:
     if argv[:1] == ["list"]:
         for mutant in MUTANTS.values():
             print(f"{mutant.name}: {mutant.what}")
         return
+    if argv[:1] == ["run"]:
+        from conformance.histories.run import main as run
+
+        sys.exit(run([*options(argv[1]), *argv[2:]]))
     from odradek.cli.main import main as odradek
 
     MUTANTS[argv[0]].apply()

@@ -1,6 +1,8 @@
 """Faults at random, from a seed: of the broker, of clients, of the network between them.
 
-One thing after the other, with pauses between them; a quarter of the time nothing is done.
+One thing after the other, with pauses between them; a quarter of the time nothing is done. Kills
+of the broker may be scheduled besides: each comes in its own part of the run, or as soon after as
+the fault before it has ended.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -16,13 +19,25 @@ from conformance.histories.clients import Client, Fleet
 from conformance.histories.proxy import END_TXN, PRODUCE, Proxy
 from testkit.peer import BrokerProcess
 
-BROKER_FAULTS = ("broker-kill", "broker-stop", "broker-pause")
+BROKER_KILL = "broker-kill"
+BROKER_FAULTS = (BROKER_KILL, "broker-stop", "broker-pause")
 NETWORK_FAULTS = ("net-cut", "net-mute", "net-delay", "net-overtake", "net-late")
 CLIENT_FAULTS = ("client-kill", "client-pause", "client-zombie")
 # A request to end a transaction that is held back and delivered later may end the next one of
 # its producer: with clients of the first transaction protocol Kafka itself cannot tell.
 OTHER_FAULTS = ("net-late-end",)
+KILLS_SHARE = 0.8
 FAULTS = (*BROKER_FAULTS, *NETWORK_FAULTS, *CLIENT_FAULTS)
+
+
+def kill_times(kills: int, seconds: float, seed: int) -> list[float]:
+    """When the broker is killed, in seconds from the start: once in each of equal parts of a run.
+
+    The last part ends early enough for a kill that waits for the fault before it.
+    """
+    random = Random(seed)
+    part = seconds * KILLS_SHARE / max(kills, 1)
+    return [part * (number + random.random()) for number in range(kills)]
 
 
 class ManagedBroker:
@@ -55,12 +70,18 @@ class Nemesis:
     """Runs in a thread of its own until `stop`, which heals everything first."""
 
     def __init__(
-        self, fleet: Fleet, broker: ManagedBroker | None, faults: tuple[str, ...], seed: int
+        self,
+        fleet: Fleet,
+        broker: ManagedBroker | None,
+        faults: tuple[str, ...],
+        seed: int,
+        kills_at_s: Sequence[float] = (),
     ) -> None:
         self.fleet = fleet
         self.broker = broker
         self.faults = faults
         self.random = Random(seed)
+        self.kills_at_s = list(kills_at_s)
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -72,16 +93,21 @@ class Nemesis:
         self.thread.join()
 
     def _run(self) -> None:
+        began = time.monotonic()
         while not self.ended.wait(0.5 + self.random.random() * 2.5):
-            if self.random.random() < 0.25 or not self.faults:
+            if self.kills_at_s and time.monotonic() - began >= self.kills_at_s[0]:
+                self.kills_at_s.pop(0)
+                fault = BROKER_KILL
+            elif self.random.random() < 0.25 or not self.faults:
                 continue
-            fault = self.random.choice(self.faults)
+            else:
+                fault = self.random.choice(self.faults)
             detail = self._actions()[fault]()
             self.fleet.history.event("fault", f=fault, detail=detail)
 
     def _actions(self) -> dict[str, Callable[[], Any]]:
         return {
-            "broker-kill": self._broker_kill,
+            BROKER_KILL: self._broker_kill,
             "broker-stop": self._broker_stop,
             "broker-pause": self._broker_pause,
             "net-cut": self._net_cut,

@@ -8,13 +8,15 @@
 With `--start` the broker is our own, behind a proxy: it is killed, stopped and paused, and the
 network has its faults; at an address only the clients have theirs. The seed is printed: it
 decides what each client does and which faults come when, not how the machine interleaves them.
-Ends with 1 when there is an anomaly that Kafka does not allow.
+Ends with 1 when there is an anomaly that Kafka does not allow. With `--json` the last line has the
+figures and the anomalies, and the exit code is 0 whenever the run came to its end.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import shlex
 import sys
 import tempfile
@@ -26,7 +28,7 @@ from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.histories.analysis import Report, achieved, analyse, idle, render
+from conformance.histories.analysis import Report, achieved, analyse, figures, idle, render
 from conformance.histories.clients import Fleet, HistoryFile, command_of
 from conformance.histories.finals import STABLE_S, finish
 from conformance.histories.history import parse
@@ -36,6 +38,7 @@ from conformance.histories.nemesis import (
     OTHER_FAULTS,
     ManagedBroker,
     Nemesis,
+    kill_times,
 )
 from conformance.histories.proxy import Proxy
 from conformance.histories.settings import TXN, TXN_V2, Settings
@@ -67,6 +70,7 @@ class Plan:
     assignor: str = "range"
     abort_share: float = 0.2
     stable_s: float = STABLE_S
+    kills: int = 0  # of the broker, scheduled besides the faults at random
 
 
 def run(plan: Plan, directory: Path, history_path: Path) -> Report:
@@ -86,7 +90,8 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
         fleet = Fleet(history, errors)
         for settings in crew(plan, base):
             fleet.add(settings)
-        nemesis = Nemesis(fleet, broker, _possible(plan), plan.seed)
+        kills_at_s = kill_times(plan.kills, plan.seconds, plan.seed) if broker else ()
+        nemesis = Nemesis(fleet, broker, _possible(plan), plan.seed, kills_at_s)
         nemesis.start()
         time.sleep(plan.seconds)
         _go_on(plan, history)
@@ -218,6 +223,14 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--group-protocol", choices=["classic", "consumer"], default="classic")
     parser.add_argument("--assignor", default="range", help="range, roundrobin, cooperative-sticky")
     parser.add_argument("--abort-share", type=float, default=0.2)
+    parser.add_argument("--kills", type=int, default=0, help="of the broker, at scheduled times")
+    parser.add_argument(
+        "--stable-s",
+        type=float,
+        default=STABLE_S,
+        help="how long the last stable offset may stay behind at the end",
+    )
+    parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
     parser.add_argument("--history", type=Path, help="keep the history here")
     return parser.parse_args(argv)
 
@@ -236,10 +249,15 @@ def main(argv: list[str] | None = None) -> int:
         group_protocol=options.group_protocol,
         assignor=options.assignor,
         abort_share=options.abort_share,
+        kills=options.kills,
+        stable_s=options.stable_s,
     )
     with tempfile.TemporaryDirectory(prefix="histories-") as work:
         report = run(plan, Path(work), options.history or Path(work) / "history.jsonl")
         print(render(report))
+    if options.json:
+        print(json.dumps(figures(report)))
+        return 0
     for what in idle(report.history):
         print(f"no {what} succeeded: this shows nothing")
     return 1 if report.forbidden or idle(report.history) else 0
