@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check bench bench-commits conformance conformance-ci constraints generate clean
+.PHONY: demo test check bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
 
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
@@ -17,9 +17,21 @@ check: venv              ## lint, format, types, layers, generated code
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	$(PY) -m odradek.protocol.generate --check
+	$(PY) -m benchmarks.evidence check
 
-bench: venv java         ## beside Apache Kafka, on this machine, in one run (needs Maven)
-	$(PY) -m benchmarks.first_light $(ARGS)
+bench: evidence-first-table   ## the first table of docs/benchmarks.md: compare with Apache Kafka (needs Maven)
+
+evidence: venv java conformance-packages   ## every experiment without a record of this src/ (docs/evidence.md)
+	$(PY) -m benchmarks.evidence run $(ARGS)
+
+evidence-check: venv     ## the age of each record; tables that differ from their records
+	$(PY) -m benchmarks.evidence check
+
+evidence-render: venv    ## tables of the pages, from the records
+	$(PY) -m benchmarks.evidence render
+
+evidence-%: venv java    ## one experiment, at most 60 minutes; continues where it stopped
+	$(PY) -m benchmarks.evidence run $* $(ARGS)
 
 bench-commits: venv      ## the rows of `bench` at two commits: make bench-commits BASE=commit [HEAD=commit]
 	$(PY) -m benchmarks.commits_compared $(BASE) $(HEAD) $(ARGS)

@@ -30,11 +30,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.commits_verdict import HISTOGRAM, SIDES, WORSE, page, verdicts
+from benchmarks.evidence.record import FOLDER
 from benchmarks.loads import GIB, MILLION, drop_topic, fresh_topic, rdkafka
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 from benchmarks.processes import peak_memory_bytes
-from benchmarks.report import DOCS, RESULTS
 from benchmarks.tables import MIB
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import BrokerProcess, python_path, start_odradek
@@ -262,7 +262,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=MINUTES, help="of this run, at most")
     parser.add_argument("--seed", type=int, help="of the contents of the records")
     parser.add_argument("--quick", action="store_true", help="one small pair without warm-up")
-    parser.add_argument("--out", type=Path, help=f"directory instead of docs/{RESULTS}")
+    parser.add_argument("--out", type=Path, help="directory instead of docs/evidence")
     return parser.parse_args()
 
 
@@ -271,7 +271,7 @@ def main() -> None:
     began = time.monotonic()
     sides = {"base": commit(options.base), "head": commit(options.head)}
     names = {side: found["commit"] for side, found in sides.items()}
-    published = DOCS / RESULTS if not options.quick else Path(tempfile.mkdtemp(prefix="bench-"))
+    published = FOLDER if not options.quick else Path(tempfile.mkdtemp(prefix="bench-"))
     folder = options.out or published
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"commits-{names['base'][:7]}-{names['head'][:7]}.json"

@@ -1,28 +1,21 @@
 """How fast a log is compacted, and in how much memory.
 
-``python -m benchmarks.compaction [--keys 10000000] [--scale 1.0] [--out FILE]``
-
 A worker process compacts a log of `keys` different keys, each written twice (records of 100 bytes
 of value in batches of 1,000): MB of log a second, and the largest resident set of the worker. The
-dedupe buffer is as large as the keys need. `--scale` shrinks it. All runs on this machine, on the
-disk of ``--dir``. What produce and fetch feel of it: `compaction_beside`.
+dedupe buffer is as large as the keys need, so that one pass is enough. `make evidence-compaction`
+runs it. Its effect on produce and fetch: `compaction_beside`.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from benchmarks.machine import description
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import SystemClock
 from odradek.ids import TopicPartition, Uuid
@@ -39,7 +32,6 @@ from odradek.records.record import Record, build_batch
 BATCH_RECORDS = 1_000
 VALUE = b"v" * 100
 LOAD_FACTOR = 0.9
-MEGABYTE = 1_000_000
 SAMPLE_S = 0.05
 TP = TopicPartition("compacted", 0)
 
@@ -108,15 +100,14 @@ def compact(manager: LogManager, log: UnifiedLog, buffer_bytes: int) -> dict[str
     cpu = psutil.Process(process.pid).cpu_times()
     process.close()
     return {
-        "log_mb": size / MEGABYTE,
-        "left_mb": log.size_bytes / MEGABYTE,
-        "keys": report.stats["records_written"],
+        "log_bytes": size,
+        "left_bytes": log.size_bytes,
+        "records_read": report.stats["records_read"],
+        "records_written": report.stats["records_written"],
         "seconds": elapsed,
-        "mb_per_s": size / MEGABYTE / elapsed,
-        "mb_per_cpu_s": size / MEGABYTE / (cpu.user + cpu.system),
-        "records_per_s": report.stats["records_read"] / elapsed,
-        "worker_rss_mb": peak.stop() / MEGABYTE,
-        "buffer_mb": buffer_bytes / MEGABYTE,
+        "cpu_s": cpu.user + cpu.system,
+        "worker_peak_bytes": peak.stop(),
+        "buffer_bytes": buffer_bytes,
     }
 
 
@@ -154,22 +145,3 @@ def speed(directory: Path, keys: int) -> dict[str, float]:
         return compact(manager, log, int(keys / LOAD_FACTOR * 1.01) * SLOT_BYTES + (1 << 20))
     finally:
         manager.close(clean=False)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=10_000_000)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--dir", type=Path, default=None)
-    parser.add_argument("--out", type=Path, default=None)
-    arguments = parser.parse_args()
-    keys = max(int(arguments.keys * arguments.scale), BATCH_RECORDS)
-    with tempfile.TemporaryDirectory(prefix="compaction-", dir=arguments.dir) as directory:
-        result: dict[str, Any] = {"machine": description(), **speed(Path(directory), keys)}
-    print(json.dumps(result, indent=1), flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

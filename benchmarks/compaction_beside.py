@@ -1,24 +1,19 @@
-"""What produce and fetch feel of a compaction: the same load alone and beside one, in turns.
-
-``python -m benchmarks.compaction_beside [--pairs 5] [--scale 1.0] [--brokers odradek,kafka]``
+"""Produce and fetch beside a compaction: the same load alone and beside one, in turns.
 
 One client produces a batch of 100 records and fetches it back, over and over, as fast as it goes.
 A phase beside a compaction lasts exactly as long as the compaction of one log does: it begins when
 the cleaner is at work and ends when the log's cleaned offset is on the disk. The phase alone lasts
 as long as that one did; which of the two comes first changes from pair to pair. All logs are
-written, and synced, before the first phase; each pair has its own. What decides are the percentiles
-of all requests of all pairs together.
+written, and synced, before the first phase; each pair has its own. The percentiles
+of all requests of all pairs together decide. `make evidence-compaction-beside` runs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import math
 import os
-import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +28,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks.compaction import BATCH_RECORDS, VALUE, batches_of_keys
-from benchmarks.machine import description
+from benchmarks.compaction import VALUE, batches_of_keys
 from odradek.environment.clock import SystemClock
 from odradek.records.record import Record, build_batch
 from testkit.peer.server import STARTERS, BrokerProcess
@@ -59,7 +53,7 @@ SETTINGS = {
     # Only what a checkpoint says is on the disk is compacted.
     "log.flush.offset.checkpoint.interval.ms": "2000",
 }
-SHARES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+RECORD_BYTES = 126  # of a record of `benchmarks.compaction` in its log, roughly
 PHASES = ("alone", "beside")
 REQUESTS = ("produce", "fetch")
 
@@ -72,30 +66,13 @@ class Phase:
     produce: list[float] = field(default_factory=list)
     fetch: list[float] = field(default_factory=list)
 
-    def figures(self) -> dict[str, float]:
-        """Round trips a second, and percentiles in microseconds."""
-        found = {"seconds": self.seconds, "rate": len(self.produce) / self.seconds}
+    def values(self) -> dict[str, Any]:
+        """The seconds, and how many requests took how many microseconds."""
+        found: dict[str, Any] = {"seconds": self.seconds}
         for request in REQUESTS:
-            times = sorted(getattr(self, request))
-            for name, share in SHARES.items():
-                found[f"{request}.{name}"] = 1e6 * percentile(times, share)
-            found[f"{request}.max"] = 1e6 * times[-1]
+            counts = Counter(round(taken * 1e6) for taken in getattr(self, request))
+            found[f"{request}_us"] = {str(us): counts[us] for us in sorted(counts)}
         return found
-
-    def add(self, other: Phase) -> None:
-        self.seconds += other.seconds
-        self.produce += other.produce
-        self.fetch += other.fetch
-
-
-def percentile(ordered: list[float], share: float) -> float:
-    """The smallest value that so large a share of all does not exceed."""
-    return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
-
-
-def ratios(pooled: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Beside to alone."""
-    return {key: pooled["beside"][key] / pooled["alone"][key] for key in pooled["alone"]}
 
 
 class RoundTrips:
@@ -195,31 +172,44 @@ def cleaners_cpu_s(pid: int) -> float:
     return total
 
 
-def measure(name: str, directory: Path, pairs: int, keys: int) -> dict[str, Any]:
-    """All pairs of one broker, after a pair that does not count."""
-    values: dict[str, list[dict[str, float]]] = {phase: [] for phase in PHASES}
-    pooled = {phase: Phase() for phase in PHASES}
-    with STARTERS[name](directory, SETTINGS) as broker:
-        create_topic(broker.bootstrap, "load")
-        compactions = Compactions(broker, pairs + 1, keys)
-        load = RoundTrips(broker.bootstrap)
-        seconds = 0.0
-        for pair in range(pairs + 1):
-            for phase in order(pair):
-                took = _run(phase, load, compactions, seconds)
-                if phase == "beside":
-                    seconds = took.seconds
-                if pair:
-                    values[phase].append(took.figures())
-                    pooled[phase].add(took)
-                print(name, pair, phase, shown(took.figures()), flush=True)
-    found = {phase: pooled[phase].figures() for phase in PHASES}
-    return {
-        "mb": 2 * keys * 126 / 1e6,
-        "values": values,
-        "pooled": found,
-        "ratios": ratios(found),
-    }
+class Sessions:
+    """One broker at a time, with a dirty log for each pair that is still to come."""
+
+    def __init__(self, work: Path, keys: int) -> None:
+        self._work = work
+        self._keys = keys
+        self._broker: BrokerProcess | None = None
+        self._name = ""
+        self._seconds = 0.0
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._broker:
+            self._broker.stop()
+            self._broker = None
+
+    def pair(self, name: str, pair: int, pairs: int) -> dict[str, Any]:
+        """Both phases of a pair. A broker that is started for it runs a warm-up pair first."""
+        if name != self._name or self._broker is None:
+            self.__exit__()
+            self._broker = STARTERS[name](self._work / name, SETTINGS)
+            self._name = name
+            create_topic(self._broker.bootstrap, "load")
+            self._compactions = Compactions(self._broker, pairs - pair + 2, self._keys)
+            self._load = RoundTrips(self._broker.bootstrap)
+            self._both(0)
+        return self._both(pair)
+
+    def _both(self, pair: int) -> dict[str, Any]:
+        found = {}
+        for phase in order(pair):
+            took = _run(phase, self._load, self._compactions, self._seconds)
+            if phase == "beside":
+                self._seconds = took.seconds
+            found[phase] = took.values()
+        return found
 
 
 def order(pair: int) -> tuple[str, ...]:
@@ -232,36 +222,3 @@ def _run(phase: str, load: RoundTrips, compactions: Compactions, seconds: float)
         return load.run(compactions.begin())
     time.sleep(SETTLE_S)
     return load.run(lambda elapsed: elapsed >= seconds)
-
-
-def shown(figures: dict[str, float]) -> str:
-    return " ".join(f"{key}={value:.0f}" for key, value in figures.items())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=PAIRS)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--brokers", default="odradek")
-    parser.add_argument("--dir", type=Path, default=None)
-    parser.add_argument("--out", type=Path, default=None)
-    arguments = parser.parse_args()
-    keys = max(int(KEYS * arguments.scale), 10 * BATCH_RECORDS)
-    brokers: dict[str, Any] = {}
-    for name in arguments.brokers.split(","):
-        with tempfile.TemporaryDirectory(prefix="compaction-", dir=arguments.dir) as directory:
-            brokers[name] = measure(name, Path(directory), arguments.pairs, keys)
-        print(name, "ratios", json.dumps(brokers[name]["ratios"], indent=1), flush=True)
-    if arguments.out:
-        result = {
-            "machine": description(),
-            "pairs": arguments.pairs,
-            "keys": keys,
-            "segment_bytes": SEGMENT_BYTES,
-            "brokers": brokers,
-        }
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""How soon a group's offsets are served after a start: `python -m benchmarks.group_loading`.
+"""How soon a group's offsets are served after a start: `make evidence-group-loading`.
 
 One partition of ``__consumer_offsets`` holds a million commits, ten a batch: of a thousand places
 only, as between two runs of the cleaner, and of a million places, as behind it. Both brokers get
@@ -9,19 +9,14 @@ COORDINATOR_LOAD_IN_PROGRESS; the time to the first answer at all stands beside 
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.machine import description
 from benchmarks.processes import memory_bytes
-from benchmarks.report import DOCS, RESULTS, render
 from benchmarks.tables import MIB
 from odradek.errors import ErrorCode
 from odradek.protocol import record_codec
@@ -31,10 +26,11 @@ from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from testkit.peer.server import BrokerProcess, start_kafka, start_odradek
+from testkit.peer.server import STARTERS, BrokerProcess
 from testkit.wire import WireClient
 
 COMMITS = 1_000_000
+PLACES = 1_000
 BATCH = 10
 PARTITIONS_A_GROUP = 10
 OFFSETS = "__consumer_offsets"
@@ -42,8 +38,6 @@ OFFSETS = "__consumer_offsets"
 ADMIN_CLIENT = "__admin_client"
 SETTINGS = {"offsets.topic.num.partitions": "1", "log.cleaner.enable": "false"}
 DEADLINE_S = 300.0
-
-Start = Callable[..., BrokerProcess]
 
 
 def records(count: int, places: int) -> Iterator[tuple[bytes, bytes]]:
@@ -93,11 +87,11 @@ def served(broker: BrokerProcess, group_id: str) -> None:
             time.sleep(0.005)
 
 
-def measure(start: Start, count: int, places: int, repeats: int) -> list[dict[str, float]]:
+def measure(name: str, count: int, places: int, repeats: int) -> list[dict[str, float]]:
     """Fills a broker, then starts it `repeats` times."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
-        broker = start(Path(work), SETTINGS)
+        broker = STARTERS[name](Path(work), SETTINGS)
         try:
             fill(broker, count, places)
             for _ in range(repeats):
@@ -114,31 +108,3 @@ def measure(start: Start, count: int, places: int, repeats: int) -> list[dict[st
         finally:
             broker.stop()
     return rows
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.group_loading")
-    parser.add_argument("--commits", type=int, default=COMMITS)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--brokers", nargs="+", default=["odradek", "kafka"])
-    parser.add_argument("--out", type=Path, help="directory instead of docs/")
-    given = parser.parse_args()
-    starts: dict[str, Start] = {"odradek": start_odradek, "kafka": start_kafka}
-    rows: list[dict[str, Any]] = []
-    for title, places in (("not compacted", 1_000), ("compacted", given.commits)):
-        for name in given.brokers:
-            found = measure(starts[name], given.commits, places, given.repeats)
-            rows.append({"broker": name, "log": title, "commits": given.commits, "runs": found})
-            best = {key: round(min(run[key] for run in found), 2) for key in found[0]}
-            print(f"{given.commits} commits, {title}: {name} {best}", flush=True)
-    docs = given.out or DOCS
-    (docs / RESULTS).mkdir(parents=True, exist_ok=True)
-    out = docs / RESULTS / "group_loading.json"
-    out.write_text(
-        json.dumps({"machine": description(), "rows": rows}, indent=1) + "\n", encoding="utf-8"
-    )
-    render(docs)
-
-
-if __name__ == "__main__":
-    main()

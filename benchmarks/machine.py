@@ -22,7 +22,7 @@ def description(*, steady_memory: bool = False, peers: bool = True) -> dict[str,
         "processor": f"{os.cpu_count()} x {_processor()}",
         "memory": f"{memory / GIB:.0f} GiB" + (" not lent to a host" if steady_memory else ""),
         "system": f"{platform.system()} {platform.release().split('-')[0]}",
-        "python": platform.python_version(),
+        "python": f"Python {platform.python_version()}",
         **(_peers() if peers else {}),
         "librdkafka": f"confluent-kafka {version('confluent-kafka')}",
     }

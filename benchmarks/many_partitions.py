@@ -1,9 +1,8 @@
-"""What partitions cost that nobody uses: start after a clean stop, memory, open files.
+"""The cost of idle partitions: start after a clean stop, memory, open files.
 
 Ten topics share the partitions, each of which holds one record. The broker is stopped cleanly and
-started again; that is repeated, the brokers taking turns, and the first pair is thrown away, as in
-`benchmarks.first_light`. Memory and open files of the same broker
-before the topics existed are subtracted for the cost of one partition.
+started again, and the brokers take turns. Memory and open files of the same broker before the
+topics existed are subtracted for the cost of one partition. `make evidence-partitions` runs it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,31 +129,31 @@ def restarted(broker: BrokerProcess, partitions: int) -> tuple[BrokerProcess, di
     return broker, {**measured, **figures(broker)}
 
 
-def run(
-    names: tuple[str, ...], pairs: int, partitions: int, work: Path, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """All figures of all brokers; each start is one with the other broker at rest. The warm-up pair
-    is left out.
+@contextmanager
+def running(
+    names: tuple[str, ...], partitions: int, work: Path
+) -> Iterator[Callable[[int], dict[str, Any]]]:
+    """Brokers with their partitions, and a function that restarts each of them once, as a pair.
+
+    Each start is one with the other broker at rest. The order of the brokers alternates.
     """
     allow_open_files()
-    partitions -= partitions % TOPICS
     brokers: dict[str, BrokerProcess] = {}
-    result: dict[str, Any] = {"partitions": partitions, "values": {}, "empty": {}, "create_s": {}}
-    result["warm_up_pairs"] = 1
+    before: dict[str, dict[str, Any]] = {}
+
+    def pair(number: int) -> dict[str, Any]:
+        found = {}
+        for name in names if number % 2 == 0 else names[::-1]:
+            brokers[name], measured = restarted(brokers[name], partitions)
+            found[name] = {**measured, **before[name]}
+        return found
+
     try:
         for name in names:
             brokers[name] = STARTERS[name](work / f"many-{name}")
-            result["empty"][name] = figures(brokers[name])
-            result["create_s"][name] = fill(brokers[name], partitions)
-            result["values"][name] = []
-        for pair in range(pairs + 1):
-            for name in names if pair % 2 == 0 else names[::-1]:
-                brokers[name], measured = restarted(brokers[name], partitions)
-                which = f"pair {pair}" if pair else "warm-up"
-                tell(f"{which} {name:8} {partitions} partitions {measured}")
-                if pair:
-                    result["values"][name].append(measured)
+            empty = figures(brokers[name])
+            before[name] = {"empty": empty, "create_s": fill(brokers[name], partitions)}
+        yield pair
     finally:
         for broker in brokers.values():
             broker.stop()
-    return result

@@ -17,7 +17,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -257,28 +258,31 @@ def _once(peer: Peer, scale: float) -> dict[str, float]:
     return found
 
 
-def run(
-    names: tuple[str, ...], pairs: int, scale: float, work: Path, tell: Callable[[str], None]
-) -> dict[str, Any]:
-    """All values by broker; in odd rounds the brokers take their turns backwards."""
+@contextmanager
+def running(
+    names: tuple[str, ...], work: Path, tell: Callable[[str], None]
+) -> Iterator[Callable[[int, float], dict[str, Any]]]:
+    """All brokers that this machine has, and a function that drives each of them once.
+
+    In odd rounds the brokers take their turns backwards.
+    """
     peers: dict[str, Peer] = {}
-    result: dict[str, Any] = {"values": {}, "missing": {}}
+    missing: dict[str, str] = {}
+
+    def one_round(number: int, scale: float) -> dict[str, Any]:
+        found: dict[str, Any] = {"missing": missing} if missing else {}
+        for name in list(peers) if number % 2 == 0 else list(peers)[::-1]:
+            found[name] = _once(peers[name], scale)
+        return found
+
     try:
         for name in (*names, "rabbitmq", "activemq"):
             try:
                 peers[name] = _start(name, work / name)
             except Missing as reason:
                 tell(f"{name}: {reason}")
-                result["missing"][name] = str(reason)
-        result["values"] = {name: [] for name in peers}
-        for number in range(pairs + 1):
-            for name in list(peers) if number % 2 == 0 else list(peers)[::-1]:
-                found = _once(peers[name], scale)
-                shown = "  ".join(f"{key} {value:,.4g}" for key, value in found.items())
-                tell(f"{f'round {number}' if number else 'warm-up'} {name:8} {shown}")
-                if number:
-                    result["values"][name].append(found)
+                missing[name] = str(reason)
+        yield one_round
     finally:
         for peer in peers.values():
             peer.stop()
-    return result

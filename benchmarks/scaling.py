@@ -1,4 +1,4 @@
-"""What 100 times the bytes cost: `python -m benchmarks.scaling`.
+"""The cost of 100 times the bytes: `make evidence-scaling`.
 
 One partition of 64 MB and one of 6.4 GB, segments of 16 MB, each in a broker of its own. Measured
 are the time from start to first answer after a clean stop, and the CPU and p50 of fetches of
@@ -7,8 +7,6 @@ are the time from start to first answer after a clean stop, and the CPU and p50 
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import shutil
 import socket
@@ -23,10 +21,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.machine import description
-from benchmarks.memory import steady_memory
 from benchmarks.processes import cpu_seconds
-from benchmarks.report import DOCS, RESULTS, render
 from testkit.peer import BrokerProcess
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import STARTERS
@@ -143,30 +138,3 @@ def measure(name: str, size: int, count: int) -> dict[str, Any]:
         broker.stop()
         shutil.rmtree(work, ignore_errors=True)
     return {"bytes": size, "starts_ms": starts, "start_ms": statistics.median(starts), **figures}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling")
-    parser.add_argument("--bytes", type=int, default=SMALL_BYTES, help="of the small log")
-    parser.add_argument("--fetches", type=int, default=FETCHES)
-    parser.add_argument("--broker", choices=sorted(STARTERS), default="odradek")
-    parser.add_argument("--out", type=Path, help="directory instead of docs/")
-    given = parser.parse_args()
-    with steady_memory(_tell) as steady:
-        result: dict[str, Any] = {"machine": description(steady_memory=steady)}
-        for key, size in (("small", given.bytes), ("large", given.bytes * FACTOR)):
-            result[key] = measure(given.broker, size, given.fetches)
-            _tell(f"{key} {result[key]}")
-    docs = given.out or DOCS
-    (docs / RESULTS).mkdir(parents=True, exist_ok=True)
-    out = docs / RESULTS / "scaling.json"
-    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(render(docs))
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""How soon and how small: `python -m benchmarks.startup`.
+"""How soon and how small: `make evidence-startup`.
 
 Idle memory of `odradek serve`; the first `Broker()` of a fresh interpreter, imports included; the
 next ones in the same interpreter; `reset()` with ten topics that hold records.
@@ -6,23 +6,20 @@ next ones in the same interpreter; `reset()` with ten topics that hold records.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from benchmarks.machine import description
 from benchmarks.processes import memory_bytes
-from benchmarks.report import DOCS, RESULTS, render
 from benchmarks.tables import MIB
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import start_odradek
 
 REPEATS = 7
+IDLE_REPEATS = 3
 SETTLE_S = 2.0
 
 # Run in interpreters of their own; each prints one list of milliseconds.
@@ -87,43 +84,11 @@ def run_script(source: str) -> list[float]:
     return [float(value) for value in values]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.startup")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    parser.add_argument("--out", type=Path, help="directory instead of docs/")
-    given = parser.parse_args()
-    first = [run_script(FIRST)[0] for _ in range(given.repeats + 1)][1:]  # One to warm the cache.
-    rows: list[dict[str, Any]] = [
-        {
-            "title": "idle memory of `odradek serve`",
-            "unit": "MiB",
-            "target": 80,
-            "values": [idle_memory_mib() for _ in range(3)],
-        },
-        {
-            "title": "first `Broker()` of a fresh interpreter, imports included",
-            "unit": "ms",
-            "target": 500,
-            "values": first,
-        },
-        {"title": "the next `Broker()`", "unit": "ms", "target": 100, "values": run_script(NEXT)},
-        {
-            "title": "`reset()` with ten topics",
-            "unit": "ms",
-            "target": 10,
-            "values": run_script(RESET),
-        },
-    ]
-    docs = given.out or DOCS
-    (docs / RESULTS).mkdir(parents=True, exist_ok=True)
-    out = docs / RESULTS / "startup.json"
-    out.write_text(
-        json.dumps({"machine": description(), "rows": rows}, indent=1) + "\n", encoding="utf-8"
-    )
-    render(docs)
-    for row in rows:
-        print(row["title"], row["unit"], [round(value, 1) for value in row["values"]])
-
-
-if __name__ == "__main__":
-    main()
+def measure(what: str, repeats: int) -> list[float]:
+    """The values of one row: MiB of idle memory, or milliseconds."""
+    if what == "idle_memory":
+        return [idle_memory_mib() for _ in range(IDLE_REPEATS)]
+    if what == "first":
+        # The first one warms the page cache.
+        return [run_script(FIRST)[0] for _ in range(repeats + 1)][1:]
+    return run_script({"next": NEXT, "reset": RESET}[what])

@@ -6,6 +6,12 @@ import statistics
 from typing import Any
 
 MIB = 1 << 20
+CAPTIONS = {
+    "odradek": "Odradek",
+    "kafka": "Apache Kafka",
+    "rabbitmq": "RabbitMQ",
+    "activemq": "ActiveMQ",
+}
 
 
 def machine(result: dict[str, Any]) -> str:
@@ -30,3 +36,12 @@ def judged(ratio: float, target: tuple[str, float] | None) -> str:
     sign, bound = target
     holds = {">=": ratio >= bound, "<=": ratio <= bound, "<": ratio < bound}[sign]
     return f"{sign} {bound:g}: {'met' if holds else '**missed**'}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    return [
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import commits_compared
 from benchmarks.commits_verdict import (
     BETTER,
     EQUAL,
@@ -25,7 +24,9 @@ from benchmarks.commits_verdict import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks import commits_compared
+
+ROOT = Path(__file__).resolve().parents[2]
 RATE = Row("rate", "a rate", "1/s", higher_is_better=True)
 CPU = Row("cpu", "cpu", "s")
 P50 = Row("p50", "p50", "µs", quantile=0.5)

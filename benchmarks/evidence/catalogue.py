@@ -1,0 +1,31 @@
+"""All experiments, in the order in which `make evidence` runs them."""
+
+from __future__ import annotations
+
+from benchmarks.evidence import compared, histories, kills, measured
+from benchmarks.evidence.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        compared.FirstTable(),
+        compared.IdempotentRows(),
+        compared.Commits(),
+        compared.Transactions(),
+        compared.GroupJoin(),
+        measured.Partitions(),
+        measured.FirstPaper(),
+        measured.Scaling(),
+        measured.Startup(),
+        measured.GroupLoading(),
+        measured.Compaction(),
+        measured.CompactionBeside(),
+        kills.SigKills(),
+        kills.CompactionKills(),
+        kills.Delivery(),
+        kills.PipelineKills(),
+        histories.Histories(),
+        histories.KafkaHistories(),
+        histories.Mutants(),
+    )
+}

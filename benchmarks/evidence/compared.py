@@ -1,0 +1,308 @@
+"""Odradek and Apache Kafka, driven by the same clients in pairs, and the tables of the ratios."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from benchmarks import coordination
+from benchmarks.evidence import paired
+from benchmarks.evidence.experiment import Context
+from benchmarks.evidence.paired import NAMES, Group, PairedRows, Row, alone
+from benchmarks.evidence.record import Record, Values
+from benchmarks.loads import IDEMPOTENT, LOADS, Load, Measure
+from benchmarks.processes import peak_memory_bytes
+from benchmarks.tables import CAPTIONS, MIB, judged, show, table
+from testkit.peer.server import STARTERS, BrokerProcess
+
+EQUAL_US = 1000
+Targets = Mapping[str, tuple[str, float]]
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+DELAY = {"group.initial.rebalance.delay.ms": "3000"}
+
+
+# --- tables ---
+
+
+def ratio_table(
+    record: Record,
+    targets: Targets,
+    verdict: Callable[[str, str], str] | None = None,
+) -> list[str]:
+    """A line for each metric of each row. `targets`: the bound on a ratio, by `row.metric`."""
+    described = record.settings["rows"]
+    measured = [row for row in described if paired.runs(record, row)]
+    lines = []
+    for row in measured:
+        for metric, unit in described[row]["metrics"].items():
+            names = paired.sides(record, row)
+            middles = [paired.middle(record, row, name, metric) for name in names]
+            found = paired.ratio(record, row, metric)
+            pooled = ", all pairs together" if paired.is_pooled(record, row, metric) else ""
+            bound = targets.get(f"{row}.{metric}")
+            is_latency = metric in paired.QUANTILES
+            lines.append(
+                [
+                    described[row]["title"],
+                    f"{unit}{pooled}",
+                    *map(show, middles),
+                    show(found),
+                    verdict(row, metric)
+                    if verdict
+                    else judged_latency(found, bound, middles)
+                    if is_latency
+                    else judged(found, bound),
+                ]
+            )
+    _, other = paired.sides(record, measured[0]) if measured else NAMES
+    other = CAPTIONS.get(other, other)
+    return table(["", "metric", "Odradek, median", f"{other}, median", "ratio", "target"], lines)
+
+
+def judged_latency(ratio: float, target: tuple[str, float] | None, middles: list[float]) -> str:
+    """Latencies less than 1 ms apart count as equal."""
+    text = judged(ratio, target)
+    if target and "missed" in text and abs(middles[0] - middles[1]) < EQUAL_US:
+        return f"{target[0]} {target[1]:g}: met (under 1 ms apart)"
+    return text
+
+
+def all_values(record: Record) -> list[str]:
+    """The values of every pair, for below a table."""
+    rows = [
+        [
+            described["title"],
+            unit,
+            CAPTIONS.get(name, name),
+            ", ".join(map(show, paired.each(record, row, name, metric))),
+        ]
+        for row, described in record.settings["rows"].items()
+        for metric, unit in described["metrics"].items()
+        for name in paired.runs(record, row)
+    ]
+    return ["", *table(["all values, in the order of the pairs", "metric", "", ""], rows)]
+
+
+def head(record: Record) -> list[str]:
+    """What stands above a table: when, on what, how many pairs, and how both sides are tuned."""
+    pairs = record.settings["pairs"]
+    return [f"{pairs} alternating pairs after a warm-up pair. {record.taken}", "", *tuned(record)]
+
+
+def tuned(record: Record) -> list[str]:
+    """A table of how each side is set up; records from before 2026-11-23 do not say it."""
+    if not record.tuning:
+        return []
+    what = {key: None for side in record.tuning.values() for key in side}
+    rows = [[key, *(side.get(key, "") for side in record.tuning.values())] for key in what]
+    return [*table(["as shipped", *(CAPTIONS[name] for name in record.tuning)], rows), ""]
+
+
+class RatioRows(PairedRows):
+    """Paired rows with a bound on some ratios, by `row.metric`."""
+
+    targets: ClassVar[Targets] = {}
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        lines = [*head(record), *ratio_table(record, self.targets), *all_values(record)]
+        return {self.name: "\n".join(lines)}
+
+
+# --- loads of the first table ---
+
+
+def load_row(load: Load, key: str, title: str, run: Callable[..., Measure]) -> Row:
+    """A load as a row; the time of each record is kept where the load has it."""
+
+    def measured(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
+        measure = run(broker, topic, scale)
+        found = {"rate": measure.throughput_per_s, "cpu_s": measure.cpu_per_unit_s}
+        return {**found, paired.LATENCIES: measure.latencies_us}
+
+    metrics = {"rate": f"{load.unit}/s", "cpu_s": f"CPU-s a {load.cpu_unit}"}
+    if load.key == "latency":
+        metrics |= {quantile: f"{quantile}, µs" for quantile in paired.QUANTILES}
+    return Row(key, title, metrics, measured)
+
+
+class FirstTable(RatioRows):
+    """Also the peak memory of both brokers after the loads, and the starts of fresh ones."""
+
+    name = "first-table"
+    title = "produce and fetch, latency, memory and start"
+    minutes = 55
+    unit_s = 60.0
+    groups = alone(*(load_row(load, load.key, load.title, load.run) for load in LOADS))
+    targets: ClassVar[Targets] = {
+        "batches_of_50.rate": (">=", 1.2),
+        "batches_of_50.cpu_s": ("<=", 0.5),
+        "one_a_request.rate": (">=", 1.0),
+        "one_a_request.cpu_s": ("<=", 0.7),
+        "large_batches.rate": (">=", 0.95),
+        "large_batches.cpu_s": ("<=", 0.6),
+        "fetch_all.rate": (">=", 1.0),
+        "fetch_all.cpu_s": ("<=", 0.7),
+        "latency.p50": ("<=", 1.1),
+        "latency.p99": ("<=", 1.1),
+        "start.ms": ("<=", 0.12),
+        "memory": ("<=", 0.15),
+    }
+
+    def settings(self, scale: float) -> Values:
+        found = super().settings(scale)
+        found["rows"]["start"] = {
+            "title": "start to the first response",
+            "metrics": {"ms": "ms"},
+        }
+        return found
+
+    def keys(self, pairs: int) -> list[str]:
+        # Memory belongs to the loads. The starts come when the brokers have ended.
+        return [*super().keys(pairs), *(f"start/{pair}" for pair in range(1, pairs + 1))]
+
+    def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
+        peaks = {name: peak_memory_bytes(broker.pid) for name, broker in brokers.items()}
+        return {"memory": {name: {"peak_bytes": peak} for name, peak in peaks.items()}}
+
+    def measure_other(self, key: str, context: Context) -> Values:
+        pair = int(key.removeprefix("start/"))
+        found = {}
+        for name in NAMES if pair % 2 == 0 else NAMES[::-1]:
+            with STARTERS[name](context.work / f"start-{pair}-{name}") as broker:
+                found[name] = {"ms": broker.started_s * 1000}
+        return {"start": found}
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        lines = [*head(record), *ratio_table(record, self.targets)]
+        if memory := peak_memory(record):
+            ratio = memory["odradek"] / memory["kafka"]
+            lines.append(
+                f"| peak memory after the loads | MiB | {show(memory['odradek'] / MIB)} "
+                f"| {show(memory['kafka'] / MIB)} | {show(ratio)} "
+                f"| {judged(ratio, self.targets['memory'])} |"
+            )
+        return {self.name: "\n".join([*lines, *all_values(record)])}
+
+
+def peak_memory(record: Record) -> dict[str, float]:
+    """The largest peak of each broker over all units, in bytes."""
+    found = paired.runs(record, "memory")
+    return {name: max(run["peak_bytes"] for run in runs) for name, runs in found.items()}
+
+
+# --- idempotent producers ---
+
+# On the ratio of a row with idempotent producers, divided by its ratio without.
+OF_PLAIN: Targets = {
+    "rate": (">=", 0.9),
+    "cpu_s": ("<=", 1.1),
+    "p50": ("<=", 1.1),
+    "p99": ("<=", 1.1),
+}
+JAVA_LOADS = ("batches_of_50", "one_a_request", "large_batches")
+RDKAFKA_LOADS = ("rdkafka_batches_of_50", "latency")
+PLAIN, IDEMPOTENT_ROW = "plain.", "idempotent."
+
+
+def _java_idempotent(
+    run: Callable[..., Measure], broker: BrokerProcess, topic: str, scale: float
+) -> Measure:
+    return run(broker, topic, scale, *IDEMPOTENT)
+
+
+def _rdkafka_idempotent(
+    run: Callable[..., Measure], broker: BrokerProcess, topic: str, scale: float
+) -> Measure:
+    return run(broker, topic, scale, idempotent=1)
+
+
+def _idempotent_groups() -> tuple[Group, ...]:
+    """Each produce load of the first table, without and with an idempotent producer."""
+    groups = []
+    for load in LOADS:
+        if load.key not in (*JAVA_LOADS, *RDKAFKA_LOADS):
+            continue
+        how = _java_idempotent if load.key in JAVA_LOADS else _rdkafka_idempotent
+        title = f"{load.title.replace(', acks=1', '')}, idempotent"
+        rows = (
+            load_row(load, f"{PLAIN}{load.key}", load.title, load.run),
+            load_row(load, f"{IDEMPOTENT_ROW}{load.key}", title, partial(how, load.run)),
+        )
+        groups.append(Group(load.key, rows, NO_DELAY))
+    return tuple(groups)
+
+
+class IdempotentRows(PairedRows):
+    name = "idempotent"
+    title = "the produce loads of the first table with idempotent producers"
+    minutes = 60
+    unit_s = 90.0
+    groups = _idempotent_groups()
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        verdict = partial(of_plain_verdict, record)
+        lines = [*head(record), *ratio_table(record, {}, verdict), *all_values(record)]
+        return {self.name: "\n".join(lines)}
+
+
+def of_plain(record: Record, load: str, metric: str) -> float:
+    """How much the ratio to Kafka changes with idempotent producers.
+
+    The median over the pairs of the quotient of the two ratios of a pair. The quantiles of all
+    pairs together have one ratio each.
+    """
+    rows = f"{IDEMPOTENT_ROW}{load}", f"{PLAIN}{load}"
+    if paired.is_pooled(record, rows[0], metric):
+        return paired.quotient(*(paired.ratio(record, row, metric) for row in rows))
+    ratios = [paired.paired_ratios(record, row, metric) for row in rows]
+    return statistics.median(paired.quotient(*pair) for pair in zip(*ratios, strict=True))
+
+
+def of_plain_verdict(record: Record, row: str, metric: str) -> str:
+    """The last cell of a row: every row is judged, and one that falls by more says so."""
+    if not row.startswith(IDEMPOTENT_ROW):
+        return ""
+    load = row.removeprefix(IDEMPOTENT_ROW)
+    found = of_plain(record, load, metric)
+    text = f"{show(found)} of the plain one"
+    return f"{text}; {judged(found, OF_PLAIN[metric])}" if metric in OF_PLAIN else text
+
+
+# --- coordination ---
+
+
+class Commits(RatioRows):
+    name = "commits"
+    title = "OffsetCommit"
+    minutes = 15
+    groups = alone(*coordination.COMMIT_ROWS, settings=NO_DELAY)
+    targets: ClassVar[Targets] = {
+        f"commits_{connections}.{metric}": bound
+        for connections in (1, 4)
+        for metric, bound in (("rate", (">=", 1.0)), ("cpu_ms", ("<", 1.0)))
+    }
+
+
+class Transactions(RatioRows):
+    name = "transactions"
+    title = "transactions over two partitions"
+    minutes = 15
+    groups = alone(*coordination.TRANSACTION_ROWS, settings=NO_DELAY)
+    targets: ClassVar[Targets] = {
+        f"transactions_{producers}.{metric}": bound
+        for producers in (1, 10)
+        for metric, bound in (("rate", (">=", 1.0)), ("cpu_ms", ("<", 1.0)))
+    }
+
+
+class GroupJoin(RatioRows):
+    name = "group-join"
+    title = "fifty members to a stable group"
+    minutes = 10
+    groups = (
+        *alone(*coordination.GROUP_ROWS, settings=NO_DELAY),
+        *alone(*coordination.DELAYED_ROWS, settings=DELAY),
+    )
+    targets: ClassVar[Targets] = {f"group_{delay}.seconds": ("<=", 1.0) for delay in (0, 3000)}

@@ -1,0 +1,142 @@
+"""The contract of an experiment, and experiments whose units are commands."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.evidence.record import Record, Values
+from testkit.peer.artifacts import ROOT
+
+Measure = Callable[[str], Values]
+"""Does the work of the unit with this key and returns its raw values."""
+
+ENDS_WITHIN_S = 60.0
+
+
+class BrokenPromise(Exception):
+    """A unit ran to its end and found what must not be. It is recorded as a failure."""
+
+
+class NotRun(Exception):
+    """A unit could not be run. Nothing is recorded, and the next start tries it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a session may use: a directory for its files, and a function that shows progress."""
+
+    work: Path
+    tell: Callable[[str], None]
+
+
+class Experiment(ABC):
+    """One experiment. Everything but `session` is pure.
+
+    Attributes:
+        name: of its record, its make target and its markers in the pages.
+        title: one line for the list.
+        minutes: about how long it takes in all at full scale.
+        unit_s: about how long a unit takes, before one has been measured.
+        has_peer: whether another broker runs, so that the record needs its tuning.
+        is_timed: whether speed is measured, which needs the machine alone.
+    """
+
+    name: str
+    title: str
+    minutes: int
+    unit_s: float = 60.0
+    has_peer: bool = False
+    is_timed: bool = False
+
+    @abstractmethod
+    def settings(self, scale: float) -> Values:
+        """What a record says about how the experiment was set up."""
+
+    @abstractmethod
+    def next_unit(self, record: Record) -> str | None:
+        """The key of the next unit; None when the record is complete."""
+
+    @abstractmethod
+    def session(self, record: Record, context: Context) -> AbstractContextManager[Measure]:
+        """Set up what units share, such as running brokers."""
+
+    @abstractmethod
+    def snippets(self, record: Record) -> dict[str, str]:
+        """The text for each marker `NAME` or `NAME.part` in the pages."""
+
+    def verdict(self, record: Record) -> str:
+        """One line for the list of experiments; empty where the table says it."""
+        return f"{len(record.failures)} failed" if record.failures else ""
+
+
+def first_missing(keys: list[str], record: Record) -> str | None:
+    """The next unit of an experiment with a fixed plan."""
+    return next((key for key in keys if key not in record.keys), None)
+
+
+class CommandExperiment(Experiment):
+    """Each unit is a command. Its last line on stdout is the unit's values as a JSON object.
+
+    An object with the key `failure` is a broken promise. A command that ends with an error and
+    without such an object has not been run.
+    """
+
+    timeout_s: float = 1800.0
+
+    @abstractmethod
+    def command(self, record: Record, key: str) -> list[str]:
+        """The arguments of the Python interpreter."""
+
+    @contextmanager
+    def session(self, record: Record, context: Context) -> Iterator[Measure]:
+        yield lambda key: run_command(self.command(record, key), self.timeout_s, context.tell)
+
+
+def run_command(arguments: list[str], timeout_s: float, tell: Callable[[str], None]) -> Values:
+    """Run Python with these arguments and return the object on its last line.
+
+    When this process is interrupted the command is interrupted too, so that it can stop the
+    brokers that it started.
+    """
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    except BaseException:
+        _interrupt(process)
+        raise
+    lines = output.strip().splitlines()
+    try:
+        values = json.loads(lines[-1])
+        assert isinstance(values, dict)
+    except (IndexError, ValueError, AssertionError):
+        shown = f"{output[-1500:]}{errors[-1500:]}"
+        raise NotRun(f"{' '.join(arguments)} ended with {process.returncode}: {shown}") from None
+    for line in lines[:-1]:
+        tell(line)
+    if failure := values.get("failure"):
+        raise BrokenPromise(str(failure))
+    return values
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.communicate(timeout=ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()

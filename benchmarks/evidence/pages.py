@@ -1,0 +1,173 @@
+"""Tables in pages that are made from records, between two comments::
+
+    <!-- evidence: commits -->
+    ...
+    <!-- end of evidence -->
+
+The name is that of an experiment, or `NAME.part` for one of several texts of an experiment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.evidence import record as records
+from benchmarks.evidence.experiment import Experiment
+from benchmarks.evidence.record import Record
+
+END = "<!-- end of evidence -->"
+MARKER = re.compile(rf"<!-- evidence: ([\w.-]+) -->\n(.*?){re.escape(END)}", re.S)
+LIST = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page with the names of its tables."""
+
+    path: Path
+    text: str
+
+    @property
+    def names(self) -> list[str]:
+        return [match[1] for match in MARKER.finditer(self.text)]
+
+
+def pages(root: Path) -> list[Page]:
+    """The pages that may have tables."""
+    paths = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [Page(path, path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def snippets(
+    experiments: Mapping[str, Experiment],
+    folder: Path,
+    names: Iterable[str],
+    on_pages: Mapping[str, list[str]],
+) -> dict[str, str]:
+    """The texts for these names. An unknown name raises KeyError."""
+    found: dict[str, str] = {}
+    for name in names:
+        if name in found:
+            continue
+        if name == LIST:
+            found[LIST] = listing(experiments, folder, on_pages)
+            continue
+        experiment = experiments[name.partition(".")[0]]
+        path = records.published(experiment.name, folder)
+        if path.exists():
+            found |= experiment.snippets(records.load(path))
+            found[name]
+        else:
+            found[name] = f"No record exists yet: `make evidence-{experiment.name}`."
+    return found
+
+
+def listing(
+    experiments: Mapping[str, Experiment], folder: Path, on_pages: Mapping[str, list[str]]
+) -> str:
+    """A table of all experiments, with what their records are of."""
+    lines = [
+        "| experiment | what it shows | pages | minutes | record of commit | taken |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, experiment in experiments.items():
+        path = records.published(name, folder)
+        record = records.load(path) if path.exists() else None
+        links = ", ".join(f"[{page}]({page})" for page in on_pages.get(name, []))
+        commit = f"`{record.commit[:7]}`" if record else "none"
+        verdict = experiment.verdict(record) if record else ""
+        verdict = f" ({verdict})" if verdict else ""
+        lines.append(
+            f"| `{name}` | {experiment.title} | {links} | {experiment.minutes} "
+            f"| {commit}{verdict} | {record.date if record else '-'} |"
+        )
+    return "\n".join(lines)
+
+
+def names_by_page(found: Iterable[Page], docs: Path) -> dict[str, list[str]]:
+    """The pages below docs/ on which an experiment has a table."""
+    on_pages: dict[str, list[str]] = {}
+    for page in found:
+        for name in {name.partition(".")[0]: None for name in page.names}:
+            if docs in page.path.parents:
+                on_pages.setdefault(name, []).append(str(page.path.relative_to(docs)))
+    return on_pages
+
+
+def rendered(text: str, texts: Mapping[str, str]) -> str:
+    """The page with the given texts between its markers."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"<!-- evidence: {match[1]} -->\n\n{texts[match[1]].strip()}\n\n{END}"
+
+    return MARKER.sub(fill, text)
+
+
+def render(experiments: Mapping[str, Experiment], root: Path) -> list[Path]:
+    """Write each page whose tables differ from the records; return their paths."""
+    changed = []
+    for page, text in _both(experiments, root):
+        if text != page.text:
+            page.path.write_text(text, encoding="utf-8")
+            changed.append(page.path)
+    return changed
+
+
+def problems(experiments: Mapping[str, Experiment], root: Path) -> list[str]:
+    """Tables that differ from their records, and records that no page shows."""
+    found = [
+        f"{page.path.relative_to(root)}: a table differs from its record: make evidence-render"
+        for page, text in _both(experiments, root)
+        if text != page.text
+    ]
+    shown: set[str] = set()
+    for page in pages(root):
+        shown |= {name.partition(".")[0] for name in page.names}
+        if page.text.count("<!-- evidence: ") != len(page.names):
+            found.append(f"{page.path.relative_to(root)}: a marker has no end")
+    folder = root / "docs" / "evidence"
+    for path in sorted(folder.glob("*.json")):
+        if path.stem not in experiments:
+            found.append(f"{path.relative_to(root)}: no such experiment")
+        elif path.stem not in shown:
+            found.append(f"{path.relative_to(root)}: no page shows it")
+        elif not is_publishable(records.load(path)):
+            found.append(f"{path.relative_to(root)}: a trial or incomplete")
+    return found
+
+
+def is_publishable(record: Record) -> bool:
+    return record.complete and not record.src_modified
+
+
+def ages(
+    experiments: Mapping[str, Experiment],
+    folder: Path,
+    since: Callable[[Record], int | None] = records.commits_since,
+) -> list[str]:
+    """A line for each experiment: how many commits of src/ its record is behind."""
+    lines = []
+    for name in experiments:
+        path = records.published(name, folder)
+        if not path.exists():
+            lines.append(f"{name:18} no record")
+            continue
+        record = records.load(path)
+        count = since(record)
+        age = {None: "unknown", 0: "current"}.get(count, f"{count} commits of src/ since")
+        scaled = "" if record.scale == 1.0 else f", scaled by {record.scale:g}"
+        failed = f", {len(record.failures)} failed" if record.failures else ""
+        lines.append(f"{name:18} {record.commit[:7]} {record.date:24} {age}{scaled}{failed}")
+    return lines
+
+
+def _both(experiments: Mapping[str, Experiment], root: Path) -> list[tuple[Page, str]]:
+    """Each page that has tables, and its text as the records say."""
+    found = [page for page in pages(root) if page.names]
+    docs = root / "docs"
+    names = [name for page in found for name in page.names]
+    texts = snippets(experiments, docs / "evidence", names, names_by_page(found, docs))
+    return [(page, rendered(page.text, texts)) for page in found]

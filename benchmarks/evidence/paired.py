@@ -1,0 +1,225 @@
+"""Rows that two brokers run in pairs, as units `GROUP/PAIR` of a record.
+
+Both brokers of a session run for the whole of it, and one is driven at a time. Each group of rows
+has a warm-up pair in each session, which is not recorded. The order of the brokers, and of the
+rows of a group, changes from pair to pair. The rows of a group are compared with one another: a
+JVM goes on compiling for gigabytes, so the later one of two rows measured one after the other
+would meet a faster Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.commits_verdict import pool, quantile
+from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing
+from benchmarks.evidence.record import Record, Values
+from benchmarks.loads import drop_topic, fresh_topic
+from testkit.peer.server import STARTERS, BrokerProcess
+
+NAMES = ("odradek", "kafka")
+PAIRS = 9
+HISTOGRAM = "histogram_us"
+LATENCIES = "latencies_us"
+QUANTILES = {"p50": 0.50, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load. `metrics`: what `run` measures, with its unit.
+
+    `run` takes a broker, a fresh topic of one partition and the scale. It may return each
+    record's microseconds as `latencies_us`.
+    """
+
+    key: str
+    title: str
+    metrics: dict[str, str]
+    run: Callable[[Any, str, float], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows that are measured in turns within each pair, on brokers with these settings."""
+
+    key: str
+    rows: tuple[Row, ...]
+    settings: Mapping[str, str] | None = None
+
+
+def alone(*rows: Row, settings: Mapping[str, str] | None = None) -> tuple[Group, ...]:
+    """A group for each row."""
+    return tuple(Group(row.key, (row,), settings) for row in rows)
+
+
+class PairedRows(Experiment):
+    """Groups of rows, each measured `pairs` times on both brokers."""
+
+    has_peer = True
+    is_timed = True
+    pairs = PAIRS
+    groups: tuple[Group, ...] = ()
+
+    def settings(self, scale: float) -> Values:
+        rows = [row for group in self.groups for row in group.rows]
+        described = {row.key: {"title": row.title, "metrics": row.metrics} for row in rows}
+        return {"pairs": self.pairs, "rows": described}
+
+    def next_unit(self, record: Record) -> str | None:
+        return first_missing(self.keys(record.settings["pairs"]), record)
+
+    def keys(self, pairs: int) -> list[str]:
+        return [f"{group.key}/{pair}" for group in self.groups for pair in range(1, pairs + 1)]
+
+    def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
+        """What else a unit records of the running brokers, as a row."""
+        return {}
+
+    def measure_other(self, key: str, context: Context) -> Values:
+        """A unit of no group, while none of the brokers runs."""
+        raise KeyError(key)
+
+    @contextmanager
+    def session(self, record: Record, context: Context) -> Iterator[Measure]:
+        with ExitStack() as stack:
+            running = _Brokers(stack, context)
+            warm: set[str] = set()
+            groups = {group.key: group for group in self.groups}
+
+            def measure(key: str) -> Values:
+                name, _, pair = key.rpartition("/")
+                if name not in groups:
+                    running.stop()
+                    return self.measure_other(key, context)
+                brokers = running.of(groups[name].settings)
+                if name not in warm:
+                    measure_pair(groups[name].rows, brokers, 0, record.scale)
+                    warm.add(name)
+                found = measure_pair(groups[name].rows, brokers, int(pair), record.scale)
+                return {**found, **self.also(brokers)}
+
+            yield measure
+
+
+class _Brokers:
+    """The two brokers of the settings that were asked for last."""
+
+    def __init__(self, stack: ExitStack, context: Context) -> None:
+        self._context = context
+        self._settings: Mapping[str, str] | None = None
+        self._brokers: dict[str, BrokerProcess] = {}
+        self._count = 0
+        stack.callback(self.stop)
+
+    def of(self, settings: Mapping[str, str] | None) -> dict[str, BrokerProcess]:
+        if not self._brokers or settings != self._settings:
+            self.stop()
+            self._count += 1
+            work = self._context.work / f"brokers-{self._count}"
+            for name in NAMES:
+                self._brokers[name] = STARTERS[name](work / name, settings)
+            self._settings = settings
+        return self._brokers
+
+    def stop(self) -> None:
+        while self._brokers:
+            self._brokers.popitem()[1].stop()
+
+
+def measure_pair(
+    rows: tuple[Row, ...], brokers: Mapping[str, Any], pair: int, scale: float
+) -> Values:
+    """One run of each row on each broker; the order alternates from pair to pair."""
+    found: Values = {row.key: {} for row in rows}
+    turns = [(row, name) for row in rows for name in brokers]
+    for row, name in turns if pair % 2 == 0 else turns[::-1]:
+        found[row.key][name] = counted(run_once(row, brokers[name], scale))
+    return found
+
+
+def run_once(row: Row, broker: BrokerProcess, scale: float) -> dict[str, Any]:
+    """One load on one broker, with a topic of its own."""
+    topic = fresh_topic(broker)
+    os.sync()
+    found = row.run(broker, topic, scale)
+    drop_topic(broker, topic)
+    return found
+
+
+def counted(measured: dict[str, Any]) -> Values:
+    """The metrics with a histogram instead of each record's microseconds."""
+    counts = Counter(measured.get(LATENCIES, ()))
+    found: Values = {key: value for key, value in measured.items() if key != LATENCIES}
+    if counts:
+        found[HISTOGRAM] = {str(us): counts[us] for us in sorted(counts)}
+    return found
+
+
+# --- what the raw values say ---
+
+
+def runs(record: Record, row: str) -> dict[str, list[Values]]:
+    """The runs of a row by broker, in the order of the pairs."""
+    found: dict[str, list[Values]] = {}
+    for values in record.values.values():
+        for name, run in values.get(row, {}).items():
+            found.setdefault(name, []).append(run)
+    return found
+
+
+def each(record: Record, row: str, name: str, metric: str) -> list[float]:
+    """The values of a metric, in the order of the pairs; a quantile is that of each pair."""
+    return [
+        quantile(run[HISTOGRAM], QUANTILES[metric])
+        if metric in QUANTILES and HISTOGRAM in run
+        else run[metric]
+        for run in runs(record, row)[name]
+    ]
+
+
+def is_pooled(record: Record, row: str, metric: str) -> bool:
+    """Whether a metric is a quantile of the records of all pairs together."""
+    return metric in QUANTILES and (
+        "pooled" in record.settings["rows"][row]
+        or all(HISTOGRAM in run for run in runs(record, row)[NAMES[0]])
+    )
+
+
+def middle(record: Record, row: str, name: str, metric: str) -> float:
+    """A broker's value: the median of the pairs; of a quantile that of all pairs' records."""
+    if not is_pooled(record, row, metric):
+        return statistics.median(each(record, row, name, metric))
+    # Records from before 2026-11-23 have the quantiles of all pairs, and no histograms.
+    if (known := record.settings["rows"][row].get("pooled")) is not None:
+        return float(known[name][metric])
+    return quantile(pool([run[HISTOGRAM] for run in runs(record, row)[name]]), QUANTILES[metric])
+
+
+def sides(record: Record, row: str) -> tuple[str, str]:
+    """Odradek and what it is compared with."""
+    other = next(name for name in runs(record, row) if name != NAMES[0])
+    return NAMES[0], other
+
+
+def paired_ratios(record: Record, row: str, metric: str) -> list[float]:
+    """Odradek : the other, pair by pair; nan where the other's tick read zero."""
+    ours, theirs = (each(record, row, name, metric) for name in sides(record, row))
+    return [quotient(*pair) for pair in zip(ours, theirs, strict=True)]
+
+
+def ratio(record: Record, row: str, metric: str) -> float:
+    """The median of the paired ratios; of a pooled quantile the ratio of the two."""
+    if is_pooled(record, row, metric):
+        ours, theirs = (middle(record, row, name, metric) for name in sides(record, row))
+        return quotient(ours, theirs)
+    return statistics.median(paired_ratios(record, row, metric))
+
+
+def quotient(above: float, below: float) -> float:
+    return above / below if below else float("nan")

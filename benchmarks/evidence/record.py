@@ -1,0 +1,166 @@
+"""Records of experiments: what git says about src/, the file format, and which records are due."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from testkit.peer.artifacts import ROOT
+
+DOCS = ROOT / "docs"
+FOLDER = DOCS / "evidence"
+SOURCE_FOLDER = "src"
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The state of src/ in git. `commit` is the last commit that changed it."""
+
+    commit: str
+    tree: str
+    modified: bool
+
+
+@dataclass(slots=True)
+class Unit:
+    """One recorded piece of work, with raw values or the failure that it found."""
+
+    key: str
+    date: str
+    seconds: float
+    load_average: float
+    values: Values = field(default_factory=dict)
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """The contents of one file. See the docstring of the package for the format."""
+
+    experiment: str
+    commit: str
+    src_tree: str
+    seed: int
+    machine: dict[str, str]
+    settings: Values
+    scale: float = 1.0
+    tuning: dict[str, dict[str, str]] | None = None
+    src_modified: bool = False
+    complete: bool = False
+    units: list[Unit] = field(default_factory=list)
+
+    @property
+    def values(self) -> dict[str, Values]:
+        """The raw values of each unit that has no failure, by key."""
+        return {unit.key: unit.values for unit in self.units if not unit.failure}
+
+    @property
+    def failures(self) -> dict[str, str]:
+        return {unit.key: unit.failure for unit in self.units if unit.failure}
+
+    @property
+    def keys(self) -> set[str]:
+        return {unit.key for unit in self.units}
+
+    @property
+    def date(self) -> str:
+        """The days of the first and the last unit."""
+        days = sorted(unit.date[:10] for unit in self.units)
+        if not days:
+            return "-"
+        return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+
+    @property
+    def taken(self) -> str:
+        """When, where and of which commit the values are, for the text above a table."""
+        machine = ", ".join(self.machine.values())
+        scaled = "" if self.scale == 1.0 else f" Scaled by {self.scale:g}."
+        modified = " with uncommitted changes" if self.src_modified else ""
+        copied = " Copied from an earlier page." if self.settings.get("origin") else ""
+        where = f"of commit `{self.commit[:7]}`{modified}. Machine: {machine}."
+        return f"Taken on {self.date} {where}{scaled}{copied}"
+
+
+def load(path: Path) -> Record:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return Record(**{**found, "units": [Unit(**unit) for unit in found["units"]]})
+
+
+def save(record: Record, path: Path) -> None:
+    """Replace the file at once, one unit a line, so that a stop never leaves half of it."""
+    found = asdict(record)
+    units = [{k: v for k, v in unit.items() if v != "" and v != {}} for unit in found.pop("units")]
+    lines = ",\n  ".join(json.dumps(unit, ensure_ascii=False) for unit in units)
+    head = json.dumps(found, indent=1, ensure_ascii=False).removesuffix("\n}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(f'{head},\n "units": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+    new.replace(path)
+
+
+def published(name: str, folder: Path = FOLDER) -> Path:
+    return folder / f"{name}.json"
+
+
+def partial(name: str, folder: Path = FOLDER) -> Path:
+    return folder / "partial" / f"{name}.json"
+
+
+def is_of(record: Record, source: Source) -> bool:
+    """Whether the record is of this source."""
+    same = record.src_tree == source.tree or record.commit == source.commit
+    return same and record.src_modified == source.modified
+
+
+def is_due(record: Record | None, source: Source, settings: Values) -> bool:
+    """Whether the experiment has to run: no complete full record of this source exists."""
+    return record is None or not (
+        record.complete
+        and record.scale == 1.0
+        and is_of(record, source)
+        and record.settings == settings
+    )
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+# --- git ---
+
+
+def git(*arguments: str, root: Path = ROOT) -> str:
+    """The output of git. Raise LookupError where git or the repository is missing."""
+    command = ["git", *arguments]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise LookupError("git is not installed") from None
+    if done.returncode:
+        raise LookupError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def source(root: Path = ROOT) -> Source:
+    """The state of src/. Raise LookupError outside of a git repository."""
+    return Source(
+        commit=git("log", "-1", "--format=%H", "--", SOURCE_FOLDER, root=root),
+        tree=git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root),
+        modified=bool(git("status", "--porcelain", "--", SOURCE_FOLDER, root=root)),
+    )
+
+
+def commits_since(record: Record, root: Path = ROOT) -> int | None:
+    """How many commits have changed src/ since the record's; None where git cannot say."""
+    try:
+        if git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root) == record.src_tree:
+            return 0
+        since = f"{record.commit}..HEAD"
+        return int(git("rev-list", "--count", since, "--", SOURCE_FOLDER, root=root))
+    except LookupError:
+        return None

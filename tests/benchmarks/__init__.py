@@ -1,0 +1,1 @@
+"""Tests of the benchmarks: what they compute, apart from what they measure."""

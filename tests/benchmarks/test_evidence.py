@@ -1,0 +1,237 @@
+"""Records of experiments: which are due, how a run continues, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.evidence import record as records
+from benchmarks.evidence.experiment import (
+    BrokenPromise,
+    Context,
+    Experiment,
+    Measure,
+    NotRun,
+    first_missing,
+    run_command,
+)
+from benchmarks.evidence.record import Record, Source, Unit, Values
+from benchmarks.evidence.runner import Refused, begin, keep_failures, run_units
+from hypothesis import given
+from hypothesis import strategies as st
+
+SOURCE = Source("c" * 40, "t" * 40, False)
+MACHINE = {"processor": "2 x fast"}
+KEYS = [f"row/{pair}" for pair in range(1, 6)]
+
+
+class Numbers(Experiment):
+    """Units that measure their own number, and a clock on which each takes ten seconds."""
+
+    name = "numbers"
+    title = "numbers"
+    minutes = 1
+    unit_s = 10.0
+
+    def __init__(self, failing: str = "", crashing: str = "") -> None:
+        self.failing, self.crashing = failing, crashing
+        self.now_s = 0.0
+        self.measured: list[str] = []
+        self.sessions = 0
+
+    def settings(self, scale: float) -> Values:
+        return {"pairs": 5}
+
+    def next_unit(self, record: Record) -> str | None:
+        return first_missing(KEYS, record)
+
+    @contextmanager
+    def session(self, record: Record, context: Context) -> Iterator[Measure]:
+        self.sessions += 1
+
+        def measure(key: str) -> Values:
+            self.now_s += 10
+            self.measured.append(key)
+            if key == self.crashing:
+                raise NotRun("no broker")
+            if key == self.failing:
+                raise BrokenPromise("3 records are lost")
+            return {"number": int(key[-1])}
+
+        yield measure
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        return {}
+
+    def run(self, record: Record, until_s: float = 1000.0, **named: Any) -> bool:
+        context = Context(Path(), lambda _: None)
+        return run_units(self, record, context, named.pop("save", lambda _: None), until_s,
+                         now_s=lambda: self.now_s, **named)  # fmt: skip
+
+
+def record(**changes: Any) -> Record:
+    found = begin(Numbers(), SOURCE, MACHINE, 1, 1.0, None)
+    return replace(found, **changes)
+
+
+def complete() -> Record:
+    units = [Unit(key, "2026-11-23T08:00:00+00:00", 10.0, 0.5, {"number": 1}) for key in KEYS]
+    return record(units=units, complete=True)
+
+
+def test_an_experiment_is_due_without_a_complete_full_record_of_the_source() -> None:
+    settings = {"pairs": 5}
+    assert not records.is_due(complete(), SOURCE, settings)
+    assert records.is_due(None, SOURCE, settings)
+    assert records.is_due(replace(complete(), complete=False), SOURCE, settings)
+    assert records.is_due(replace(complete(), scale=0.5), SOURCE, settings)
+    assert records.is_due(complete(), Source("d" * 40, "u" * 40, False), settings)
+    assert records.is_due(complete(), SOURCE, {"pairs": 9})
+    # A trial on uncommitted changes is never evidence for what is committed.
+    assert records.is_due(replace(complete(), src_modified=True), SOURCE, settings)
+
+
+def test_a_rebase_that_leaves_src_as_it_was_makes_nothing_due() -> None:
+    rebased = Source("e" * 40, SOURCE.tree, False)
+    assert not records.is_due(complete(), rebased, {"pairs": 5})
+
+
+def test_each_unit_is_saved_and_a_stopped_run_continues_where_it_was() -> None:
+    found = record()
+    saved: list[int] = []
+    first = Numbers()
+    assert not first.run(found, until_s=35.0, save=lambda now: saved.append(len(now.units)))
+    assert first.now_s <= 35 and saved == [1, 2, 3]
+    second = Numbers()
+    assert second.run(found)
+    assert first.measured + second.measured == KEYS
+    assert [values["number"] for values in found.values.values()] == [1, 2, 3, 4, 5]
+    third = Numbers()
+    assert third.run(found) and not third.measured and not third.sessions
+
+
+@given(st.lists(st.floats(10.0, 200.0), min_size=1, max_size=30))
+def test_any_number_of_stops_measures_each_unit_once(limits: list[float]) -> None:
+    found = record()
+    measured: list[str] = []
+    for until_s in [*limits, *[1000.0] * 5]:
+        piece = Numbers()
+        piece.run(found, until_s)
+        assert piece.now_s <= until_s
+        measured += piece.measured
+    assert measured == KEYS
+
+
+def test_a_broken_promise_is_recorded_and_the_run_goes_on() -> None:
+    found = record()
+    assert Numbers(failing="row/2").run(found)
+    assert found.failures == {"row/2": "3 records are lost"}
+    assert len(found.values) == 4
+
+
+def test_a_unit_that_could_not_be_run_is_not_recorded() -> None:
+    found = record()
+    with pytest.raises(NotRun):
+        Numbers(crashing="row/3").run(found)
+    assert [unit.key for unit in found.units] == KEYS[:2]
+
+
+def test_a_unit_during_which_the_source_changed_is_not_recorded() -> None:
+    found = record()
+    states = iter([True, False])
+    with pytest.raises(Refused):
+        Numbers().run(found, is_unchanged=lambda: next(states))
+    assert [unit.key for unit in found.units] == KEYS[:1]
+
+
+def test_a_failed_unit_that_runs_again_leaves_its_failure_in_the_record() -> None:
+    found = record()
+    for _ in range(2):
+        assert Numbers(failing="row/2").run(found)
+        keep_failures(found)
+    again = Numbers()
+    assert again.run(found) and again.measured == ["row/2"]
+    assert found.failures == {
+        f"row/2/failed try {number}": "3 records are lost" for number in (1, 2)
+    }
+    assert set(found.values) == set(KEYS)
+
+
+def test_a_record_of_another_source_is_begun_again() -> None:
+    other = Source("d" * 40, "u" * 40, False)
+    found = begin(Numbers(), other, MACHINE, 7, 1.0, complete())
+    assert not found.units and found.commit == other.commit and found.seed == 7
+
+
+def test_a_record_of_the_same_source_keeps_its_seed_and_units() -> None:
+    assert begin(Numbers(), SOURCE, MACHINE, 7, 1.0, complete()) == complete()
+
+
+@pytest.mark.parametrize(
+    "change", [{"machine": {"processor": "4 x slow"}}, {"scale": 0.5}, {"settings": {"pairs": 9}}]
+)
+def test_units_of_another_machine_scale_or_plan_are_not_mixed(change: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match=next(iter(change))):
+        begin(Numbers(), SOURCE, MACHINE, 1, 1.0, record(**change))
+
+
+def test_a_record_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> None:
+    found = replace(complete(), tuning={"odradek": {"send buffer": "1 byte"}})
+    found.units[1] = replace(found.units[1], values={}, failure="lost µ")
+    path = records.published("numbers", tmp_path)
+    records.save(found, path)
+    assert records.load(path) == found
+    assert path.read_text(encoding="utf-8").count("\n") < 40  # one unit a line
+    assert [each.name for each in tmp_path.iterdir()] == ["numbers.json"]
+
+
+def repository(path: Path) -> Path:
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        subprocess.run(["git", *identity, *arguments], cwd=path, check=True, capture_output=True)
+
+    git("init", "--quiet")
+    for number, name in enumerate(("src/a", "docs/b", "src/c")):
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text(str(number))
+        git("add", ".")
+        git("commit", "--quiet", "-m", name)
+    return path
+
+
+def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path) -> None:
+    root = repository(tmp_path)
+    head = records.git("rev-parse", "HEAD", root=root)
+    first = records.git("rev-parse", "HEAD~2", root=root)
+    found = records.source(root)
+    assert found.commit == head and not found.modified
+    assert records.commits_since(record(commit=head, src_tree=found.tree), root) == 0
+    assert records.commits_since(record(commit=first), root) == 1
+    assert records.commits_since(record(commit="f" * 40), root) is None
+    (root / "docs" / "b").write_text("other")
+    assert not records.source(root).modified
+    (root / "src" / "new").write_text("not added")
+    assert records.source(root).modified
+
+
+def test_the_values_of_a_command_are_its_last_line() -> None:
+    told: list[str] = []
+    program = "print('seed 4'); print('{\"kills\": 3}')"
+    assert run_command(["-c", program], 30.0, told.append) == {"kills": 3}
+    assert told == ["seed 4"]
+
+
+def test_a_command_that_reports_a_failure_breaks_a_promise() -> None:
+    with pytest.raises(BrokenPromise, match="lost"):
+        run_command(["-c", 'print(\'{"failure": "7 is lost"}\'); exit(1)'], 30.0, lambda _: None)
+
+
+@pytest.mark.parametrize("program", ["raise OSError('no port')", "pass", "print(7)"])
+def test_a_command_without_values_was_not_run(program: str) -> None:
+    with pytest.raises(NotRun):
+        run_command(["-c", program], 30.0, lambda _: None)

@@ -1,0 +1,79 @@
+"""What the benchmarks compute, apart from what they measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.amqp import Confirmed
+from benchmarks.evidence.measured import Partitions
+from benchmarks.evidence.record import Record, Unit
+from benchmarks.tables import judged
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import many_partitions
+
+
+@given(st.permutations(range(1, 30)), st.sets(st.integers(1, 29)))
+def test_confirmations_in_any_order_are_all_counted(tags: list[int], multiple: set[int]) -> None:
+    confirmed = Confirmed()
+    seen: set[int] = set()
+    for tag in tags:
+        seen |= set(range(1, tag + 1)) if tag in multiple else {tag}
+        confirmed.take(tag, multiple=tag in multiple)
+        assert set(range(1, confirmed.upper + 1)) <= seen
+        assert confirmed.upper + 1 not in seen
+    assert confirmed.upper == 29
+
+
+def test_a_target_is_met_or_missed_by_its_sign() -> None:
+    assert judged(1.0, (">=", 1.0)) == ">= 1: met"
+    assert judged(1.0, ("<", 1.0)) == "< 1: **missed**"
+    assert judged(0.3, ("<=", 0.3)) == "<= 0.3: met"
+    assert judged(7.0, None) == ""
+
+
+def test_of_many_partitions_the_pairs_alternate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    turns: list[str] = []
+
+    class Broker:
+        def __init__(self, directory: Path) -> None:
+            self.name = directory.name
+
+        def stop(self) -> None:
+            turns.append("stop")
+
+    def restarted(broker: Any, _: int) -> tuple[Any, dict[str, float]]:
+        turns.append(broker.name.removeprefix("many-"))
+        return broker, {"stop_s": float(len(turns))}
+
+    monkeypatch.setattr(many_partitions, "STARTERS", {"odradek": Broker, "kafka": Broker})
+    monkeypatch.setattr(many_partitions, "figures", lambda _: {"open_files": 7.0})
+    monkeypatch.setattr(many_partitions, "fill", lambda *_: 0.5)
+    monkeypatch.setattr(many_partitions, "restarted", restarted)
+    with many_partitions.running(("odradek", "kafka"), 10, tmp_path) as pair:
+        found = [pair(number) for number in (0, 1)]
+    assert turns == ["odradek", "kafka", "kafka", "odradek", "stop", "stop"]
+    before = {"empty": {"open_files": 7.0}, "create_s": 0.5}
+    assert found[1] == {"kafka": {"stop_s": 3.0, **before}, "odradek": {"stop_s": 4.0, **before}}
+
+
+def test_an_idle_partition_costs_what_the_broker_without_topics_did_not() -> None:
+    def broker(open_files: float) -> dict[str, Any]:
+        values = dict.fromkeys(
+            ("start_s", "served_s", "stop_s", "memory_bytes", "mapped_files"), 1.0
+        )
+        empty = {"open_files": 10.0, "memory_bytes": 1.0, "mapped_files": 1.0}
+        return {**values, "open_files": open_files, "empty": empty, "create_s": 1.0}
+
+    units = [
+        Unit(f"pair/{n}", "", 1.0, 0.0, {"odradek": broker(files), "kafka": broker(50.0)})
+        for n, files in enumerate((30.0, 28.0, 40.0))
+    ]
+    settings = {"pairs": 3, "partitions": 10}
+    text = Partitions().snippets(Record("partitions", "c", "t", 1, {}, settings, units=units))
+    assert "| an idle partition | files | 2 | 4 | 0.5 |  |" in text["partitions"]
