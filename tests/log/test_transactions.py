@@ -86,7 +86,7 @@ def test_stable_offset_is_never_before_the_log_start(log: UnifiedLog) -> None:
 
 
 def test_marker_without_data_leaves_no_trace_but_the_epoch(log: UnifiedLog) -> None:
-    """V3: neither an index entry nor a move of the last stable offset."""
+    """Neither an index entry nor a move of the last stable offset."""
     append_transactional(log, [b"open"], 1, 0)
     append_marker(log, 2, committed=False, epoch=3)
     assert log.last_stable_offset == 0

@@ -16,7 +16,7 @@ class DelayedProduce(DelayedOperation):
     """Waits until each partition has committed the request's records, or cannot.
 
     A partition that has not committed them in time has the error REQUEST_TIMED_OUT. Its records
-    stay in the log (R3).
+    stay in the log.
 
     Args:
         required_offsets: The high watermark that each partition has to reach.

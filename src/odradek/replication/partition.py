@@ -182,7 +182,7 @@ class Partition:
     ) -> None:
         """Take over leadership, or the replicas and the ISR of an epoch that this broker leads.
 
-        A new epoch is recorded in the log before any request is served (R6). An empty log records
+        A new epoch is recorded in the log before any request is served. An empty log records
         it with its first record, because topics are created by the dozen. An unchanged epoch leaves
         the high watermark, the epoch cache and the delayed operations alone: records that wait for
         a flush are still to be flushed. An older epoch is ignored. If records that a start has
@@ -323,7 +323,7 @@ class Partition:
             fetch.appended(size_bytes)
 
     def _check_min_isr(self) -> None:
-        """R2: the effective minimum is never more than there are replicas."""
+        """Raise NOT_ENOUGH_REPLICAS. The minimum is never more than there are replicas."""
         needed = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < needed:
             raise KafkaError(
@@ -389,7 +389,7 @@ class Partition:
             ColdRead: The disk would have to be read.
         """
         log = self.log
-        # Taken before the read, so that no response claims more than was true then (R7).
+        # Taken before the read, so that no response claims more than was true then.
         high_watermark = stable_offset = max_offset = log.high_watermark
         producers = log.producers
         if producers.ongoing or producers.unreplicated:
@@ -442,7 +442,7 @@ class Partition:
         return False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known (F3)."""
+        """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known."""
         log = self.log
         if epoch == self.leader_epoch or (
             not log.log_end_offset and 0 <= epoch < self.leader_epoch

@@ -71,7 +71,7 @@ async def test_markers_of_version_2_carry_the_bumped_epoch(tmp_path: Path) -> No
 
 @on_loop
 async def test_markers_carry_the_epoch_in_which_the_coordinator_leads(tmp_path: Path) -> None:
-    """By it partitions refuse the markers of a coordinator that was (T5)."""
+    """By it partitions refuse the markers of an earlier coordinator."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         image = disk.image

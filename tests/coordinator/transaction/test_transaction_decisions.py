@@ -1,4 +1,4 @@
-"""The machine by tables: InitProducerId, adding, verifying, ending, time (T2-T7, version 1)."""
+"""The machine by tables: InitProducerId, adding, verifying, ending, time (version 1)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer(decision: state.TransactionResult) -> tuple[ErrorCode, int, int]:
     return decision.response.code, decision.response.producer_id, decision.response.producer_epoch
 
 
-# -- InitProducerId (T2) ---------------------------------------------------------------------------
+# -- InitProducerId --------------------------------------------------------------------------------
 
 
 def test_first_init_gives_a_fresh_id_and_epoch_zero() -> None:
@@ -209,7 +209,7 @@ def test_retry_across_a_restart_is_fenced() -> None:
     assert machine.init((1, 0)).response.code is E.PRODUCER_FENCED
 
 
-# -- adding partitions (T3) ------------------------------------------------------------------------
+# -- adding partitions -----------------------------------------------------------------------------
 
 
 def test_first_partition_begins_the_transaction_and_its_time() -> None:
@@ -290,7 +290,7 @@ def test_whatever_is_pending_makes_everybody_come_back() -> None:
     assert machine.current is before
 
 
-# -- verifying (T7) --------------------------------------------------------------------------------
+# -- verifying -------------------------------------------------------------------------------------
 
 
 def test_only_partitions_of_the_transaction_are_verified() -> None:
@@ -310,7 +310,7 @@ def test_late_write_after_the_end_is_not_verified() -> None:
     assert machine.verify(identity, "a0") == [E.TRANSACTION_ABORTABLE]
 
 
-# -- ending (T4) -----------------------------------------------------------------------------------
+# -- ending ----------------------------------------------------------------------------------------
 
 # state -> (commit, abort): the code, and the state after it if it changes.
 END_V1 = {
@@ -351,7 +351,7 @@ def test_complete_empties_the_transaction_and_keeps_the_producer(committed: bool
     assert machine.identity == identity
 
 
-# -- time (T6) -------------------------------------------------------------------------------------
+# -- time ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

@@ -1,4 +1,4 @@
-"""transaction.version 2 (T8, KIP-890 part 2): the table, overflow, and Kafka's own bugs there."""
+"""transaction.version 2 (KIP-890 part 2): the table, overflow, and Kafka's own bugs there."""
 
 from __future__ import annotations
 

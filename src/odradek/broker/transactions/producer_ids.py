@@ -1,4 +1,4 @@
-"""Producer ids, handed out one by one from blocks that the controller keeps apart (P1).
+"""Producer ids, handed out one by one from blocks that the controller keeps apart.
 
 What a broker had not used of its block when it stopped is lost: an id is never given out twice.
 """

@@ -1,4 +1,4 @@
-"""Finishing prepared transactions: a marker into every partition, then Complete (T5).
+"""Finishing prepared transactions: a marker into every partition, then Complete.
 
 One task a transaction. A partition is done when its marker is committed, when its topic has been
 deleted (or KAFKA-12671's fate would be that of every producer of a deleted topic: a transaction

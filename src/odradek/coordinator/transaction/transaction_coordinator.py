@@ -207,9 +207,10 @@ class TransactionCoordinator:
         *,
         add: bool,
     ) -> Result[Codes]:
-        """T7: may the producer write to `partitions` in its transaction? With `add` (version 2)
-        they are made part of it. The result has a code for each partition. A partition that is not
-        in the transaction is TRANSACTION_ABORTABLE.
+        """Check that the producer may write to `partitions` in its transaction.
+
+        With `add` (version 2) they become part of it. The result has a code for each partition. A
+        partition that is not in the transaction is TRANSACTION_ABORTABLE.
         """
         identity = Identity(transactional_id, producer_id, producer_epoch)
         wanted = frozenset(partitions)
@@ -248,7 +249,7 @@ class TransactionCoordinator:
     # -- time --------------------------------------------------------------------------------------
 
     def abort_timed_out(self) -> None:
-        """T6: aborts the transactions that are open for too long; their producers are fenced."""
+        """Abort the transactions that are open for too long. Their producers are fenced."""
         now_ms = self._clock.time_ms()
         for shard in self.runtime.shards():
             for transactional_id in list(shard.ongoing):

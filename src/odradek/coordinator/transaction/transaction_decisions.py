@@ -121,7 +121,7 @@ def init_producer_id(
     transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """T2: gives the producer its id and an epoch that fences the one before it."""
+    """InitProducerId: the producer's id, and an epoch that fences the one before it."""
     if current is None:
         return _first(event, now_ms, fresh_id)
     if current.pending or current.state in PREPARED:
@@ -216,7 +216,7 @@ def add_partitions(
     now_ms: int,
     client_transaction_version: int,
 ) -> TransactionResult:
-    """T3: partitions become part of the transaction, which begins with the first of them."""
+    """Add partitions to the transaction, which begins with the first of them."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     # Before the identity: with version 2 the client may have the next id and epoch already, while
@@ -280,7 +280,7 @@ def end_transaction(
     client_transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """EndTxn (T4, T8): Prepare is written now, the markers and Complete follow the answer."""
+    """EndTxn: Prepare is written now, the markers and Complete follow the answer."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_transaction_version >= EPOCH_BUMP_FROM:
@@ -441,7 +441,7 @@ def pending(metadata: TransactionMetadata) -> TransactionMetadata:
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """T6: a transaction that has been open for longer than its producer said."""
+    """Return whether a transaction has been open for longer than its producer's time-out."""
     return (
         current.state is _S.ONGOING
         and not current.pending
