@@ -28,16 +28,16 @@ from odradek.protocol.messages.produce_request import (
 )
 from testkit.requests import batch, fetch, produce
 from testkit.wire import ConnectionClosed, WireClient
-from tests.helpers.slow_disk import FSYNC_S, WAITING, trigger_of
+from tests.helpers.slow_fsync import FSYNC_S, WAITING, trigger_of
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
 IN_A_PROGRAM = """
 import sys
-from tests.helpers.slow_disk import run_inside_a_program
+from tests.helpers.slow_fsync import run_inside_a_program
 run_inside_a_program(sys.argv[1])
 print("the program ends", flush=True)
 """
-SLOW_DISK = "from tests.helpers.slow_disk import serve; serve()"
+SLOW_DISK = "from tests.helpers.slow_fsync import serve; serve()"
 BOUND_S = 2.0
 ATTEMPTS = 3
 PARTITIONS = 2_000

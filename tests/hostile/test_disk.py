@@ -23,10 +23,10 @@ from odradek.records.record import iter_batches, iter_records
 from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import WireClient
+from tests.helpers.faulty_files import FaultyFiles
 from tests.hostile.attacks import Attacker, answers_until_closed, reason
 from tests.hostile.conftest import create_topic
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
-from tests.log.faulty_files import FaultyFiles
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -22,6 +22,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     append,
@@ -31,7 +32,6 @@ from tests.log.builders import (
     open_manager,
     read_all,
 )
-from tests.log.faulty_files import FaultyFiles
 
 PRODUCERS = [1, 2]
 

@@ -12,8 +12,8 @@ from odradek.config.log_config import LogConfig
 from odradek.environment import allocation
 from odradek.environment.allocation import allocate_ahead
 from odradek.log.segments.log_segment import ALLOCATE_BYTES_MAX, ALLOCATE_FROM_BYTES
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import append, open_log, open_manager
-from tests.log.faulty_files import FaultyFiles
 
 BATCH = [bytes(300_000)]
 BLOCKS_BYTES = 512

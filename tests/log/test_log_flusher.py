@@ -9,6 +9,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.ids import TopicPartition
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -19,7 +20,6 @@ from tests.log.builders import (
     open_manager,
     values_of,
 )
-from tests.log.faulty_files import FaultyFiles
 
 SYNCED_AT_ONCE = LogConfig(flush_messages=1)
 

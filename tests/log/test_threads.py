@@ -9,6 +9,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     TP,
@@ -18,7 +19,6 @@ from tests.log.builders import (
     open_manager,
     values_of,
 )
-from tests.log.faulty_files import FaultyFiles
 
 
 class GatedFiles(FaultyFiles):

@@ -14,6 +14,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.log.unified_log import UnifiedLog
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     TP,
@@ -24,7 +25,6 @@ from tests.log.builders import (
     open_manager,
     read_all,
 )
-from tests.log.faulty_files import FaultyFiles
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, file_delete_delay_ms=0)
 END = 2**62

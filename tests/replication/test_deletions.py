@@ -27,8 +27,8 @@ from odradek.metadata.topics import CreatedTopic, NewTopic
 from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import values_of
-from tests.log.faulty_files import FaultyFiles
 
 NODE = BrokerId(1)
 ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)

@@ -16,9 +16,9 @@ from odradek.environment.files import RealFiles
 from odradek.log.cleaner.segment_swap import recover_swaps
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import NOW_MS, open_log, open_manager
 from tests.log.cleaner.running import append_pairs, compact, pairs_of
-from tests.log.faulty_files import FaultyFiles
 
 CONFIG = LogConfig(
     cleanup_compact=True,

@@ -31,6 +31,7 @@ from odradek.log.directories.log_manager import (
     renamed_directory,
 )
 from odradek.log.state import checkpoints
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -41,7 +42,6 @@ from tests.log.builders import (
     open_manager,
     values_of,
 )
-from tests.log.faulty_files import FaultyFiles
 
 CONFIG = LogConfig(segment_bytes=2_000, file_delete_delay_ms=1_000)
 FILES = RealFiles()

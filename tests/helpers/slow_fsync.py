@@ -20,7 +20,7 @@ FSYNC_S = 10.0
 WAITING = "an fsync waits for the slow disk"
 
 
-class SlowFiles(RealFiles):
+class SlowFsyncFiles(RealFiles):
     """Slow from the moment at which the file `trigger` exists. Reports the first slow fsync."""
 
     def __init__(self, trigger: Path) -> None:
@@ -49,7 +49,7 @@ def trigger_of(data: Path) -> Path:
 def serve() -> None:
     """`odradek serve` with the arguments of the process, on the slow disk."""
     config = configure(sys.argv[1:])
-    files = SlowFiles(trigger_of(Path(config.log_dirs()[0])))
+    files = SlowFsyncFiles(trigger_of(Path(config.log_dirs()[0])))
     run(config, environment=Environment(files=files))
 
 
@@ -58,7 +58,7 @@ def run_inside_a_program(directory: str) -> None:
     data = Path(directory)
     waiting = threading.Event()
 
-    class ReportingFiles(SlowFiles):
+    class ReportingFiles(SlowFsyncFiles):
         def fsync(self, fd: int) -> None:  # type: ignore[override]
             if self._trigger.exists():
                 waiting.set()
