@@ -1,9 +1,10 @@
-"""The records of a group shard, in Kafka's schemas of ``__consumer_offsets``.
+"""The records of committed offsets and of classic groups, in Kafka's schemas.
 
-Two kinds are written now: OffsetCommitKey/Value (key type 1) and GroupMetadataKey/Value (key type
-2). OffsetCommitValue is written in version 3, or in version 1 when the client named a retention
-time, as that alone has an expire timestamp; GroupMetadataValue in version 3. A null value is a
-tombstone.
+OffsetCommitKey/Value (key type 1) and GroupMetadataKey/Value (key type 2) of
+``__consumer_offsets``. Key types 3 to 16 are in `coordinator.group.consumer.consumer_records`.
+OffsetCommitValue is written in version 3, or in version 1 when the client named a retention time,
+as that alone has an expire timestamp. GroupMetadataValue is written in version 3, by
+`ClassicGroup.metadata_record`. A null value is a tombstone.
 
 `encode` gives their bytes: by hand for a committed offset, which nearly every record is.
 """

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.classic_member import Member
+from odradek.coordinator.group.classic.classic_member import replayed_member
 from odradek.coordinator.group.consumer import consumer_records
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
@@ -22,7 +22,7 @@ from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
-from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue
 from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
@@ -147,7 +147,7 @@ class GroupShard:
         )
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """The durable part of a group, or its end (a tombstone)."""
+        """Replay the record that `ClassicGroup.metadata_record` makes, or the group's tombstone."""
         group = self.groups.get(key.group)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -161,7 +161,7 @@ class GroupShard:
         group.leader_id = value.leader
         group.state_timestamp_ms = value.current_state_timestamp
         group.members = {
-            each.member_id: _member(group.members.get(each.member_id), each, value.protocol)
+            each.member_id: replayed_member(group.members.get(each.member_id), each, value.protocol)
             for each in value.members
         }
         group.static_members = {
@@ -233,24 +233,3 @@ class GroupShard:
 
     def unload(self, code: ErrorCode) -> None:
         self._on_unload(self, code)
-
-
-def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
-    """The member as it is known, with its stored assignment, or as the record alone describes
-    it."""
-    if known is not None:
-        known.assignment = stored.assignment
-        return known
-    rebalance_timeout_ms = stored.rebalance_timeout
-    if rebalance_timeout_ms == -1:
-        rebalance_timeout_ms = stored.session_timeout
-    return Member(
-        member_id=stored.member_id,
-        group_instance_id=stored.group_instance_id,
-        client_id=stored.client_id,
-        client_host=stored.client_host,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        session_timeout_ms=stored.session_timeout,
-        protocols={protocol or "": stored.subscription},
-        assignment=stored.assignment,
-    )

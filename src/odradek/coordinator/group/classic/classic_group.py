@@ -319,7 +319,7 @@ class ClassicGroup:
                 self.subscribed_topics = None
 
     def metadata_record(self, assignments: dict[str, bytes]) -> CoordinatorRecord:
-        """The record of the durable part, with the assignments of the members."""
+        """The durable part with these assignments; `GroupShard.replay_group` reads the record."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,

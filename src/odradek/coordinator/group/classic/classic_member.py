@@ -93,7 +93,7 @@ class Member:
         return waits and not self.is_new
 
     def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """The member in the record of its group."""
+        """The member in the record of its group; `replayed_member` reads it."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -104,6 +104,29 @@ class Member:
             subscription=b"" if protocol is None else self.protocols[protocol],
             assignment=assignment,
         )
+
+
+def replayed_member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
+    """Return the member that `Member.stored` has written.
+
+    A known member gets its stored assignment. Another one is as the record alone describes it.
+    """
+    if known is not None:
+        known.assignment = stored.assignment
+        return known
+    rebalance_timeout_ms = stored.rebalance_timeout
+    if rebalance_timeout_ms == -1:
+        rebalance_timeout_ms = stored.session_timeout
+    return Member(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        session_timeout_ms=stored.session_timeout,
+        protocols={protocol or "": stored.subscription},
+        assignment=stored.assignment,
+    )
 
 
 class JoinTimer(NamedTuple):
