@@ -146,6 +146,72 @@ def test_every_module_is_in_the_file_map_and_nothing_else_is() -> None:
     assert not {path for path in named if not any((at / path).exists() for at in (SOURCE, ROOT))}
 
 
+DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _code_spans(document: Path) -> set[str]:
+    """The text between backticks, except in blocks of code."""
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return set(re.findall(r"`([^`\n]+)`", text))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_modules_that_a_document_names_exist(document: Path) -> None:
+    """By their whole path, or by its end: `requests/apis.py`."""
+    paths = [f"/{_name(path)}" for path in [*CODE, *(ROOT / "examples").rglob("*.py")]]
+    named = {span for span in _code_spans(document) if re.fullmatch(r"[\w/]+\.py", span)}
+    placeholders = {span for span in named if "NAME" in span}
+    assert not {
+        span for span in named - placeholders if not any(p.endswith(f"/{span}") for p in paths)
+    }
+
+
+def _members(node: ast.ClassDef) -> set[str]:
+    """The names of a class that a reader may ask for: methods, fields, attributes of `self`."""
+    names = set()
+    for each in ast.walk(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(each.name)
+        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            names.add(each.target.id)
+        elif isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self":
+            names.add(each.attr)
+    return names
+
+
+def _defined_names() -> tuple[dict[str, set[str]], set[str]]:
+    """The classes of the product and the tests' helpers with their members; all other names."""
+    classes: dict[str, set[str]] = {}
+    others: set[str] = set()
+    helpers = (ROOT / "tests" / "helpers").glob("*.py")
+    for path in [*PRODUCT, *GENERATED.glob("*.py"), *helpers]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, set()).update(_members(node))
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                others.add(node.name)
+        others |= {path.stem, *_top_level_names(path)[1]}
+    return classes, others
+
+
+def test_symbols_that_the_architecture_names_exist() -> None:
+    """`Class`, `Class.member`, `CONSTANT`, and names with an underscore."""
+    foreign = {"RWF_NOWAIT", "Struct", "max_mem"}
+    classes, others = _defined_names()
+    others |= set[str]().union(*classes.values())
+    one_name = r"[A-Z]\w*[a-z]\w*|[A-Z]+(_[A-Z]+)+|[a-z]+(_[a-z]+)+"
+    missing = set()
+    for span in _code_spans(ROOT / "ARCHITECTURE.md") - foreign:
+        name = span.removesuffix("()")
+        if member := re.fullmatch(r"([A-Z]\w+)\.(\w+)", name):
+            if member[2] not in classes.get(member[1], ()):
+                missing.add(span)
+        elif re.fullmatch(one_name, name) and name not in classes and name not in others:
+            missing.add(span)
+    assert not missing, sorted(missing)
+
+
 def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
     """Time comes in by constructor: `clock.py` alone asks the machine (the tools may)."""
     tools = {"cli", "demo", "pipeline", "testing"}
