@@ -20,7 +20,7 @@ import pytest
 
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests.dispatch import Dispatcher
-from odradek.broker.requests.repeated_produce import SHAPES_MAX, Memory
+from odradek.broker.requests.repeated_produce import SHAPES_MAX, RememberedShapes
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
@@ -108,23 +108,24 @@ def check(counts: dict[int, CallCount], calls_max: int) -> None:
         assert count.total <= calls_max, str(count)
 
 
-def full_memory() -> Memory:
+def full_of_shapes() -> RememberedShapes:
     """Of a connection that remembers as many as it may, and this request is none of them."""
     shapes: Any = {bytes([number]): None for number in range(SHAPES_MAX)}
-    return Memory(shapes, [20])
+    return RememberedShapes(shapes, [20])
 
 
 @pytest.mark.parametrize(
-    ("memory", "calls_max"), [(None, PRODUCE_CALLS_MAX), (full_memory(), FIRST_PRODUCE_CALLS_MAX)]
+    ("remembered", "calls_max"),
+    [(None, PRODUCE_CALLS_MAX), (full_of_shapes(), FIRST_PRODUCE_CALLS_MAX)],
 )
 def test_produce_costs_the_same_for_any_number_of_records(
-    tmp_path: Path, memory: Memory | None, calls_max: int
+    tmp_path: Path, remembered: RememberedShapes | None, calls_max: int
 ) -> None:
     with running_broker(tmp_path) as (runner, server):
 
         async def count(records: bytes, partition: int) -> CallCount:
             connection, transport = open_connection(Dispatcher(server.services).dispatch)
-            connection.memory = memory
+            connection.remembered = remembered
             # A log of its own: in a larger one, space is reserved ahead once in many appends.
             request = produce(records=records, partition=partition)
             result = counted(connection, framed(request, 9))

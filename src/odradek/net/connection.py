@@ -140,9 +140,9 @@ class Connection(asyncio.BufferedProtocol):
         "idle_since_ms",
         "listener_name",
         "local_address",
-        "memory",
         "on_close",
         "peer_address",
+        "remembered",
         "session",
     )
 
@@ -188,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         self.counted_as = ""
         self.on_close: list[Callable[[], None]] = []
         # The dispatcher's: what it remembers of the requests that came here.
-        self.memory: Any = None
+        self.remembered: Any = None
 
     def __repr__(self) -> str:
         return f"<connection {self.peer_address} to {self.local_address}>"

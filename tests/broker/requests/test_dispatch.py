@@ -41,7 +41,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(memory=None, session=None)
+    return SimpleNamespace(remembered=None, session=None)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ class Side:
 
     def execute(self, frame: bytes) -> Any:
         if not self._remembers:
-            self.connection.memory = None
+            self.connection.remembered = None
         return self._runner.run(self._execute(frame))
 
     def end_offset(self, topic: str = "t") -> int:
@@ -121,7 +121,7 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def test_every_version_gets_the_same_answers_again(
     sides: tuple[Side, Side], hits: list[bool], version: int, acks: int
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     for sizes in ((1,), (1, 2), (200,), (100_000,), (20,) * 50):
         replies = []
         for side in sides:
@@ -151,7 +151,7 @@ frames = st.tuples(
 def test_frames_with_any_byte_changed_get_what_they_would_have_got(
     sides: tuple[Side, Side], changed: list[Any]
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     for version, sizes, changes, more, fewer in changed:
         frame = bytearray(request_bytes(produce(records=values(*sizes)), version, client_id="me"))
         for position, value in changes:
@@ -167,10 +167,10 @@ def test_frames_with_any_byte_changed_get_what_they_would_have_got(
 def test_frames_with_one_byte_changed_get_what_they_would_have_got(
     sides: tuple[Side, Side], version: int
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     frame = bytearray(request_bytes(produce(records=values(1)), version, client_id="me"))
     assert sides[0].execute(bytes(frame)) == sides[1].execute(bytes(frame))
-    assert sides[0].connection.memory.shapes
+    assert sides[0].connection.remembered.shapes
     for position in range(4, len(frame)):
         before = frame[position]
         for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
@@ -187,7 +187,7 @@ def test_frames_with_one_byte_changed_get_what_they_would_have_got(
 def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
     sides: tuple[Side, Side], hits: list[bool], owner: str, name: str, value: Any
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     frame = request_bytes(produce(records=values(1)), 12, client_id="me")
     for _ in range(2):
         assert sides[0].execute(frame) == sides[1].execute(frame)
@@ -207,7 +207,7 @@ def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
 def test_records_of_which_a_part_is_missing_are_not_taken_for_fewer(
     sides: tuple[Side, Side],
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     whole = values(10)
     frames = [
         request_bytes(produce(records=records), 7, client_id="me")
@@ -223,7 +223,7 @@ def test_records_of_which_a_part_is_missing_are_not_taken_for_fewer(
 def test_an_idempotent_duplicate_is_told_the_offset_of_the_first(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     for sequence in (0, 1, 1, 0, 5, 2):
         records = batch(
             b"v", timestamp_ms=TIMESTAMP_MS, producer_id=7, producer_epoch=0, base_sequence=sequence
@@ -239,15 +239,15 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         side = Side(runner, server, remembers=True)
         for number in range(SHAPES_MAX + 5):
             side.execute(request_bytes(produce(records=values(1)), 9, client_id=f"me {number:4d}"))
-        assert len(side.connection.memory.shapes) == SHAPES_MAX
-        side.connection.memory = None
+        assert len(side.connection.remembered.shapes) == SHAPES_MAX
+        side.connection.remembered = None
         for length in range(POSITIONS_MAX + 2):
             side.execute(request_bytes(produce(records=values(1)), 9, client_id="m" * length))
-        assert len(side.connection.memory.positions) == POSITIONS_MAX
-        side.connection.memory = None
+        assert len(side.connection.remembered.positions) == POSITIONS_MAX
+        side.connection.remembered = None
         long_id = "m" * PREFIX_BYTES_MAX
         side.execute(request_bytes(produce(records=values(1)), 9, client_id=long_id))
-        assert not side.connection.memory.shapes
+        assert not side.connection.remembered.shapes
 
 
 def test_shapes_that_are_not_used_make_room(tmp_path: Path, hits: list[bool]) -> None:
@@ -260,7 +260,7 @@ def test_shapes_that_are_not_used_make_room(tmp_path: Path, hits: list[bool]) ->
 
         for number in range(SHAPES_MAX):
             execute(number)
-        memory = side.connection.memory
+        memory = side.connection.remembered
         used = memory.shapes.copy()
         for shape in used.values():
             shape.used = False
@@ -302,7 +302,7 @@ def ends(side: Side) -> list[int]:
 def test_several_partitions_get_the_same_answers_again(
     sides: tuple[Side, Side], hits: list[bool], version: int, acks: int
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     for sizes in ((1,), (1, 2), (200,), (100_000,), (20,) * 50):
         replies = []
         for side in sides:
@@ -320,10 +320,10 @@ def test_several_partitions_get_the_same_answers_again(
 def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_have_got(
     sides: tuple[Side, Side], version: int
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     frame = bytearray(request_bytes(several(sides[0], *THREE), version, client_id="me"))
     assert sides[0].execute(bytes(frame)) == sides[1].execute(bytes(frame))
-    assert sides[0].connection.memory.shapes
+    assert sides[0].connection.remembered.shapes
     for position in range(4, len(frame)):
         before = frame[position]
         for value in (0, 1, 2, 0x10, 0x7F, 0x80, 0xFF):
@@ -337,7 +337,7 @@ def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_
 def test_a_batch_that_is_refused_leaves_the_others_to_be_appended(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
-    sides[0].connection.memory = None
+    sides[0].connection.remembered = None
     good = request_bytes(several(sides[0], *THREE), 9, client_id="me")
     assert sides[0].execute(good) == sides[1].execute(good)
     for at in range(3):
@@ -359,7 +359,7 @@ def test_more_partitions_than_are_remembered_and_repeated_ones_take_the_general_
         [("t", (0, 0))],
         [("t", (0,)), ("t", (1,))],
     ):
-        sides[0].connection.memory = None
+        sides[0].connection.remembered = None
         for _ in range(3):
             for side in sides:  # both, because other tests compare their logs
                 side.execute(request_bytes(several(side, *topics), 9, client_id="me"))

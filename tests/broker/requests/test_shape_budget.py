@@ -113,7 +113,7 @@ def test_what_is_charged_is_the_memory_that_shapes_take(tmp_path: Path) -> None:
             gc.collect()
             with_shapes = tracemalloc.get_traced_memory()[0]
             for connection in kept:
-                connection.memory = None
+                connection.remembered = None
                 connection.on_close.clear()
             budget._holders.clear()
             gc.collect()
@@ -142,15 +142,15 @@ def test_5000_connections_with_distinct_shapes_stay_within_the_limit(tmp_path: P
                     assert transport.writes == partition + 1
                 assert budget.used <= SHAPE_BYTES_MAX
                 transport.written.clear()
-            remembered = sum(len(connection.memory.shapes) for connection, _ in opened)
+            remembered = sum(len(connection.remembered.shapes) for connection, _ in opened)
             assert 0 < remembered * (SHAPE_OBJECTS_BYTES + LONG_ID) <= SHAPE_BYTES_MAX
-            assert not opened[0][0].memory.shapes
+            assert not opened[0][0].remembered.shapes
             # The first ones were forgotten, are executed all the same, and are remembered again.
             connection, transport = opened[0]
             for _ in range(2):
                 received(connection, frame(0, 0))()
             assert transport.writes == PARTITIONS + 2
-            assert connection.memory.shapes
+            assert connection.remembered.shapes
             for connection, _ in opened:
                 connection.connection_lost(None)
             assert budget.used == 0

@@ -112,7 +112,7 @@ class Dispatcher:
         self, connection: Connection, frame: memoryview
     ) -> Chunks | Result[Chunks]:
         """Execute the request in `frame`. Raise CloseConnection when there is no response to it."""
-        if connection.memory is not None:
+        if connection.remembered is not None:
             answer = self._repeated.answer(connection, frame)
             if answer is not None:
                 return answer  # type: ignore[return-value]

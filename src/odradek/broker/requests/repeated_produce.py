@@ -60,13 +60,13 @@ _unpack_head = REQUEST_NUMBERS.unpack_from
 
 
 @dataclass(slots=True, eq=False)
-class Memory:
+class RememberedShapes:
     """The shapes of one connection, by the bytes from the client id to the length of the first
     records.
 
     Attributes:
         positions: Where that length stands in the frames.
-        misses: Requests that could not be learnt from, because the memory was full.
+        misses: Requests that could not be learnt from, because the shapes were at their bounds.
         used: See `ShapeHolder`.
     """
 
@@ -116,18 +116,19 @@ class RepeatedProduce:
         self, connection: Connection, frame: memoryview
     ) -> list[bytes] | None:
         """The response, or None: the general path has to execute the request."""
-        memory: Memory = connection.memory
-        for position in memory.positions:
-            shape = memory.shapes.get(bytes(frame[_HEAD_BYTES:position]))
+        remembered: RememberedShapes = connection.remembered
+        for position in remembered.positions:
+            shape = remembered.shapes.get(bytes(frame[_HEAD_BYTES:position]))
             if shape is not None:
                 break
         else:
             return None
         services = self._services
         if shape.generation != services.replica_manager.generation:
-            self._budget.give_back(memory, memory.remove(bytes(frame[_HEAD_BYTES:position])))
+            prefix = bytes(frame[_HEAD_BYTES:position])
+            self._budget.give_back(remembered, remembered.remove(prefix))
             return None
-        memory.used = shape.used = True
+        remembered.used = shape.used = True
         api_key, version, correlation_id = _unpack_head(frame)
         if api_key or version != shape.version or self._quota.enabled:
             return None
@@ -255,10 +256,10 @@ class RepeatedProduce:
         reply: Sequence[object],
     ) -> None:
         """Remember a request to which the general path responded with `reply`, if it can."""
-        memory: Memory | None = connection.memory
-        if memory is not None and len(memory.shapes) >= SHAPES_MAX:
-            memory.misses += 1
-            if memory.misses % LEARN_EVERY:
+        remembered: RememberedShapes | None = connection.remembered
+        if remembered is not None and len(remembered.shapes) >= SHAPES_MAX:
+            remembered.misses += 1
+            if remembered.misses % LEARN_EVERY:
                 return
         from odradek.broker.requests.produce_shapes import shape_of
         from odradek.protocol.messages.produce_request import ProduceRequest
@@ -267,14 +268,14 @@ class RepeatedProduce:
         partitions = self._partitions(context.api_version, request)
         if not partitions:
             return
-        if memory is None:
-            memory = connection.memory = Memory()
-            connection.on_close.append(partial(self._budget.release, memory))
+        if remembered is None:
+            remembered = connection.remembered = RememberedShapes()
+            connection.on_close.append(partial(self._budget.release, remembered))
         generation = self._services.replica_manager.generation
         response = b"".join(reply)  # type: ignore[arg-type]
         found = shape_of(context.api_version, frame, request, response, partitions, generation)
         if found is not None:
-            self._remember(memory, *found)
+            self._remember(remembered, *found)
 
     def _partitions(self, version: int, request: ProduceRequest) -> tuple[Partition, ...]:
         """The partitions of a request that may be remembered; else none."""
@@ -298,16 +299,16 @@ class RepeatedProduce:
                 count += 1
         return tuple(found) if len(found) == count else ()
 
-    def _remember(self, memory: Memory, prefix: bytes, shape: ProduceShape) -> None:
-        budget, shapes = self._budget, memory.shapes
-        budget.give_back(memory, memory.remove(prefix))
+    def _remember(self, remembered: RememberedShapes, prefix: bytes, shape: ProduceShape) -> None:
+        budget, shapes = self._budget, remembered.shapes
+        budget.give_back(remembered, remembered.remove(prefix))
         if len(shapes) >= SHAPES_MAX:
-            budget.give_back(memory, memory.evict())
-        if shape.position not in memory.positions:
-            if len(memory.positions) >= POSITIONS_MAX:
-                oldest = memory.positions[0]
+            budget.give_back(remembered, remembered.evict())
+        if shape.position not in remembered.positions:
+            if len(remembered.positions) >= POSITIONS_MAX:
+                oldest = remembered.positions[0]
                 for other in [key for key, each in shapes.items() if each.position == oldest]:
-                    budget.give_back(memory, memory.remove(other))
-            memory.positions.append(shape.position)
+                    budget.give_back(remembered, remembered.remove(other))
+            remembered.positions.append(shape.position)
         shapes[prefix] = shape
-        budget.acquire(memory, shape.size_bytes)
+        budget.acquire(remembered, shape.size_bytes)
