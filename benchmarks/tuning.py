@@ -17,8 +17,8 @@ KAFKA_SOCKET_BUFFER_BYTES = 102_400
 Tuning = dict[str, dict[str, str]]
 
 
-def tuning() -> Tuning:
-    """Both brokers as shipped. Each has its data in the temporary directory of this machine."""
+def as_shipped() -> Tuning:
+    """Both brokers with their defaults, and their data in the temporary directory."""
     system = _congestion_control()
     with tempfile.TemporaryDirectory() as directory:
         disk = _file_system(Path(directory))

@@ -10,6 +10,7 @@ Below, times are seconds and dates are UTC::
 
     {
       "experiment": "commits",         NAME, as in `benchmarks.evidence.catalogue`
+      "date": "2026-11-23",            the day, or the first and the last day, of the units
       "commit": "59b5c47...",          the last commit that changed src/
       "src_tree": "8a1f...",           git's object id of src/: the same after a rebase
       "src_modified": false,           true: src/ had uncommitted changes (--trial), never published

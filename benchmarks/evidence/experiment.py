@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.evidence.record import Record, Values
+from benchmarks.tuning import Tuning, as_shipped
 from testkit.peer.artifacts import ROOT
 
 Measure = Callable[[str], Values]
@@ -71,6 +72,10 @@ class Experiment(ABC):
     @abstractmethod
     def snippets(self, record: Record) -> dict[str, str]:
         """The text for each marker `NAME` or `NAME.part` in the pages."""
+
+    def tuning(self) -> Tuning | None:
+        """How both sides are set up, for the record; None without a peer."""
+        return as_shipped() if self.has_peer else None
 
     def verdict(self, record: Record) -> str:
         """One line for the list of experiments; empty where the table says it."""

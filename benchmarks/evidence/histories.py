@@ -139,7 +139,9 @@ def summary(record: Record, broker: str) -> str:
         f"{found} anomalies."
     )
     unread = sum(not values["complete"] for values in runs)
-    return text + (f" In {unread} runs the final reads did not end." if unread else "")
+    idle = sum(bool(values["idle"]) for values in runs)
+    text += f" In {unread} runs the final reads did not end." if unread else ""
+    return text + (f" In {idle} runs no operation of some kind succeeded." if idle else "")
 
 
 def _row(values: Values) -> list[str]:
@@ -160,9 +162,14 @@ def _row(values: Values) -> list[str]:
         _ends(ends["2"]) if "2" in ends else "",
         f"{values['records_sent']:,} / {values['records_read']:,}",
         f"{groups['broker']} ({sigkills(values)}) / {groups['net']} / {groups['client']}",
-        anomalies or "0",
+        anomalies or _without(values) or "0",
         f"{values['allowed']:,}",
     ]
+
+
+def _without(values: Values) -> str:
+    """What a run without anomalies does not show, because nothing of the kind succeeded."""
+    return f"no {' and no '.join(values['idle'])} succeeded" if values["idle"] else ""
 
 
 def _ends(counts: dict[str, int]) -> str:

@@ -88,12 +88,13 @@ class Record:
 
 def load(path: Path) -> Record:
     found = json.loads(path.read_text(encoding="utf-8"))
+    found.pop("date", None)  # of the units
     return Record(**{**found, "units": [Unit(**unit) for unit in found["units"]]})
 
 
 def save(record: Record, path: Path) -> None:
     """Replace the file at once, one unit a line, so that a stop never leaves half of it."""
-    found = asdict(record)
+    found = {"experiment": record.experiment, "date": record.date, **asdict(record)}
     units = [{k: v for k, v in unit.items() if v != "" and v != {}} for unit in found.pop("units")]
     lines = ",\n  ".join(json.dumps(unit, ensure_ascii=False) for unit in units)
     head = json.dumps(found, indent=1, ensure_ascii=False).removesuffix("\n}")

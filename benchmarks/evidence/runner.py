@@ -15,7 +15,6 @@ from benchmarks.evidence.experiment import BrokenPromise, Context, Experiment
 from benchmarks.evidence.record import Record, Source, Unit
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
-from benchmarks.tuning import tuning
 
 MINUTES_MAX = 60.0
 # Left at the end for stopping brokers and deleting their files.
@@ -49,13 +48,13 @@ def begin(
         seed=seed,
         scale=scale,
         machine=machine,
-        tuning=tuning() if experiment.has_peer else None,
+        tuning=experiment.tuning(),
         settings=experiment.settings(scale),
     )
     if found is None or not records.is_of(found, source):
         return new
     if found.complete and found.settings != new.settings:
-        return new
+        return new  # The plan has changed since.
     for name in ("scale", "machine", "settings", "tuning"):
         if getattr(found, name) != getattr(new, name):
             raise Refused(
@@ -129,7 +128,9 @@ def run(
     if source.modified and not trial:
         raise Refused("src/ has uncommitted changes. Commit them first, or add --trial --out DIR.")
     paths = records.published(experiment.name, folder), records.partial(experiment.name, folder)
-    found = next((records.load(path) for path in reversed(paths) if path.exists()), None)
+    # A partial record is newer than the published one, unless it is of another source.
+    earlier = [records.load(path) for path in reversed(paths) if path.exists()]
+    found = next((each for each in earlier if records.is_of(each, source)), None)
     # A trial need not take all the memory first.
     needs_memory = experiment.is_timed and scale >= TRIAL_SCALE
     work = Path(tempfile.mkdtemp(prefix="evidence-"))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from benchmarks.evidence import record as records
+from benchmarks.evidence import runner
 from benchmarks.evidence.experiment import (
     BrokenPromise,
     Context,
@@ -235,3 +236,62 @@ def test_a_command_that_reports_a_failure_breaks_a_promise() -> None:
 def test_a_command_without_values_was_not_run(program: str) -> None:
     with pytest.raises(NotRun):
         run_command(["-c", program], 30.0, lambda _: None)
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+    """What git says of src/, the last one first."""
+    found = [SOURCE]
+    monkeypatch.setattr(records, "source", lambda: found[-1])
+    return found
+
+
+def run_in(folder: Path, experiment: Experiment, **options: Any) -> Record:
+    return runner.run(experiment, folder, lambda _: None, **options)
+
+
+def test_uncommitted_changes_of_src_are_refused_and_a_trial_is_marked(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    sources.append(replace(SOURCE, modified=True))
+    with pytest.raises(Refused, match="uncommitted"):
+        run_in(tmp_path, Numbers())
+    assert not list(tmp_path.iterdir())
+    assert run_in(tmp_path, Numbers(), trial=True).src_modified
+    assert records.load(records.published("numbers", tmp_path)).src_modified
+
+
+def test_a_partial_record_is_published_when_it_is_complete(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    published = records.published("numbers", tmp_path)
+    with pytest.raises(NotRun):
+        run_in(tmp_path, Numbers(crashing="row/4"), seed=7)
+    assert not published.exists()
+    partial = records.load(records.partial("numbers", tmp_path))
+    assert [unit.key for unit in partial.units] == KEYS[:3] and not partial.complete
+    found = run_in(tmp_path, Numbers(), seed=9)
+    assert found.complete and found.seed == 7
+    assert records.load(published) == found
+    assert not records.partial("numbers", tmp_path).exists()
+
+
+def test_a_record_of_an_older_source_stays_until_the_new_one_is_complete(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    old = run_in(tmp_path, Numbers())
+    sources.append(Source("d" * 40, "u" * 40, False))
+    with pytest.raises(NotRun):
+        run_in(tmp_path, Numbers(crashing="row/2"))
+    assert records.load(records.published("numbers", tmp_path)) == old
+    new = run_in(tmp_path, Numbers())
+    assert records.load(records.published("numbers", tmp_path)) == new != old
+
+
+def test_failed_units_run_again_on_request(tmp_path: Path, sources: list[Source]) -> None:
+    assert run_in(tmp_path, Numbers(failing="row/2")).failures
+    again = Numbers()
+    assert run_in(tmp_path, again, retry=True).complete
+    assert again.measured == ["row/2"]
+    found = records.load(records.published("numbers", tmp_path))
+    assert set(found.failures) == {"row/2/failed try 1"}
