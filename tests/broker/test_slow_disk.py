@@ -10,6 +10,7 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from odradek.broker.broker import BrokerServer
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode
-from odradek.ids import TopicName
+from odradek.ids import TopicName, TopicPartition
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.delete_records_request import (
@@ -173,6 +174,30 @@ def test_an_offset_lookup_in_a_topic_that_is_deleted_in_the_meantime(
         (partition,) = client.receive().topics[0].partitions
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert partition.offset == -1
+
+
+@pytest.mark.parametrize("timestamp", [1, -3])
+def test_an_offset_lookup_whose_segments_are_deleted_in_the_meantime(
+    broker: Broker, files: SlowFiles, timestamp: int
+) -> None:
+    """It searches the segments that exist by then."""
+    start = 2 * BATCHES
+
+    async def delete(server: BrokerServer) -> None:
+        server.services.replica_manager.delete_records(TopicPartition(TopicName("t"), 0), start)
+        log = log_of(server)
+        log.update_config(replace(log.config, retention_ms=-1))
+        assert log.delete_old_segments(server.services.clock.time_ms()) == 2
+
+    with WireClient(broker.bootstrap_servers) as client:
+        files.hold()
+        client.send(list_offsets(timestamp), 7)
+        assert files.reached.wait(DEADLINE_S)
+        broker.call(delete)
+        files.release()
+        (partition,) = client.receive().topics[0].partitions
+    assert partition.error_code == 0
+    assert partition.offset >= start
 
 
 def values_in(response: Any, partition: int = 0) -> list[bytes | None]:

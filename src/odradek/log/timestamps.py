@@ -9,7 +9,7 @@ that holds the log start, and the first one whose header has a late enough times
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -44,18 +44,37 @@ class TimestampOffset(NamedTuple):
 Opened = tuple[BatchHeader, Body | None]
 """A batch and its records; None when it is damaged, or shorter than its header says."""
 
+Search = Callable[[Sequence[LogSegment]], Work[TimestampOffset | None]]
+
 
 def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> Work[TimestampOffset | None]:
     """The first record at or after the log start whose timestamp is `timestamp` or larger."""
-    candidates = _candidates(log, list(log.segments), timestamp)
-    return (yield from _first_record(log, candidates, timestamp))
+
+    def search(segments: Sequence[LogSegment]) -> Work[TimestampOffset | None]:
+        return _first_record(log, _candidates(log, segments, timestamp), timestamp)
+
+    return (yield from _in_existing_segments(log, search))
 
 
 def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
     """The first record with the largest timestamp (KIP-734) behind the log start; None without
     any.
     """
-    segments = list(log.segments)
+    return (yield from _in_existing_segments(log, partial(_max_timestamp, log)))
+
+
+def _in_existing_segments(log: UnifiedLog, search: Search) -> Work[TimestampOffset | None]:
+    """Search the segments. Begin again if the owner has deleted or replaced some meanwhile."""
+    while True:
+        segments = list(log.segments)
+        try:
+            return (yield from search(segments))
+        except FileNotFoundError:
+            if log.closed or not any(segment.deleted for segment in segments):
+                raise
+
+
+def _max_timestamp(log: UnifiedLog, segments: Sequence[LogSegment]) -> Work[TimestampOffset | None]:
     values, batch = yield from offloaded(
         partial(_largest_by_header, segments, log.log_start_offset)
     )
