@@ -15,7 +15,7 @@ from odradek.log.timestamps import TimestampOffset
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
 from odradek.offloading import run_here
 from odradek.records.batch import Compression, parse_header
-from odradek.records.control import Marker, build_marker, read_marker
+from odradek.records.control import EndTransactionMarker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
 
 TP = TopicPartition("topic", 0)
@@ -105,7 +105,7 @@ def append_marker(
     log: UnifiedLog, producer_id: int, *, committed: bool, epoch: int = 0, **options: int
 ) -> LogAppendInfo:
     """Ends the transaction of a producer, as the coordinator of `coordinator_epoch` 0 does."""
-    marker = Marker(committed, options.pop("coordinator_epoch", 0))
+    marker = EndTransactionMarker(committed, options.pop("coordinator_epoch", 0))
     origin = Origin(NO_GUARD, True, marker, options.pop("transaction_version", 1))
     leader_epoch, now_ms = options.pop("leader_epoch", 0), options.pop("now_ms", NOW_MS)
     batch = build_marker(producer_id, epoch, marker, now_ms)

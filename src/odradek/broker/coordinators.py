@@ -8,7 +8,7 @@ topic has a log is made at the start, since its log has to be loaded before clie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.result_tasks import wait
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from odradek.controller.controller import Controller
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from odradek.coordinator.transaction.transaction_marker import TransactionMarker
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timers
     from odradek.metadata.image import MetadataImage
@@ -113,12 +114,11 @@ class Coordinators:
         )
 
     def _make_transactions(self) -> TransactionCoordinator:
-        from odradek.broker.transactions.markers import Results, TransactionMarker, write_markers
+        from odradek.broker.transactions.markers import Results, write_markers
         from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
-        async def write(markers: Sequence[Sequence[Any]]) -> Results:
-            typed = [TransactionMarker(*marker) for marker in markers]
-            return await wait(write_markers(self._replica_manager, lambda: self.groups, typed))
+        async def write(markers: Sequence[TransactionMarker]) -> Results:
+            return await wait(write_markers(self._replica_manager, lambda: self.groups, markers))
 
         return TransactionCoordinator(
             config=self._config,

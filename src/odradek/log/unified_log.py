@@ -40,7 +40,7 @@ from odradek.records.batch import (
     TIMESTAMP_TYPE_MASK,
     set_timestamp_type,
 )
-from odradek.records.control import Marker
+from odradek.records.control import EndTransactionMarker
 from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
@@ -346,7 +346,9 @@ class UnifiedLog:
         _logger.warning("%s; the partial write was cut off", what)
         return self.log_dir.error(what)
 
-    def _write_aborted(self, segment: LogSegment, producer_id: int, marker: Marker) -> None:
+    def _write_aborted(
+        self, segment: LogSegment, producer_id: int, marker: EndTransactionMarker
+    ) -> None:
         """Writes the index entry of a marker that aborts something. It stands before its marker: a
         full disk then refuses the marker, and never leaves one without its entry.
         """

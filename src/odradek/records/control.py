@@ -21,7 +21,7 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 
 
-class Marker(NamedTuple):
+class EndTransactionMarker(NamedTuple):
     """How a transaction ended, and the epoch of the coordinator that said so."""
 
     committed: bool
@@ -29,7 +29,7 @@ class Marker(NamedTuple):
 
 
 def build_marker(
-    producer_id: int, producer_epoch: int, marker: Marker, timestamp_ms: int
+    producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp_ms: int
 ) -> bytearray:
     """The control batch of `marker`."""
     key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
@@ -44,7 +44,7 @@ def build_marker(
     )
 
 
-def read_marker(batch: Buffer) -> Marker | None:
+def read_marker(batch: Buffer) -> EndTransactionMarker | None:
     """The marker in a control batch; None for control records of another type, and for a batch
     that compaction has emptied.
     """
@@ -58,4 +58,4 @@ def read_marker(batch: Buffer) -> Marker | None:
         _, coordinator_epoch = _VALUE.unpack_from(record.value)
     except (CorruptRecord, struct.error):
         return None
-    return Marker(kind == COMMIT, coordinator_epoch)
+    return EndTransactionMarker(kind == COMMIT, coordinator_epoch)

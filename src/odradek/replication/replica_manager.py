@@ -20,7 +20,7 @@ from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.metadata.image import MetadataImage
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
-from odradek.records.control import Marker, build_marker
+from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
 from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
@@ -358,7 +358,7 @@ class ReplicaManager:
                 TRANSACTION_COORDINATOR_FENCED for a marker of the past, UNKNOWN_TOPIC_OR_PARTITION,
                 NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
         """
-        marker = Marker(committed, coordinator_epoch)
+        marker = EndTransactionMarker(committed, coordinator_epoch)
         now_ms = self._clock.time_ms()
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)
         origin = Origin(NO_GUARD, True, marker, transaction_version)

@@ -22,7 +22,7 @@ from odradek.log.state.verification import Origin
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
-from odradek.records.control import Marker, build_marker
+from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.helpers.futures import of_future
@@ -91,7 +91,7 @@ class OnDisk:
         coordinator_epoch: int,
         committed: bool,
     ) -> Any:
-        marker = Marker(committed, coordinator_epoch)
+        marker = EndTransactionMarker(committed, coordinator_epoch)
         batch = build_marker(producer_id, epoch, marker, self.clock.time_ms())
         origin = Origin(coordinator=True, marker=marker)
         return self._append(topic_partition, batch, origin)

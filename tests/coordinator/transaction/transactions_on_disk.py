@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.log_config import LogConfig
-from odradek.coordinator.transaction.completion import Marker
 from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from odradek.coordinator.transaction.transaction_decisions import (
     Identity,
@@ -23,6 +22,7 @@ from odradek.coordinator.transaction.transaction_decisions import (
     ProducerIdAndEpoch,
     TransactionResponse,
 )
+from odradek.coordinator.transaction.transaction_marker import TransactionMarker
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
@@ -86,7 +86,7 @@ class OnDisk:
     leads: bool = True
     # Appends wait for these when a test puts some here: the disk's answers, one an append.
     flushes: list[asyncio.Future[None]] | None = None
-    markers: list[Marker] = field(default_factory=list)
+    markers: list[TransactionMarker] = field(default_factory=list)
     # What partitions answer to markers, once for each code; NONE after that.
     refusals: dict[TopicPartition, list[ErrorCode]] = field(default_factory=dict)
     # Markers are held back while this is clear.
@@ -110,7 +110,7 @@ class OnDisk:
         return of_future(flush)
 
     async def write_markers(
-        self, markers: Sequence[Marker]
+        self, markers: Sequence[TransactionMarker]
     ) -> Mapping[int, Mapping[TopicPartition, ErrorCode]]:
         await self.open.wait()
         self.markers += markers

@@ -15,7 +15,7 @@ from odradek.log.state.producer_state_manager import (
     ProducerStateManager,
 )
 from odradek.records.batch import INT32_MAX, TRANSACTIONAL_MASK, increment_sequence
-from odradek.records.control import Marker
+from odradek.records.control import EndTransactionMarker
 
 PID = 7
 
@@ -221,9 +221,9 @@ def test_the_oldest_transaction_decides_and_the_next_one_when_it_has_ended() -> 
     begin(state, 2, 1, 1_000)
     now_ms = 2_000 + LATE_MS
     assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) is None, "as in Kafka"
-    state.end_transaction(1, 0, Marker(False, 0), 2, 6_000)
+    state.end_transaction(1, 0, EndTransactionMarker(False, 0), 2, 6_000)
     assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) == LateTransaction(2, 1, 1_000)
-    state.end_transaction(2, 0, Marker(False, 0), 3, 6_000)
+    state.end_transaction(2, 0, EndTransactionMarker(False, 0), 3, 6_000)
     assert state.late_transaction(now_ms, MAX_TIMEOUT_MS) is None
 
 

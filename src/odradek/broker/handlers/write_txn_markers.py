@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each_partition
-from odradek.broker.transactions.markers import Results, TransactionMarker, write_markers
+from odradek.broker.transactions.markers import Results, write_markers
+from odradek.coordinator.transaction.transaction_marker import TransactionMarker
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest

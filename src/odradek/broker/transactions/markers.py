@@ -9,7 +9,7 @@ marker goes there, so that the offsets of the transaction count, or are forgotte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
+    from odradek.coordinator.transaction.transaction_marker import TransactionMarker
     from odradek.ids import TopicPartition
     from odradek.replication.replica_manager import ReplicaManager
 
@@ -33,19 +34,6 @@ _COORDINATOR_ERRORS = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-
-
-class TransactionMarker(NamedTuple):
-    """One marker for many partitions. For `transaction_version` see
-    `ProducerStateManager.check_marker`.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    committed: bool
-    partitions: Sequence[TopicPartition]
-    transaction_version: int = 1
 
 
 def write_markers(

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
 
 from odradek.coordinator.transaction import transaction_decisions as state
+from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
@@ -45,20 +45,6 @@ _PASSED_BY = frozenset(
 )
 
 
-class Marker(NamedTuple):
-    """One entry of WriteTxnMarkers: how a producer's transaction ends, for some partitions."""
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    committed: bool
-    partitions: list[TopicPartition]
-    transaction_version: int = 1
-
-
-WriteMarkers = Callable[
-    [Sequence[Marker]], Awaitable[Mapping[int, Mapping[TopicPartition, ErrorCode]]]
-]
 Commit = Callable[[TransactionShard, TransactionMetadata], Result[ErrorCode]]
 
 
@@ -131,7 +117,7 @@ class Completions:
         partitions: set[TopicPartition],
     ) -> set[TopicPartition]:
         """Writes the markers; the partitions that need none any more."""
-        marker = Marker(
+        marker = TransactionMarker(
             prepared.producer_id,
             prepared.producer_epoch,
             self._coordinator_epoch(shard),

@@ -20,13 +20,14 @@ from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import CoordinatorResult, Timestamp, response_code
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
 from odradek.coordinator.transaction import transaction_decisions as state
-from odradek.coordinator.transaction.completion import Completions, WriteMarkers
+from odradek.coordinator.transaction.completion import Completions
 from odradek.coordinator.transaction.transaction_decisions import (
     Identity,
     Init,
     TransactionResponse,
     TransactionResult,
 )
+from odradek.coordinator.transaction.transaction_marker import WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
     PREPARED,
     TransactionMetadata,
@@ -67,7 +68,7 @@ class TransactionCoordinator:
     """Serves the transactional ids whose partition of ``__transaction_state`` this broker leads.
 
     Owned by the event loop. `log_of` and `append` are the replica manager's, `write_markers` puts
-    markers into partitions (see `completion.WriteMarkers`). `start` begins to load what there is
+    markers into partitions (`transaction_marker.WriteMarkers`). `start` begins to load what exists
     and to finish what was prepared; after `stop` requests are answered COORDINATOR_NOT_AVAILABLE.
     """
 
@@ -213,17 +214,17 @@ class TransactionCoordinator:
         partition that is not in the transaction is TRANSACTION_ABORTABLE.
         """
         identity = Identity(transactional_id, producer_id, producer_epoch)
-        wanted = frozenset(partitions)
+        requested = frozenset(partitions)
         if add:
-            added = self.add_partitions(identity, wanted, state.EPOCH_BUMP_FROM)
-            return added.then(lambda response: dict.fromkeys(wanted, response.code))
+            added = self.add_partitions(identity, requested, state.EPOCH_BUMP_FROM)
+            return added.then(lambda response: dict.fromkeys(requested, response.code))
         if not transactional_id:
-            return Result(dict.fromkeys(wanted, ErrorCode.INVALID_REQUEST))
+            return Result(dict.fromkeys(requested, ErrorCode.INVALID_REQUEST))
         try:
             current = self._shard_of(transactional_id).transactions.get(transactional_id)
         except KafkaError as error:
-            return Result(dict.fromkeys(wanted, error.code))
-        return Result(state.verify_partitions(current, identity, wanted))
+            return Result(dict.fromkeys(requested, error.code))
+        return Result(state.verify_partitions(current, identity, requested))
 
     # -- what administrators ask -------------------------------------------------------------------
 

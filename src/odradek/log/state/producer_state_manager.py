@@ -38,7 +38,7 @@ from odradek.records.batch import (
     increment_sequence,
 )
 from odradek.records.checksum import crc32c
-from odradek.records.control import Marker
+from odradek.records.control import EndTransactionMarker
 
 SNAPSHOT_SUFFIX = ".snapshot"
 WINDOW_SUFFIX = ".odradek-window"
@@ -233,7 +233,9 @@ class ProducerStateManager:
         if attributes & TRANSACTIONAL_MASK or first_sequence < 0:
             self._update_unusual(producer_id, entry, attributes)
 
-    def replay(self, header: BatchHeader, marker: Marker | None) -> AbortedTransaction | None:
+    def replay(
+        self, header: BatchHeader, marker: EndTransactionMarker | None
+    ) -> AbortedTransaction | None:
         """Takes in a batch found in the log, without refusing anything; the transaction that it
         aborted, if it did. A control batch comes with its marker, None when it is of another type.
         """
@@ -303,7 +305,7 @@ class ProducerStateManager:
         return None
 
     def check_marker(
-        self, producer_id: int, epoch: int, marker: Marker, transaction_version: int
+        self, producer_id: int, epoch: int, marker: EndTransactionMarker, transaction_version: int
     ) -> None:
         """Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of the
         past.
@@ -357,7 +359,12 @@ class ProducerStateManager:
         )
 
     def end_transaction(
-        self, producer_id: int, epoch: int, marker: Marker, offset: int, timestamp: int
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: EndTransactionMarker,
+        offset: int,
+        timestamp: int,
     ) -> None:
         """Takes in a marker that is in the log now, at `offset`."""
         entry = self.producers.get(producer_id)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from odradek.records.control import Marker
+from odradek.records.control import EndTransactionMarker
 
 VerificationGuard = int
 NO_GUARD: VerificationGuard = 0
@@ -34,7 +34,7 @@ class Origin:
 
     guard: VerificationGuard = NO_GUARD
     coordinator: bool = False
-    marker: Marker | None = None
+    marker: EndTransactionMarker | None = None
     transaction_version: int = 1
 
 
