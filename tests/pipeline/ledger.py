@@ -25,7 +25,7 @@ SCHEMA = "n BIGINT NOT NULL, pad STRING"
 """Of the values that `produce` sends, for the JSON parser."""
 
 
-class Place(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where a record stands."""
 
     topic: str
@@ -74,7 +74,7 @@ def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(REQUEST_TIMEOUT_S)
 
 
-def read_topic(bootstrap_servers: str, topic: str) -> dict[Place, Entry]:
+def read_topic(bootstrap_servers: str, topic: str) -> dict[RecordLocation, Entry]:
     """Every record of the topic, by a client of its own."""
     consumer = Consumer(
         {
@@ -98,19 +98,19 @@ def read_topic(bootstrap_servers: str, topic: str) -> dict[Place, Entry]:
         consumer.close()
 
 
-def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[Place, Entry]:
+def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[RecordLocation, Entry]:
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-    found: dict[Place, Entry] = {}
+    found: dict[RecordLocation, Entry] = {}
     left = dict(ends)
     while left:
         message = consumer.poll(REQUEST_TIMEOUT_S)
         assert message is not None, f"no more records, but {left} were promised"
         if message.error() is not None:
             raise KafkaException(message.error())
-        place = Place(topic, message.partition(), message.offset())
-        found[place] = _entry(message)
-        if place.offset + 1 >= left.get(place.partition, 0):
-            left.pop(place.partition, None)
+        location = RecordLocation(topic, message.partition(), message.offset())
+        found[location] = _entry(message)
+        if location.offset + 1 >= left.get(location.partition, 0):
+            left.pop(location.partition, None)
     return found
 
 
@@ -126,7 +126,7 @@ def _entry(message: object) -> Entry:
     return Entry(timestamp_ms, key, tuple((name, bytes(data)) for name, data in headers), value)
 
 
-Rows = list[tuple[Place, Entry]]
+Rows = list[tuple[RecordLocation, Entry]]
 
 
 def read_tables(spark: SparkSession, tables: TableDir) -> tuple[Rows, Rows]:
@@ -134,13 +134,13 @@ def read_tables(spark: SparkSession, tables: TableDir) -> tuple[Rows, Rows]:
     table = tables.table(spark).read().collect()
     quarantine = tables.quarantine(spark).read().collect()
     return (
-        [(_place(row), _row_entry(row, row.value.n)) for row in table],
-        [(_place(row), _row_entry(row, bytes(row.value))) for row in quarantine],
+        [(_location(row), _row_entry(row, row.value.n)) for row in table],
+        [(_location(row), _row_entry(row, bytes(row.value))) for row in quarantine],
     )
 
 
-def _place(row: Row) -> Place:
-    return Place(row.topic, row.partition, row.offset)
+def _location(row: Row) -> RecordLocation:
+    return RecordLocation(row.topic, row.partition, row.offset)
 
 
 def _row_entry(row: Row, value: int | bytes) -> Entry:
@@ -152,12 +152,16 @@ def _row_entry(row: Row, value: int | bytes) -> Entry:
     )
 
 
-def differences(topic: dict[Place, Entry], table: Rows, quarantine: Rows) -> list[str]:
+def differences(topic: dict[RecordLocation, Entry], table: Rows, quarantine: Rows) -> list[str]:
     """One line for each difference; the order is of no meaning."""
     rows = [*table, *quarantine]
-    times = Counter(place for place, _ in rows)
-    found = [f"{place} is missing" for place in topic if place not in times]
-    found += [f"{place} is there {count} times" for place, count in times.items() if count > 1]
-    found += [f"{place} is not in the topic" for place in times if place not in topic]
-    found += [f"{place} is altered" for place, entry in rows if topic.get(place, entry) != entry]
+    times = Counter(location for location, _ in rows)
+    found = [f"{location} is missing" for location in topic if location not in times]
+    found += [
+        f"{location} is there {count} times" for location, count in times.items() if count > 1
+    ]
+    found += [f"{location} is not in the topic" for location in times if location not in topic]
+    found += [
+        f"{location} is altered" for location, entry in rows if topic.get(location, entry) != entry
+    ]
     return found

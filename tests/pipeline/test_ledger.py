@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.pipeline.ledger import Entry, Place, Rows, differences
+from tests.pipeline.ledger import Entry, RecordLocation, Rows, differences
 
-TOPIC = {Place("t", 0, offset): Entry(1000 + offset, b"k", (), offset) for offset in range(4)}
-BAD = Place("t", 1, 0)
+TOPIC = {
+    RecordLocation("t", 0, offset): Entry(1000 + offset, b"k", (), offset) for offset in range(4)
+}
+BAD = RecordLocation("t", 1, 0)
 TOPIC[BAD] = Entry(2000, None, (("h", b"1"),), b'{"n":')
 
 
@@ -48,6 +50,6 @@ def test_row_in_the_wrong_table_is_found() -> None:
 
 def test_row_from_nowhere_is_found() -> None:
     table, quarantine = right()
-    nowhere = Place("t", 9, 9)
+    nowhere = RecordLocation("t", 9, 9)
     table.append((nowhere, Entry(0, None, (), 0)))
     assert differences(TOPIC, table, quarantine) == [f"{nowhere} is not in the topic"]

@@ -26,7 +26,7 @@ INITIAL_OFFSETS = "sources/0/0"
 
 
 class TextFiles(Protocol):
-    """The reading half of `sinks.files.Files`."""
+    """The reading half of `sinks.files.HadoopFiles`."""
 
     def exists(self, path: str) -> bool: ...
 

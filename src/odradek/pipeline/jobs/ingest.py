@@ -25,7 +25,7 @@ from odradek.pipeline.jobs.batch_writer import BatchWriter
 from odradek.pipeline.jobs.checks import check_parser
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress, total_lag
-from odradek.pipeline.sinks.files import Files
+from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.transforms.access_log import parse_access_log
 from odradek.pipeline.transforms.json import json_parser
 from odradek.pipeline.transforms.quarantine import accepted, rejected
@@ -99,7 +99,7 @@ class IngestJob:
         self._spark = spark
         self._options = options
         self._on_progress = on_progress
-        self._checkpoint = Checkpoint(Files(spark), options.tables.checkpoint)
+        self._checkpoint = Checkpoint(HadoopFiles(spark), options.tables.checkpoint)
         self._table = options.tables.table(spark)
         self._quarantine = options.tables.quarantine(spark)
         self._parser = make_parser(options.parser, options.schema)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
-class Files:
+class HadoopFiles:
     """Files under any Hadoop path (`/a`, `hdfs://...`, `s3a://...`). Errors: Py4JJavaError."""
 
     def __init__(self, spark: SparkSession) -> None:

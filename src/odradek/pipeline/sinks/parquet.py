@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.sinks.commit import BatchCommit
-from odradek.pipeline.sinks.files import Files
+from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.sinks.repeated_batch import check_repeated
 
 
@@ -33,7 +33,7 @@ class ParquetSink:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path.rstrip("/")
-        self._files = Files(spark)
+        self._files = HadoopFiles(spark)
         self._newest: int | None = None
 
     def prepare(self, schema: StructType) -> None:
