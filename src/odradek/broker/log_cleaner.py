@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Abandoned(Exception):
+class _CleaningEnded(Exception):
     """The cleaning has come to an end that was dealt with; the worker is of no more use."""
 
 
@@ -201,7 +201,7 @@ class LogCleaner:
                     count += await self._clean_log(process, chosen, job)
                 finally:
                     self._manager.cleaning.discard(chosen.log.topic_partition)
-        except _Abandoned:
+        except _CleaningEnded:
             pass
         except WorkerEnded as error:
             if not self._stopping:
@@ -255,7 +255,7 @@ class LogCleaner:
                     self._remove_cleaned(log)
                     return False
                 if not await self._swap(log, report):
-                    raise _Abandoned
+                    raise _CleaningEnded
                 await self._in_thread(process.go_on)
         except BaseException:
             process.kill()

@@ -91,7 +91,7 @@ def consume(
             ends = _partitions(consumer, topic, partition or [])
             consumer.assign(_starts(consumer, admin, topic, sorted(ends), start, from_time_ms))
         printer = _json_line if as_json else (_key_value if keys else _value)
-        _Reader(consumer, printer, follow, max_records, ends).run()
+        _PartitionReader(consumer, printer, follow, max_records, ends).run()
     except KafkaException as error:
         raise CommandError(f"{topic}: {reason(error)}") from None
     except KeyboardInterrupt:
@@ -100,7 +100,7 @@ def consume(
         consumer.close()
 
 
-class _Reader:
+class _PartitionReader:
     """Prints what the consumer gives until the end, until `max_records` are out, or for ever."""
 
     def __init__(
@@ -144,13 +144,13 @@ class _Reader:
         from confluent_kafka import KafkaError, KafkaException
 
         error = message.error()
-        place = message.topic(), message.partition()
+        topic_partition = message.topic(), message.partition()
         if error is None:
-            self._ended.discard(place)
+            self._ended.discard(topic_partition)
             out.write(self._printer(message))
             self._left -= 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            self._ended.add(place)
+            self._ended.add(topic_partition)
             if self._open_partitions is not None:
                 self._open_partitions.discard(message.partition())
         elif not error.retriable():
@@ -213,16 +213,16 @@ def _starts(
         offset = OFFSET_BEGINNING if start == "beginning" else OFFSET_END
         return [TopicPartition(topic, number, offset) for number in numbers]
     if start < 0:
-        wanted = [TopicPartition(topic, number) for number in numbers]
-        for tp in wanted:
+        from_ends = [TopicPartition(topic, number) for number in numbers]
+        for tp in from_ends:
             low, high = consumer.get_watermark_offsets(tp, timeout=REQUEST_TIMEOUT_S)
             tp.offset = max(low, high + start)
-        return wanted
-    places = [(topic, number) for number in numbers]
-    lows, highs = (list_offsets(admin, places, where) for where in ("earliest", "latest"))
+        return from_ends
+    partitions = [(topic, number) for number in numbers]
+    lows, highs = (list_offsets(admin, partitions, where) for where in ("earliest", "latest"))
     return [
-        TopicPartition(*place, _in_range(start, place[1], lows[place], highs[place]))
-        for place in places
+        TopicPartition(*each, _in_range(start, each[1], lows[each], highs[each]))
+        for each in partitions
     ]
 
 

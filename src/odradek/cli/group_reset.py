@@ -77,9 +77,9 @@ def reset_offsets(
     partitions = sorted(committed) if all_topics else _partitions(admin, topic or [])
     if not partitions:
         raise CommandError(f"group {group} has committed nothing")
-    wanted = _within(admin, targets(admin, {each: committed.get(each) for each in partitions}))
+    new_offsets = _within(admin, targets(admin, {each: committed.get(each) for each in partitions}))
     if execute:
-        _commit(admin, group, wanted)
+        _commit(admin, group, new_offsets)
     rows = [
         {
             "topic": name,
@@ -87,7 +87,7 @@ def reset_offsets(
             "committed": committed.get((name, number)),
             "new_offset": offset,
         }
-        for (name, number), offset in sorted(wanted.items())
+        for (name, number), offset in sorted(new_offsets.items())
     ]
     print_rows(rows, ["topic", "partition", "committed", "new_offset"], as_json)
     if not execute and not as_json:
@@ -104,7 +104,7 @@ def _targets(
     by_duration: str | None,
 ) -> Targets:
     """The one way that was asked for."""
-    given = [
+    resets = [
         *([_at_spec("earliest")] if to_earliest else []),
         *([_at_spec("latest")] if to_latest else []),
         *([_current] if to_current else []),
@@ -113,12 +113,12 @@ def _targets(
         *([_at_datetime(to_datetime)] if to_datetime is not None else []),
         *([_at_time(_before_now_ms(by_duration))] if by_duration is not None else []),
     ]
-    if len(given) != 1:
+    if len(resets) != 1:
         raise CommandError(
             "say where to, once: --to-earliest, --to-latest, --to-current, --to-offset,"
             " --shift-by, --to-datetime or --by-duration"
         )
-    return given[0]
+    return resets[0]
 
 
 def _at_spec(name: str) -> Targets:
@@ -181,21 +181,21 @@ def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:
             raise CommandError(f"there is no topic {name}")
         there = metadata[name].partitions
         try:
-            wanted = [int(each) for each in numbers.split(",")] if colon else sorted(there)
+            requested = [int(each) for each in numbers.split(",")] if colon else sorted(there)
         except ValueError:
             raise CommandError(f"--topic is TOPIC or TOPIC:0,1, not {text!r}") from None
-        for number in wanted:
+        for number in requested:
             if number not in there:
                 raise CommandError(f"{name} has no partition {number}")
             found.append((name, number))
     return found
 
 
-def _within(admin: AdminClient, wanted: dict[Partition, int]) -> dict[Partition, int]:
+def _within(admin: AdminClient, offsets: dict[Partition, int]) -> dict[Partition, int]:
     """Offsets before the start or behind the end are moved there, as by Kafka's tool."""
-    starts = list_offsets(admin, wanted, "earliest")
-    ends = list_offsets(admin, wanted, "latest")
-    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in wanted.items()}
+    starts = list_offsets(admin, offsets, "earliest")
+    ends = list_offsets(admin, offsets, "latest")
+    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in offsets.items()}
 
 
 def _refuse_active(admin: AdminClient, group: str) -> None:
@@ -214,10 +214,10 @@ def _refuse_active(admin: AdminClient, group: str) -> None:
         )
 
 
-def _commit(admin: AdminClient, group: str, wanted: dict[Partition, int]) -> None:
+def _commit(admin: AdminClient, group: str, new_offsets: dict[Partition, int]) -> None:
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-    offsets = [TopicPartition(t, p, offset) for (t, p), offset in wanted.items()]
+    offsets = [TopicPartition(t, p, offset) for (t, p), offset in new_offsets.items()]
     request = [ConsumerGroupTopicPartitions(group, offsets)]
     result = wait(admin.alter_consumer_group_offsets(request)[group], group)
     for each in result.topic_partitions or []:

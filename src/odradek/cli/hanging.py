@@ -70,16 +70,16 @@ def _metadata(client: WireClient, topic: str | None) -> MetadataResponse:
     return client.call(request, MetadataResponse, METADATA_VERSION)
 
 
-def _by_leader(metadata: MetadataResponse, wanted: int | None) -> dict[int, list[tuple[str, int]]]:
+def _by_leader(metadata: MetadataResponse, only: int | None) -> dict[int, list[tuple[str, int]]]:
     """leader -> its partitions; those in question must all be there and have one."""
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for topic in metadata.topics:
         name = topic.name or ""  # Only a topic that was requested by its id can have none.
         check(topic.error_code, name)
-        if wanted is not None and wanted not in {each.partition_index for each in topic.partitions}:
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{wanted}")
+        if only is not None and only not in {each.partition_index for each in topic.partitions}:
+            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{only}")
         for each in topic.partitions:
-            if wanted in (None, each.partition_index):
+            if only in (None, each.partition_index):
                 check(each.error_code, f"{name}-{each.partition_index}")
                 found[each.leader_id].append((name, each.partition_index))
     return found

@@ -97,10 +97,10 @@ def set_(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
     """Set quotas: bytes a second (producer_byte_rate, consumer_byte_rate) and others of Kafka's."""
-    given = parse_assignments(quota or [], "--quota")
-    if not given:
+    assignments = parse_assignments(quota or [], "--quota")
+    if not assignments:
         raise CommandError("nothing to set: give --quota key=value")
-    quotas = {key: _number(key, text) for key, text in given.items()}
+    quotas = {key: _number(key, text) for key, text in assignments.items()}
     _alter(bootstrap_server, entities, quotas)
     _print_altered(entities, quotas, [], as_json)
 

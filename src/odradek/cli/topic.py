@@ -71,7 +71,7 @@ def create(
     if if_not_exists:
         there = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
         topics = [name for name in topics if name not in there]
-    wanted = [
+    requested = [
         NewTopic(
             name,
             num_partitions=partitions,
@@ -80,8 +80,8 @@ def create(
         )
         for name in topics
     ]
-    if wanted:
-        wait_each(admin.create_topics(wanted), lambda name: f"created topic {name}")
+    if requested:
+        wait_each(admin.create_topics(requested), lambda name: f"created topic {name}")
 
 
 @app.command("list")
@@ -261,13 +261,13 @@ def _offsets(
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    wanted = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
+    requested = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
     result: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in partitions}
-    if not wanted:
+    if not requested:
         return result
-    starts = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
-    ends = admin.list_offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
-    for tp in wanted:
+    starts = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.earliest()))
+    ends = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.latest()))
+    for tp in requested:
         start = wait(starts[tp], str(tp)).offset
         end = wait(ends[tp], str(tp)).offset
         result[tp.topic][tp.partition] = (start, end)

@@ -62,7 +62,7 @@ LOAD_PIECE_BYTES = 5 * 1024 * 1024
 # Kafka's default of offsets.commit.timeout.ms.
 COMMIT_TIMEOUT_MS = 5_000
 # The hash goes through a name unit by unit, and each commit and heartbeat of a group asks for it.
-PLACES_REMEMBERED_MAX = 10_000
+PARTITIONS_REMEMBERED_MAX = 10_000
 
 
 S = TypeVar("S", bound=Shard)
@@ -85,7 +85,7 @@ def java_string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-@lru_cache(PLACES_REMEMBERED_MAX)
+@lru_cache(PARTITIONS_REMEMBERED_MAX)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of an internal topic that holds `key` (``Utils.abs(key.hashCode()) % n``)."""
     value = java_string_hash(key)
@@ -152,7 +152,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._compression = compression
         self._shards: dict[int, S] = {}
-        self._places: dict[int, TopicPartition] = {}
+        self._topic_partitions: dict[int, TopicPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         # Partitions whose log is damaged. They are not read again in the same leader epoch.
         self._damaged: set[int] = set()
@@ -249,7 +249,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def _serve(self, partition: int, shard: S) -> None:
         self._shards[partition] = shard
-        self._places[partition] = TopicPartition(self._topic, partition)
+        self._topic_partitions[partition] = TopicPartition(self._topic, partition)
         shard.loaded()
 
     def unload(self, partition: int, code: ErrorCode) -> None:
@@ -319,10 +319,12 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 if producer is None:
                     batch = build_coordinator_batch(pairs, now_ms, self._compression)
-                    appended = self._append(self._places[partition], batch)
+                    appended = self._append(self._topic_partitions[partition], batch)
                 else:
                     batch = self._transactional_batch(pairs, now_ms, producer)
-                    appended = self._append(self._places[partition], batch, producer.guard)
+                    appended = self._append(
+                        self._topic_partitions[partition], batch, producer.guard
+                    )
             except KafkaError as error:
                 return self._not_appended(partition, result, failed, error)
             if not appended.completed:
@@ -431,7 +433,9 @@ class CoordinatorRuntime(Generic[S]):
         shard = self.shard(partition)
         appended = append()
         at_once = appended.completed
-        offset = -1 if at_once else self._log_of(self._places[partition]).log_end_offset - 1
+        offset = (
+            -1 if at_once else self._log_of(self._topic_partitions[partition]).log_end_offset - 1
+        )
         if isinstance(shard, TransactionalShard):
             if not at_once:
                 shard.keep_transaction(offset, producer_id)
@@ -468,7 +472,7 @@ class CoordinatorRuntime(Generic[S]):
             code = response_code(error.code)
         self._follow_up(partition, shard, write.end(code, self.now()))
         try:
-            self._log_of(self._places[partition])
+            self._log_of(self._topic_partitions[partition])
         except KafkaError:
             self.unload(partition, ErrorCode.NOT_COORDINATOR)
 

@@ -59,7 +59,7 @@ def handle(
 def _altered(
     services: Services, requested: dict[str, dict[int, str]]
 ) -> Result[AlterReplicaLogDirsResponse]:
-    alteration = _Alteration(services)
+    alteration = _ReplicaMoves(services)
 
     def response(results: list[AlterReplicaLogDirTopicResult]) -> AlterReplicaLogDirsResponse:
         if alteration.moves_refused:
@@ -77,7 +77,7 @@ def _altered(
     ).then(response)
 
 
-class _Alteration:
+class _ReplicaMoves:
     """One request's, which counts the moves that Kafka would begin."""
 
     def __init__(self, services: Services) -> None:
@@ -85,9 +85,11 @@ class _Alteration:
         self._log_dirs = {each.path: each for each in services.log_manager.log_dirs}
         self.moves_refused = 0
 
-    def answer(self, topic: str, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
-        """`wanted`: (partition, path)."""
-        number, path = wanted
+    def answer(
+        self, topic: str, partition_path: tuple[int, str]
+    ) -> AlterReplicaLogDirPartitionResult:
+        """`partition_path`: (partition, path)."""
+        number, path = partition_path
         try:
             self._check(TopicPartition(topic, number), path)
         except KafkaError as error:

@@ -56,10 +56,10 @@ def _deleted(
 
 
 def _delete(
-    services: Services, topic: str, wanted: tuple[int, int]
+    services: Services, topic: str, partition_offset: tuple[int, int]
 ) -> DeleteRecordsPartitionResult:
-    """Deletes below the offset that is `wanted`: (partition, offset)."""
-    topic_partition, offset = TopicPartition(topic, wanted[0]), wanted[1]
+    """Deletes below the offset that is `partition_offset`: (partition, offset)."""
+    topic_partition, offset = TopicPartition(topic, partition_offset[0]), partition_offset[1]
     answer = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
     try:
         _check_deletable(services, topic_partition)

@@ -81,9 +81,9 @@ class _Description:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka has no words for it.
                 result.error_message = error.message
             return result
-        wanted = set(resource.configuration_keys or ())
-        if wanted:
-            configs = [each for each in configs if each.name in wanted]
+        requested_names = set(resource.configuration_keys or ())
+        if requested_names:
+            configs = [each for each in configs if each.name in requested_names]
         result.configs = configs
         return result
 

@@ -34,10 +34,10 @@ def handle(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Result[ListConfigResourcesResponse]:
     if context.api_version == 0:
-        wanted = {int(ResourceType.CLIENT_METRICS)}
+        requested_types = {int(ResourceType.CLIENT_METRICS)}
     else:
-        wanted = set(request.resource_types) or set(map(int, LISTED))
-    if not wanted <= set(LISTED):
+        requested_types = set(request.resource_types) or set(map(int, LISTED))
+    if not requested_types <= set(LISTED):
         return Result(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     image = services.image()
     return Result(
@@ -45,7 +45,7 @@ def handle(
             config_resources=[
                 ConfigResource(name, kind)
                 for kind in LISTED
-                if kind in wanted
+                if kind in requested_types
                 for name in _names(image, kind)
             ]
         )

@@ -64,8 +64,8 @@ def handle(
     named: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
 
-    def note(topic: ListOffsetsTopic, wanted: ListOffsetsPartition) -> None:
-        key = (topic.name, wanted.partition_index)
+    def note(topic: ListOffsetsTopic, requested: ListOffsetsPartition) -> None:
+        key = (topic.name, requested.partition_index)
         (repeated if key in named else named).add(key)
 
     noted = each_partition(
@@ -84,18 +84,18 @@ def _answered(
     lookups: list[_Lookup] = []
 
     def answer_for(
-        topic: ListOffsetsTopic, wanted: ListOffsetsPartition
+        topic: ListOffsetsTopic, requested: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
-        answer = ListOffsetsPartitionResponse(wanted.partition_index)
+        answer = ListOffsetsPartitionResponse(requested.partition_index)
         try:
-            if (topic.name, wanted.partition_index) in repeated:
+            if (topic.name, requested.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            _check_timestamp(wanted.timestamp, version)
-            partition = services.replica_manager.partition(topic.name, wanted.partition_index)
-            partition.check_leader_epoch(wanted.current_leader_epoch)
+            _check_timestamp(requested.timestamp, version)
+            partition = services.replica_manager.partition(topic.name, requested.partition_index)
+            partition.check_leader_epoch(requested.current_leader_epoch)
             latest = _latest_offset(partition, request)
-            if not _answer_at_once(partition, wanted.timestamp, latest, answer):
-                lookups.append((partition, wanted, latest, answer))
+            if not _answer_at_once(partition, requested.timestamp, latest, answer):
+                lookups.append((partition, requested, latest, answer))
         except KafkaError as error:
             answer.error_code = int(error.code)
         return answer
@@ -164,13 +164,13 @@ async def _look_up(
     version: int,
 ) -> Result[ListOffsetsResponse]:
     """Search one partition after the other. An offset at or behind the latest offset is none."""
-    for partition, wanted, latest, answer in lookups:
+    for partition, requested, latest, answer in lookups:
         log = partition.log
         try:
-            if wanted.timestamp == MAX_TIMESTAMP:
+            if requested.timestamp == MAX_TIMESTAMP:
                 lookup = offset_of_max_timestamp(log)
             else:
-                lookup = offset_for_timestamp(log, wanted.timestamp)
+                lookup = offset_for_timestamp(log, requested.timestamp)
             found = await services.timestamp_lookups.run(lookup)
         except OSError as error:
             code = partition.error or ErrorCode.KAFKA_STORAGE_ERROR

@@ -38,12 +38,16 @@ def handle(
     return topics.then(lambda topics: OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _end_offset(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=wanted.partition)
+def _end_offset(
+    services: Services, topic: str, requested: OffsetForLeaderPartition
+) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=requested.partition)
     try:
-        partition = services.replica_manager.partition(topic, wanted.partition)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+        partition = services.replica_manager.partition(topic, requested.partition)
+        partition.check_leader_epoch(requested.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(
+            requested.leader_epoch
+        )
     except KafkaError as error:
         answer.error_code = int(error.code)
     return answer

@@ -26,7 +26,7 @@ from odradek.broker.requests.elements import each_partition
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.transactions.partition_verification import (
     Operation,
-    Place,
+    RequestedPartition,
     Transaction,
     Verdicts,
     verify,
@@ -227,7 +227,7 @@ class _Produce:
     ) -> Result[Response]:
         """Ask the coordinator about the transaction of the batches, then append."""
         producers: set[tuple[int, int]] = set()
-        sequences: dict[Place, int] = {}
+        sequences: dict[RequestedPartition, int] = {}
         for entry in entries:
             if entry.records is None or len(entry.records) < HEADER_BYTES:
                 continue

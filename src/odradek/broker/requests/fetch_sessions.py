@@ -64,9 +64,11 @@ class FetchSession:
     epoch: int = 1
     partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
 
-    def update(self, wanted: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+    def update(
+        self, requested: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]
+    ) -> None:
         """Adds and changes what the request names, and drops what it forgets."""
-        for new in wanted:
+        for new in requested:
             key = (new.topic, new.partition)
             known = self.partitions.get(key)
             if known is None:
@@ -117,17 +119,19 @@ class FetchSessionCache:
         session_id: int,
         epoch: int,
         uses_topic_ids: bool,
-        wanted: list[FetchPartition],
+        requested: list[FetchPartition],
         forgotten: list[PartitionKey],
     ) -> FetchContext:
         """Resolves a request against its session (``FetchManager.newContext``)."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._remove(session_id)
-            if len(wanted) > 1:
+            if len(requested) > 1:
                 # A partition that is named twice is read once, with what was said last.
-                wanted = list({(each.topic, each.partition): each for each in wanted}.values())
-            return FetchContext(ErrorCode.NONE, wanted, create_session=epoch == INITIAL_EPOCH)
+                requested = list(
+                    {(each.topic, each.partition): each for each in requested}.values()
+                )
+            return FetchContext(ErrorCode.NONE, requested, create_session=epoch == INITIAL_EPOCH)
         session = self.sessions.get(session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
@@ -136,7 +140,7 @@ class FetchSessionCache:
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
         before = len(session.partitions)
-        session.update(wanted, forgotten)
+        session.update(requested, forgotten)
         self.partition_count += len(session.partitions) - before
         if not session.partitions:
             self._remove(session_id)

@@ -48,18 +48,18 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
-Place = tuple["str | Uuid", int]
+RequestedPartition = tuple["str | Uuid", int]
 """A partition as the request names it: the topic's name or id, and the number."""
 Verdict = VerificationGuard | KafkaError
-Verdicts = dict[Place, Verdict]
+Verdicts = dict[RequestedPartition, Verdict]
 """For each partition the guard to append with, or why nothing may be appended."""
-_Questions = tuple[Verdicts, dict["TopicPartition", Place]]
+_Questions = tuple[Verdicts, dict["TopicPartition", RequestedPartition]]
 
 
 def verify(
     services: Services,
     transaction: Transaction,
-    sequences: Mapping[Place, int],
+    sequences: Mapping[RequestedPartition, int],
     operation: Operation,
 ) -> Result[Verdicts]:
     """Return whether the transaction's batches may be appended.
@@ -83,29 +83,32 @@ def verify(
 
 
 def _start(
-    services: Services, transaction: Transaction, sequences: Mapping[Place, int], add: bool
+    services: Services,
+    transaction: Transaction,
+    sequences: Mapping[RequestedPartition, int],
+    add: bool,
 ) -> _Questions:
     """Guards for all partitions, and those that the coordinator must be asked about."""
     verdicts: Verdicts = {}
     asked = {}
-    for place, sequence in sequences.items():
+    for requested, sequence in sequences.items():
         try:
             topic_partition, guard = services.replica_manager.start_verification(
-                *place, transaction.producer_id, transaction.producer_epoch, sequence, add
+                *requested, transaction.producer_id, transaction.producer_epoch, sequence, add
             )
         except KafkaError as error:
-            verdicts[place] = error
+            verdicts[requested] = error
             continue
-        verdicts[place] = NO_GUARD if guard is None else guard
+        verdicts[requested] = NO_GUARD if guard is None else guard
         if guard is not None:
-            asked[topic_partition] = place
+            asked[topic_partition] = requested
     return verdicts, asked
 
 
 async def _wait(
     services: Services,
     transaction: Transaction,
-    sequences: Mapping[Place, int],
+    sequences: Mapping[RequestedPartition, int],
     questions: _Questions,
     codes: Result[Mapping[TopicPartition, ErrorCode]],
 ) -> Result[Verdicts]:
@@ -133,17 +136,17 @@ def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
 
 def _taken(
     verdicts: Verdicts,
-    asked: Mapping[TopicPartition, Place],
+    asked: Mapping[TopicPartition, RequestedPartition],
     codes: Mapping[TopicPartition, ErrorCode],
     operation: Operation,
 ) -> Verdicts:
     """`verdicts` with the coordinator's refusals, in the codes that the client understands."""
-    for topic_partition, place in asked.items():
+    for topic_partition, requested in asked.items():
         code = codes.get(topic_partition, ErrorCode.NONE)
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         elif code is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.DEFAULT_ERROR:
             code = ErrorCode.INVALID_TXN_STATE
         if code is not ErrorCode.NONE:
-            verdicts[place] = KafkaError(code)
+            verdicts[requested] = KafkaError(code)
     return verdicts

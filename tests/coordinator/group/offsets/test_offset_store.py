@@ -14,10 +14,10 @@ from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 from tests.coordinator.group.group_machine import through_bytes
 
-Place = tuple[str, str, int]
+CommitKey = tuple[str, str, int]
 
 names = st.sampled_from(["a", "b", "grüße", ""])
-places = st.tuples(names, names, st.integers(0, 3))
+commit_keys = st.tuples(names, names, st.integers(0, 3))
 values = st.builds(
     OffsetCommitValue,
     offset=st.integers(0, 2**62),
@@ -26,19 +26,19 @@ values = st.builds(
     commit_timestamp=st.integers(0, 2**41),
     expire_timestamp=st.sampled_from([-1, -1, 5]),
 )
-histories = st.lists(st.tuples(places, st.none() | values), max_size=60)
+histories = st.lists(st.tuples(commit_keys, st.none() | values), max_size=60)
 
 
-def record(place: Place, value: OffsetCommitValue | None) -> CoordinatorRecord:
+def record(commit_key: CommitKey, value: OffsetCommitValue | None) -> CoordinatorRecord:
     if value is None:
-        return offset_commit_tombstone(*place)
-    group, topic, partition = place
+        return offset_commit_tombstone(*commit_key)
+    group, topic, partition = commit_key
     return offset_commit_record(
         OffsetCommitKey(group=group, topic=topic, partition=partition), value
     )
 
 
-def contents(store: OffsetStore, groups: set[str]) -> dict[Place, CommittedOffset]:
+def contents(store: OffsetStore, groups: set[str]) -> dict[CommitKey, CommittedOffset]:
     return {
         (group, topic, partition): value
         for group in groups
@@ -59,23 +59,23 @@ def _facts(value: OffsetCommitValue) -> tuple[object, ...]:
 
 @given(histories)
 def test_store_holds_the_last_of_each(
-    history: list[tuple[Place, OffsetCommitValue | None]],
+    history: list[tuple[CommitKey, OffsetCommitValue | None]],
 ) -> None:
     live, restarted = OffsetStore(), OffsetStore()
-    model: dict[Place, OffsetCommitValue] = {}
-    for place, value in history:
-        written = record(place, value)
+    model: dict[CommitKey, OffsetCommitValue] = {}
+    for commit_key, value in history:
+        written = record(commit_key, value)
         live.replay(written.key, written.value)
         restarted.replay(*through_bytes(written))
-        model.pop(place, None)
+        model.pop(commit_key, None)
         if value is not None:
-            model[place] = value
+            model[commit_key] = value
     groups = {group for (group, _, _), _ in history}
-    assert {place: value[:5] for place, value in contents(live, groups).items()} == {
-        place: _facts(value) for place, value in model.items()
+    assert {commit_key: value[:5] for commit_key, value in contents(live, groups).items()} == {
+        commit_key: _facts(value) for commit_key, value in model.items()
     }
-    for place, value in contents(restarted, groups).items():
-        known = model.pop(place)
+    for commit_key, value in contents(restarted, groups).items():
+        known = model.pop(commit_key)
         # The version with an expire timestamp has no place for the leader's epoch, as in Kafka.
         epoch = -1 if known.expire_timestamp != -1 else known.leader_epoch
         assert (value.offset, value.metadata) == (known.offset, known.metadata)
@@ -85,11 +85,11 @@ def test_store_holds_the_last_of_each(
 
 @given(histories, st.sets(names))
 def test_tombstones_forget_whole_topics_and_nothing_else(
-    history: list[tuple[Place, OffsetCommitValue | None]], topics: set[str]
+    history: list[tuple[CommitKey, OffsetCommitValue | None]], topics: set[str]
 ) -> None:
     store = OffsetStore()
-    for place, value in history:
-        store.replay(record(place, value).key, value)
+    for commit_key, value in history:
+        store.replay(record(commit_key, value).key, value)
     groups = {group for (group, _, _), _ in history}
     kept = {p: v for p, v in contents(store, groups).items() if p[1] not in topics}
     for tombstone in store.tombstones(topics):
@@ -101,7 +101,7 @@ def test_tombstones_forget_whole_topics_and_nothing_else(
 class Event(NamedTuple):
     """A commit, plain (no producer) or pending, or a tombstone, or a transaction's end."""
 
-    place: Place
+    commit_key: CommitKey
     producer: int = -1
     tombstone: bool = False
     ends: bool | None = None
@@ -109,9 +109,9 @@ class Event(NamedTuple):
 
 producers = st.integers(1, 3)
 events = st.one_of(
-    st.builds(lambda place: Event(place), places),
-    st.builds(lambda place, producer: Event(place, producer), places, producers),
-    st.builds(lambda place: Event(place, tombstone=True), places),
+    st.builds(lambda commit_key: Event(commit_key), commit_keys),
+    st.builds(lambda commit_key, producer: Event(commit_key, producer), commit_keys, producers),
+    st.builds(lambda commit_key: Event(commit_key, tombstone=True), commit_keys),
     st.builds(
         lambda producer, ends: Event(("", "", 0), producer, ends=ends), producers, st.booleans()
     ),
@@ -122,21 +122,21 @@ class Model:
     """The rules by themselves: what counts, what is pending, by the offsets of the records."""
 
     def __init__(self) -> None:
-        self.committed: dict[Place, int] = {}
-        self.pending: dict[int, dict[Place, int]] = {}
+        self.committed: dict[CommitKey, int] = {}
+        self.pending: dict[int, dict[CommitKey, int]] = {}
 
     def apply(self, number: int, event: Event) -> None:
         if event.tombstone:
             for store in (self.committed, *self.pending.values()):
-                store.pop(event.place, None)
+                store.pop(event.commit_key, None)
         elif event.ends is not None:
             ended = self.pending.pop(event.producer, {})
-            for place, at in ended.items() if event.ends else ():
-                self.committed[place] = max(at, self.committed.get(place, -1))
+            for commit_key, at in ended.items() if event.ends else ():
+                self.committed[commit_key] = max(at, self.committed.get(commit_key, -1))
         elif event.producer == -1:
-            self.committed[event.place] = number
+            self.committed[event.commit_key] = number
         else:
-            self.pending.setdefault(event.producer, {})[event.place] = number
+            self.pending.setdefault(event.producer, {})[event.commit_key] = number
 
 
 def replay(store: OffsetStore, number: int, event: Event) -> None:
@@ -144,7 +144,7 @@ def replay(store: OffsetStore, number: int, event: Event) -> None:
         store.end_transaction(event.producer, event.ends)
         return
     value = None if event.tombstone else OffsetCommitValue(offset=number, metadata="")
-    store.replay(record(event.place, value).key, value, number, event.producer)
+    store.replay(record(event.commit_key, value).key, value, number, event.producer)
 
 
 @given(st.lists(events, max_size=40))
@@ -155,13 +155,15 @@ def test_pending_offsets_count_from_their_marker_on_and_never_hide_a_later_commi
     for number, event in enumerate(history):
         replay(store, number, event)
         model.apply(number, event)
-    groups = {event.place[0] for event in history}
-    found = {place: value.record_offset for place, value in contents(store, groups).items()}
+    groups = {event.commit_key[0] for event in history}
+    found = {
+        commit_key: value.record_offset for commit_key, value in contents(store, groups).items()
+    }
     assert found == model.committed
-    pending = {place for each in model.pending.values() for place in each}
-    for place in {event.place for event in history}:
-        assert store.is_pending(*place) == (place in pending)
-    open_groups = {place[0] for place in pending}
+    pending = {commit_key for each in model.pending.values() for commit_key in each}
+    for commit_key in {event.commit_key for event in history}:
+        assert store.is_pending(*commit_key) == (commit_key in pending)
+    open_groups = {commit_key[0] for commit_key in pending}
     assert all(store.has_open_transactions(group) for group in open_groups)
 
 
@@ -173,9 +175,14 @@ def test_tombstones_of_a_group_forget_all_of_it_pending_or_not(
     for number, event in enumerate(history):
         replay(store, number, event)
         model.apply(number, event)
-    places = [
+    commit_keys = [
         (each.key.group, each.key.topic, each.key.partition)
         for each in store.group_tombstones(group)
     ]
-    stored = {*model.committed, *(place for each in model.pending.values() for place in each)}
-    assert sorted(places) == sorted(place for place in stored if place[0] == group)
+    stored = {
+        *model.committed,
+        *(commit_key for each in model.pending.values() for commit_key in each),
+    }
+    assert sorted(commit_keys) == sorted(
+        commit_key for commit_key in stored if commit_key[0] == group
+    )

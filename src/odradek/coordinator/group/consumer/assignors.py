@@ -21,7 +21,7 @@ from odradek.coordinator.group.consumer.consumer_member import (
 )
 from odradek.ids import Uuid
 
-Place = tuple[Uuid, int]
+TopicIdPartition = tuple[Uuid, int]
 
 
 class Subscriber(NamedTuple):
@@ -74,8 +74,10 @@ class _Uniform:
             topic_id: [each.member_id for each in subscribers if topic_id in each.topics]
             for topic_id in counts
         }
-        self.held: dict[str, set[Place]] = {each.member_id: set() for each in subscribers}
-        self.holder: dict[Place, str] = {}
+        self.held: dict[str, set[TopicIdPartition]] = {
+            each.member_id: set() for each in subscribers
+        }
+        self.holder: dict[TopicIdPartition, str] = {}
 
     def assigned(self) -> dict[str, Assignment]:
         self._keep()
@@ -90,26 +92,26 @@ class _Uniform:
         total = sum(count for topic, count in self.counts.items() if self.readers[topic])
         share, extra = divmod(total, max(len(self.subscribers), 1))
         for subscriber in self.subscribers.values():
-            places = sorted(
-                place
-                for place in partitions_of(subscriber.target)
-                if place[0] in subscriber.topics
-                and place[1] < self.counts.get(place[0], 0)
-                and place not in self.holder
+            kept = sorted(
+                partition
+                for partition in partitions_of(subscriber.target)
+                if partition[0] in subscriber.topics
+                and partition[1] < self.counts.get(partition[0], 0)
+                and partition not in self.holder
             )
-            keep = len(places)
+            keep = len(kept)
             if self.same and keep > share:
                 keep = share + (extra > 0)
                 extra -= extra > 0
-            for place in places[:keep]:
-                self._give(place, subscriber.member_id)
+            for partition in kept[:keep]:
+                self._give(partition, subscriber.member_id)
 
-    def _give(self, place: Place, member_id: str) -> None:
-        before = self.holder.get(place)
+    def _give(self, partition: TopicIdPartition, member_id: str) -> None:
+        before = self.holder.get(partition)
         if before is not None:
-            self.held[before].discard(place)
-        self.holder[place] = member_id
-        self.held[member_id].add(place)
+            self.held[before].discard(partition)
+        self.holder[partition] = member_id
+        self.held[member_id].add(partition)
 
     def _hand_out(self) -> None:
         """What nobody has goes to who has least; topics that few read go first."""
@@ -123,13 +125,13 @@ class _Uniform:
             if heap is None:
                 heap = heaps[tuple(readers)] = [(len(self.held[each]), each) for each in readers]
                 heapq.heapify(heap)
-            for partition in range(self.counts[topic_id]):
-                place = (topic_id, partition)
-                if place in self.holder:
+            for number in range(self.counts[topic_id]):
+                partition = (topic_id, number)
+                if partition in self.holder:
                     continue
                 while heap[0][0] != len(self.held[heap[0][1]]):
                     heapq.heapreplace(heap, (len(self.held[heap[0][1]]), heap[0][1]))
-                self._give(place, heap[0][1])
+                self._give(partition, heap[0][1])
                 heapq.heapreplace(heap, (heap[0][0] + 1, heap[0][1]))
 
     def _balance(self) -> bool:
@@ -150,7 +152,7 @@ class _Uniform:
         return moved
 
     def _has(self, member_id: str, topic_id: Uuid) -> bool:
-        return any(place[0] == topic_id for place in self.held[member_id])
+        return any(partition[0] == topic_id for partition in self.held[member_id])
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignor, "range": range_assignor}

@@ -90,8 +90,8 @@ class ConsumerGroup:
             self._release(known)
         self.members[member.member_id] = member
         for held in (member.assigned, member.pending_revocation):
-            for place in partitions_of(held):
-                self.partition_epochs[place] = member.member_epoch
+            for topic_partition in partitions_of(held):
+                self.partition_epochs[topic_partition] = member.member_epoch
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -107,9 +107,9 @@ class ConsumerGroup:
 
     def _release(self, member: ConsumerMember) -> None:
         for held in (member.assigned, member.pending_revocation):
-            for place in partitions_of(held):
-                if self.partition_epochs.get(place) == member.member_epoch:
-                    del self.partition_epochs[place]
+            for topic_partition in partitions_of(held):
+                if self.partition_epochs.get(topic_partition) == member.member_epoch:
+                    del self.partition_epochs[topic_partition]
 
     def committed_copy(self) -> ConsumerGroup:
         """The group as it is now, for the committed view. Members are values and are shared."""
@@ -182,8 +182,9 @@ class ConsumerGroup:
     def waits_for_release(self, member: ConsumerMember) -> bool:
         """Whether something of the member's target is still held by others."""
         return any(
-            place[1] not in member.assigned.get(place[0], ()) and place in self.partition_epochs
-            for place in partitions_of(self.targets.get(member.member_id, NO_PARTITIONS))
+            topic_partition[1] not in member.assigned.get(topic_partition[0], ())
+            and topic_partition in self.partition_epochs
+            for topic_partition in partitions_of(self.targets.get(member.member_id, NO_PARTITIONS))
         )
 
     # -- rules shared with classic groups ----------------------------------------------------------

@@ -195,7 +195,7 @@ def heartbeat(
         member,
         instance_id=request.instance_id or member.instance_id,
         rack_id=request.rack_id or member.rack_id,
-        rebalance_timeout_ms=_given(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
+        rebalance_timeout_ms=_value_or(request.rebalance_timeout_ms, member.rebalance_timeout_ms),
         server_assignor=request.server_assignor or member.server_assignor,
         topics=member.topics if names is None else frozenset(names),
         regex=_regex(group, request.subscribed_topic_regex, member.regex, context.matches),
@@ -223,7 +223,7 @@ def heartbeat(
     return result
 
 
-def _given(value: int, otherwise: int) -> int:
+def _value_or(value: int, otherwise: int) -> int:
     return otherwise if value == -1 else value
 
 
@@ -367,10 +367,10 @@ def advance(
     regexes = group.regexes
     counts: dict[Uuid, int] | None = None
     if bump or group.seen_metadata != context.image.offset:
-        regexes, resolved_anew = resolve(group, members, context, records)
+        regexes, resolved_again = resolve(group, members, context, records)
         counts = partition_counts(context.image, _subscribed(members, regexes))
         hashed = metadata_hash(counts)
-        if bump or resolved_anew or hashed != group.metadata_hash:
+        if bump or resolved_again or hashed != group.metadata_hash:
             epoch += 1
             records.append(write.epoch_record(group_id, epoch, hashed))
             logger.info("group %s: epoch %d", group_id, epoch)

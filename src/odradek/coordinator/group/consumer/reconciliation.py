@@ -71,10 +71,10 @@ def _next(
     is_held: IsHeld,
     owned: Assignment | None,
 ) -> ConsumerMember:
-    wanted = frozenset(partitions_of(target.assignment))
+    target_partitions = frozenset(partitions_of(target.assignment))
     held = frozenset(partitions_of(member.assigned))
-    kept = held & wanted
-    revoked = assignment_of(held - wanted)
+    kept = held & target_partitions
+    revoked = assignment_of(held - target_partitions)
     if revoked and _owns(owned, revoked):
         return member.moved_to(
             epoch,
@@ -82,10 +82,10 @@ def _next(
             assigned=assignment_of(kept),
             pending_revocation=revoked,
         )
-    missing = wanted - kept
+    missing = target_partitions - kept
     # What it was waited for to let go of, and has, is still on the books as held: by itself.
     released = frozenset(partitions_of(member.pending_revocation))
-    free = {place for place in missing if place in released or not is_held(place)}
+    free = {each for each in missing if each in released or not is_held(each)}
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     return member.moved_to(
         target.epoch, state, assigned=assignment_of(kept | free), pending_revocation=NO_PARTITIONS

@@ -41,7 +41,7 @@ _BATCH = struct.Struct(">qi9xhi30xi")
 _NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
 # The record's offset, and where its value begins (_TOMBSTONE: there is none) and ends.
-Place = tuple[int, int, int]
+ValueSpan = tuple[int, int, int]
 
 
 class Unusual(Exception):
@@ -66,7 +66,7 @@ class OffsetLoader:
     def __init__(self, shard: LoadedShard, data: bytes) -> None:
         self._shard = shard
         self._data = data
-        self._latest: dict[bytes, Place] = {}
+        self._latest: dict[bytes, ValueSpan] = {}
 
     def take(self, pos: int, first: int) -> Generator[None, None, tuple[int, int]]:
         """Reads batches from `pos` of the piece on, up to the first that is not plain; offsets
@@ -93,16 +93,18 @@ class OffsetLoader:
             yield from self.finish()
         return pos, next_offset
 
-    def _keep(self, found: list[tuple[bytes, Place]], first: int) -> Generator[None, None, None]:
+    def _keep(
+        self, found: list[tuple[bytes, ValueSpan]], first: int
+    ) -> Generator[None, None, None]:
         latest = self._latest
-        for key, place in found:
-            if place[0] < first:
+        for key, span in found:
+            if span[0] < first:
                 continue
-            if place[1] == _TOMBSTONE and key in latest:
+            if span[1] == _TOMBSTONE and key in latest:
                 # The commit before it made its group, which the tombstone does not take away.
                 yield from self.finish()
                 latest = self._latest
-            latest[key] = place
+            latest[key] = span
 
     def finish(self) -> Generator[None, None, None]:
         """Puts into the shard what was taken so far. Yields after each time slice."""
@@ -135,11 +137,11 @@ class OffsetLoader:
 
     def _records(
         self, pos: int, end: int, base_offset: int, count: int
-    ) -> list[tuple[bytes, Place]]:
+    ) -> list[tuple[bytes, ValueSpan]]:
         """The keys and places of a batch's records; Unusual, IndexError or struct.error when it is
         not plain. The varints are read here where they have one byte: it is the inner loop."""
         data, latest = self._data, self._latest
-        found: list[tuple[bytes, Place]] = []
+        found: list[tuple[bytes, ValueSpan]] = []
         for _ in range(count):
             size, pos = _varint(data, pos)
             record_end = pos + size

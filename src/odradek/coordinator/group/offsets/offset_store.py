@@ -261,12 +261,12 @@ class OffsetStore:
 
     def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
         """The records that forget every offset, pending or not, of these (deleted) topics."""
-        wanted = list(topics)
+        topics_in_order = list(topics)
         return _tombstones(
             (group, topic, partition)
             for store in (self._by_group, *self._pending.values())
             for group, by_topic in store.items()
-            for topic in wanted
+            for topic in topics_in_order
             for partition in by_topic.get(topic, ())
         )
 
@@ -281,9 +281,9 @@ class OffsetStore:
         )
 
 
-def _tombstones(places: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
-    """One tombstone a place, in order, though a place may be committed and pending too."""
-    return [offset_commit_tombstone(*place) for place in dict.fromkeys(places)]
+def _tombstones(keys: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
+    """One tombstone a key, in order, though a key may be committed and pending too."""
+    return [offset_commit_tombstone(*key) for key in dict.fromkeys(keys)]
 
 
 def _put(
