@@ -11,6 +11,7 @@ import pytest
 
 from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS
+from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
 from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
@@ -34,6 +35,15 @@ E = ErrorCode
 async def begun(disk: OnDisk) -> None:
     assert await disk.init() == (E.NONE, 1, 0)
     assert await disk.add() is E.NONE
+
+
+async def ending_on_a_slow_disk(disk: OnDisk) -> asyncio.Future[TransactionResponse]:
+    """Begin a transaction and send EndTxn, whose record waits in `disk.flushes`."""
+    await begun(disk)
+    disk.flushes = []
+    ending = asyncio.ensure_future(disk.end())
+    await asyncio.sleep(0)
+    return ending
 
 
 @on_loop
@@ -137,10 +147,7 @@ async def test_what_was_loaded_is_what_was_written(tmp_path: Path) -> None:
 @on_loop
 async def test_nothing_is_answered_before_it_is_committed(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
-        await begun(disk)
-        disk.flushes = []
-        ending = asyncio.ensure_future(disk.end())
-        await asyncio.sleep(0)
+        ending = await ending_on_a_slow_disk(disk)
         assert not ending.done()
         assert (await disk.end()).code is E.CONCURRENT_TRANSACTIONS
         assert await disk.add() is E.CONCURRENT_TRANSACTIONS
@@ -179,10 +186,7 @@ async def test_prepare_that_is_late_is_answered_and_completed_when_it_commits(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as disk:
-        await begun(disk)
-        disk.flushes = []
-        ending = asyncio.ensure_future(disk.end())
-        await asyncio.sleep(0)
+        ending = await ending_on_a_slow_disk(disk)
         disk.timers.advance(COMMIT_TIMEOUT_MS)
         assert (await ending).code is E.COORDINATOR_NOT_AVAILABLE
         assert (await disk.end()).code is E.CONCURRENT_TRANSACTIONS, "its record is in the log"
@@ -232,10 +236,7 @@ async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
 @on_loop
 async def test_client_that_is_gone_does_not_stop_what_it_began(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
-        await begun(disk)
-        disk.flushes = []
-        ending = asyncio.ensure_future(disk.end())
-        await asyncio.sleep(0)
+        ending = await ending_on_a_slow_disk(disk)
         ending.cancel()
         await asyncio.sleep(0)
         flushes, disk.flushes = disk.flushes, None
@@ -249,10 +250,7 @@ async def test_stop_between_prepare_and_its_commit_leaves_the_rest_to_the_next_s
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as disk:
-        await begun(disk)
-        disk.flushes = []
-        ending = asyncio.ensure_future(disk.end())
-        await asyncio.sleep(0)
+        ending = await ending_on_a_slow_disk(disk)
         disk.transactions.stop()
         assert (await ending).code is E.NOT_COORDINATOR
         disk.flushes[0].set_result(None)
@@ -266,10 +264,7 @@ async def test_stop_between_prepare_and_its_commit_leaves_the_rest_to_the_next_s
 @on_loop
 async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
-        await begun(disk)
-        disk.flushes = []
-        ending = asyncio.ensure_future(disk.end())
-        await asyncio.sleep(0)
+        ending = await ending_on_a_slow_disk(disk)
         disk.leads = False
         disk.flushes[0].set_exception(KafkaError(E.KAFKA_STORAGE_ERROR))
         assert (await ending).code is E.NOT_COORDINATOR
