@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from odradek.errors import ErrorCode
 from odradek.protocol import record_codec
+from odradek.protocol.codec import Message
 
 R = TypeVar("R")
 
@@ -25,8 +26,8 @@ class CoordinatorRecord(NamedTuple):
     """One record of an internal topic: its key, and its value in `value_version` (None: a
     tombstone)."""
 
-    key: Any
-    value: Any
+    key: Message
+    value: Message | None
     value_version: int
 
 
@@ -80,7 +81,7 @@ class CoordinatorResult(Generic[R]):
     records: list[CoordinatorRecord]
     response: R
     timers: list[CoordinatorTimer] = field(default_factory=list)
-    completed: list[tuple[Ticket, Any]] = field(default_factory=list)
+    completed: list[tuple[Ticket, object]] = field(default_factory=list)
     after_replay: Callable[[], None] | None = None
     after_commit: Callable[[ErrorCode, Timestamp], CoordinatorResult[None]] | None = None
 

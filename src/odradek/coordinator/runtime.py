@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from odradek.coordinator.batch_builder import build_coordinator_batch
 from odradek.coordinator.coordinator_result import (
@@ -67,6 +67,7 @@ PARTITIONS_REMEMBERED_MAX = 10_000
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 # Takes the guard of a transaction's records too, where there is one.
 Append = Callable[..., Result[LogAppendInfo]]
 Encode = Callable[[CoordinatorRecord], Pair]
@@ -92,18 +93,18 @@ def partition_for(key: str, partition_count: int) -> int:
     return (0 if value == -0x8000_0000 else abs(value)) % partition_count
 
 
-class _Write(Generic[R]):
+class _Write(Generic[R_co]):
     """A write whose records are appended and not committed, or a response behind such a write."""
 
     __slots__ = ("_failed", "_result", "last_offset", "pending")
 
     def __init__(
-        self, last_offset: int, result: CoordinatorResult[R], failed: Callable[[ErrorCode], R]
+        self, last_offset: int, result: CoordinatorResult[R_co], failed: Callable[[ErrorCode], R_co]
     ) -> None:
         self.last_offset = last_offset
         self._result = result
         self._failed = failed
-        self.pending: PendingResult[R] = PendingResult()
+        self.pending: PendingResult[R_co] = PendingResult()
 
     def end(self, code: ErrorCode, now: Timestamp) -> CoordinatorResult[None] | None:
         """Respond, if that was not done before; return what follows."""
@@ -157,9 +158,9 @@ class CoordinatorRuntime(Generic[S]):
         # Partitions whose log is damaged. They are not read again in the same leader epoch.
         self._damaged: set[int] = set()
         # By partition, in the order of their offsets. A partition without such writes has no entry.
-        self._uncommitted: dict[int, deque[_Write[Any]]] = {}
+        self._uncommitted: dict[int, deque[_Write[object]]] = {}
         self._commit_timeout_ms = commit_timeout_ms
-        self._waiting: deque[tuple[float, int, _Write[Any]]] = deque()
+        self._waiting: deque[tuple[float, int, _Write[object]]] = deque()
         self._loop_timers = timers
         self._timers: dict[int, DeadlineTimers] = {}
         self._commit_timer = DeadlineTimers(clock, timers, self._time_out)
@@ -359,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
             transactional=True,
         )
 
-    def _apply(self, partition: int, result: CoordinatorResult[Any]) -> None:
+    def _apply(self, partition: int, result: CoordinatorResult[R]) -> None:
         """Change what no record carries."""
         if result.after_replay is not None:
             result.after_replay()
@@ -457,7 +458,7 @@ class CoordinatorRuntime(Generic[S]):
         return write
 
     def _ended(
-        self, partition: int, shard: S, write: _Write[Any], appended: Result[LogAppendInfo]
+        self, partition: int, shard: S, write: _Write[object], appended: Result[LogAppendInfo]
     ) -> None:
         """The high watermark has reached the write, or cannot reach it."""
         if self._shards.get(partition) is not shard:
@@ -541,7 +542,7 @@ def _leader_epoch(topic: TopicImage, partition: int) -> int:
     return found[0].leader_epoch if found else -1
 
 
-def complete_tickets(completed: list[tuple[Ticket, Any]]) -> None:
+def complete_tickets(completed: list[tuple[Ticket, object]]) -> None:
     """Complete the requests that wait for tickets."""
     for ticket, response in completed:
         assert isinstance(ticket, PendingResult)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 from odradek.collector import postponed_full_collections
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol import record_codec
+from odradek.protocol.codec import Message
 from odradek.protocol.errors import MalformedMessage
 from odradek.records.batch import NO_PRODUCER_ID, BatchHeader, Compression, parse_header
 from odradek.records.record import Record, body_of, iter_batches, records_of
@@ -38,10 +40,10 @@ MARKERS = {b"\x00\x00": False, b"\x00\x01": True}
 class Shard(Protocol):
     """A state machine over one partition."""
 
-    def replay(self, offset: int, key: Any, value: Any) -> None:
+    def replay(self, offset: int, key: Message, value: Message | None) -> None:
         """Takes one record into the state: at load time, and right after it was appended."""
 
-    def keep(self, offset: int, key: Any) -> None:
+    def keep(self, offset: int, key: Message) -> None:
         """Keep the committed value that the record at `offset` with this key will replace: the
         record is appended, but not committed yet."""
 
@@ -62,7 +64,9 @@ class Shard(Protocol):
 class TransactionalShard(Protocol):
     """A shard whose partition takes part in clients' transactions."""
 
-    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+    def replay_transactional(
+        self, offset: int, producer_id: int, key: Message, value: Message | None
+    ) -> None:
         """Takes in one record that counts from its transaction's commit on."""
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
@@ -103,7 +107,7 @@ class RecordDecoder:
         self._family = family
         self._skipped: set[str] = set()
 
-    def __call__(self, record: Record) -> tuple[Any, Any] | None:
+    def __call__(self, record: Record) -> tuple[Message, Message | None] | None:
         """The key and the value (None: a tombstone); None when this version cannot read them."""
         if record.key is None:
             self._skip("a record without a key", record.offset)
@@ -124,7 +128,9 @@ class RecordDecoder:
             logger.warning("%s: skipped, first at offset %d", what, offset)
 
 
-def replay_record(shard: Shard, offset: int, producer_id: int, key: Any, value: Any) -> None:
+def replay_record(
+    shard: Shard, offset: int, producer_id: int, key: Message, value: Message | None
+) -> None:
     """Replay one record, of a transaction if it has a producer id."""
     if producer_id != NO_PRODUCER_ID and isinstance(shard, TransactionalShard):
         shard.replay_transactional(offset, producer_id, key, value)
@@ -168,9 +174,8 @@ class ShardLoader:
                     region.close()
                 offset = await self.load_piece(shard, data, offset)
 
-    async def _off_loop(self, function: Any, *args: Any) -> bytes:
-        loop = asyncio.get_running_loop()
-        return bytes(await loop.run_in_executor(self._executor, function, *args))
+    async def _off_loop(self, function: Callable[[], bytes]) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     async def load_piece(self, shard: Shard, data: bytes, first: int) -> int:
         """Replay the batches in `data` from offset `first` on; return the offset after the last."""
@@ -200,7 +205,7 @@ class ShardLoader:
         if header.compression == Compression.NONE:
             body = body_of(batch, header)
         else:
-            body = await self._off_loop(body_of, batch, header)
+            body = await self._off_loop(partial(body_of, batch, header))
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in records_of(body, header):
             await self._take(record)

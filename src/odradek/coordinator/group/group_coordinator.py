@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import CoordinatorResult, response_code
@@ -31,7 +30,7 @@ from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_records import encode
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.group_shards import GroupShards
-from odradek.coordinator.group.offsets.offset_requests import OffsetRequests
+from odradek.coordinator.group.offsets.offset_requests import AppendMarker, OffsetRequests
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, complete_tickets
 from odradek.environment.clock import Clock
 from odradek.environment.randomness import random_uuid
@@ -75,7 +74,7 @@ class GroupCoordinator:
         executor: Executor,
         new_id: Callable[[], str],
         new_uuid: Callable[[], Uuid] = random_uuid,
-        append_marker: Callable[..., Any] | None = None,
+        append_marker: AppendMarker | None = None,
     ) -> None:
         self._config = config
         self._clock = clock

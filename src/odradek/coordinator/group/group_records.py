@@ -54,12 +54,13 @@ def offset_commit_record(key: OffsetCommitKey, value: OffsetCommitValue) -> Coor
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as `record_codec` encodes them; raises `UnencodableMessage`."""
     key, value, version = record
-    if key.__class__ is not OffsetCommitKey or version != OFFSET_COMMIT_VALUE_VERSION:
+    if type(key) is not OffsetCommitKey or version != OFFSET_COMMIT_VALUE_VERSION:
         return encode_record(record)
     try:
         encoded = _commit_key_prefix(key.group, key.topic) + _PARTITION.pack(key.partition)
         if value is None:
             return encoded, None
+        assert type(value) is OffsetCommitValue
         metadata = value.metadata.encode()
         front = _VALUE.pack(version, value.offset, value.leader_epoch, len(metadata))
         return encoded, front + metadata + _TIMESTAMP.pack(value.commit_timestamp)

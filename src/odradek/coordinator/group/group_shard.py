@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import replayed_member
@@ -20,6 +19,7 @@ from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
+from odradek.protocol.codec import Message
 from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
 from odradek.protocol.messages.group_metadata_value import GroupMetadataValue
@@ -72,18 +72,21 @@ class GroupShard:
         self._on_unload = on_unload
         self._skipped: set[str] = set()
 
-    def replay(self, offset: int, key: Any, value: Any) -> None:
+    def replay(self, offset: int, key: Message, value: Message | None) -> None:
         """Takes one record in. Kinds that this version does not know are named once and skipped."""
-        if isinstance(key, OffsetCommitKey):
+        if type(key) is OffsetCommitKey:
+            assert value is None or type(value) is OffsetCommitValue
             # `replay_offset`, without the call.
             if value is not None and key.group not in self.groups:
                 self.groups[key.group] = ClassicGroup(group_id=key.group)
             self.offsets.replay(key, value, offset)
         elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
             self.replay_group(key, value)
-        elif isinstance(key, consumer_records.KEYS):
+        elif isinstance(key, consumer_records.Key):
             self.replay_consumer_group(key, value)
         elif isinstance(key, LegacyOffsetCommitKey):
+            assert value is None or isinstance(value, LegacyOffsetCommitValue)
             self._replay_legacy_offset(offset, key, value)
         elif type(key).__name__ not in self._skipped:
             self._skipped.add(type(key).__name__)
@@ -94,9 +97,12 @@ class GroupShard:
                 offset,
             )
 
-    def replay_transactional(self, offset: int, producer_id: int, key: Any, value: Any) -> None:
+    def replay_transactional(
+        self, offset: int, producer_id: int, key: Message, value: Message | None
+    ) -> None:
         """Takes in one record of a transaction, which can only be a committed offset."""
         if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
             self.replay_offset(key, value, offset, producer_id)
         else:
             self.replay(offset, key, value)
@@ -170,7 +176,7 @@ class GroupShard:
             if member.group_instance_id is not None
         }
 
-    def replay_consumer_group(self, key: Any, value: Any) -> None:
+    def replay_consumer_group(self, key: consumer_records.Key, value: Message | None) -> None:
         """A record of a consumer group; the first one makes it, its epoch's tombstone ends it."""
         group = self.groups.get(key.group_id)
         if value is None and (
@@ -185,7 +191,7 @@ class GroupShard:
 
     # -- the committed view ------------------------------------------------------------------------
 
-    def keep(self, offset: int, key: Any) -> None:
+    def keep(self, offset: int, key: Message) -> None:
         """Keep what the uncommitted record at `offset` replaces."""
         group_id: str
         if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
@@ -195,7 +201,7 @@ class GroupShard:
                 return
         elif isinstance(key, GroupMetadataKey):
             group_id = key.group
-        elif isinstance(key, consumer_records.KEYS):
+        elif isinstance(key, consumer_records.Key):
             group_id = key.group_id
         else:
             return

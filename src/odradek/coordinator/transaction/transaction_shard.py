@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from odradek.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
@@ -18,7 +17,9 @@ from odradek.coordinator.transaction.transaction_metadata import (
 )
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
+from odradek.protocol.codec import Message
 from odradek.protocol.messages.transaction_log_key import TransactionLogKey
+from odradek.protocol.messages.transaction_log_value import TransactionLogValue
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +52,10 @@ class TransactionShard:
         self._on_loaded = on_loaded
         self._on_unload = on_unload
 
-    def replay(self, offset: int, key: Any, value: Any) -> None:
+    def replay(self, offset: int, key: Message, value: Message | None) -> None:
         """Takes one record in: the whole of a transactional id, or its end (a tombstone)."""
         assert isinstance(key, TransactionLogKey)
+        assert value is None or isinstance(value, TransactionLogValue)
         transactional_id = key.transactional_id
         if value is None:
             self.transactions.pop(transactional_id, None)
@@ -81,9 +83,10 @@ class TransactionShard:
         else:
             self.ongoing.discard(transactional_id)
 
-    def keep(self, offset: int, key: Any) -> None:
+    def keep(self, offset: int, key: Message) -> None:
         """Keep what the uncommitted record at `offset` replaces."""
-        transactional_id: str = key.transactional_id
+        assert isinstance(key, TransactionLogKey)
+        transactional_id = key.transactional_id
         self._changes.keep(transactional_id, offset, self.transactions.get(transactional_id))
 
     def commit(self, offset: int) -> None:

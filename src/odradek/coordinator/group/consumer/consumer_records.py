@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Resolved
@@ -22,6 +22,8 @@ from odradek.coordinator.group.consumer.consumer_member import (
     ConsumerMember,
     MemberState,
 )
+from odradek.ids import Uuid
+from odradek.protocol.codec import Message
 from odradek.protocol.messages import (
     consumer_group_current_member_assignment_value as current_value,
 )
@@ -56,18 +58,27 @@ from odradek.protocol.messages.consumer_group_target_assignment_metadata_value i
 
 NO_EPOCH = -1
 
-KEYS = (
-    ConsumerGroupMetadataKey,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupRegularExpressionKey,
+Key = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
 )
 
 
-def _record(key: Any, value: Any) -> CoordinatorRecord:
+class TopicPartitions(Protocol):
+    """A topic's part of an assignment. Four messages have a class of their own for it."""
+
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partitions(self) -> Sequence[int]: ...
+
+
+def _record(key: Key, value: Message | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, value, 0)
 
 
@@ -199,35 +210,64 @@ def creation_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 # -- what is read ----------------------------------------------------------------------------------
 
 
-def replay(group: ConsumerGroup, key: Any, value: Any) -> None:
+def replay(group: ConsumerGroup, key: Key, value: Message | None) -> None:
     """Takes one record into its group. The group's own tombstone is its shard's matter."""
-    if isinstance(key, ConsumerGroupMetadataKey):
-        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-    elif isinstance(key, ConsumerGroupMemberMetadataKey):
-        _replay_member(group, key.member_id, value)
-    elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-        group.target_epoch = NO_EPOCH if value is None else value.assignment_epoch
-    elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-        group.targets.pop(key.member_id, None)
-        if value is not None:
+    if value is None:
+        _replay_tombstone(group, key)
+    else:
+        _replay_value(group, key, value)
+
+
+def _replay_tombstone(group: ConsumerGroup, key: Key) -> None:
+    match key:
+        case ConsumerGroupMemberMetadataKey():
+            group.drop_member(key.member_id)
+        case ConsumerGroupTargetAssignmentMetadataKey():
+            group.target_epoch = NO_EPOCH
+        case ConsumerGroupTargetAssignmentMemberKey():
+            group.targets.pop(key.member_id, None)
+        case ConsumerGroupCurrentMemberAssignmentKey():
+            _replay_current_tombstone(group, key.member_id)
+        case ConsumerGroupRegularExpressionKey():
+            group.regexes.pop(key.regular_expression, None)
+
+
+def _replay_value(group: ConsumerGroup, key: Key, value: Message) -> None:
+    match key, value:
+        case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue():
+            group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        case ConsumerGroupMemberMetadataKey(), member_value.ConsumerGroupMemberMetadataValue():
+            _replay_member(group, key.member_id, value)
+        case (
+            ConsumerGroupTargetAssignmentMetadataKey(),
+            ConsumerGroupTargetAssignmentMetadataValue(),
+        ):
+            group.target_epoch = value.assignment_epoch
+        case (
+            ConsumerGroupTargetAssignmentMemberKey(),
+            target_value.ConsumerGroupTargetAssignmentMemberValue(),
+        ):
+            # Removed first, so that it stands behind the targets of other members.
+            group.targets.pop(key.member_id, None)
             group.targets[key.member_id] = read_assignment(value.topic_partitions)
-    elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-        _replay_current(group, key.member_id, value)
-    elif isinstance(key, ConsumerGroupRegularExpressionKey):
-        group.regexes.pop(key.regular_expression, None)
-        if value is not None:
+        case (
+            ConsumerGroupCurrentMemberAssignmentKey(),
+            current_value.ConsumerGroupCurrentMemberAssignmentValue(),
+        ):
+            _replay_current(group, key.member_id, value)
+        case ConsumerGroupRegularExpressionKey(), ConsumerGroupRegularExpressionValue():
+            group.regexes.pop(key.regular_expression, None)
             resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
             group.regexes[key.regular_expression] = resolved
+        case ConsumerGroupPartitionMetadataKey(), _:
+            pass  # Brokers before 4.1 kept the topics of a group here.
+        case _:
+            raise AssertionError(f"{key} has the value {value}")
 
 
 def _replay_member(
-    group: ConsumerGroup,
-    member_id: str,
-    value: member_value.ConsumerGroupMemberMetadataValue | None,
+    group: ConsumerGroup, member_id: str, value: member_value.ConsumerGroupMemberMetadataValue
 ) -> None:
-    if value is None:
-        group.drop_member(member_id)
-        return
     classic = None
     if value.classic_member_metadata is not None:
         stored = value.classic_member_metadata
@@ -252,26 +292,27 @@ def _replay_member(
     )
 
 
+def _replay_current_tombstone(group: ConsumerGroup, member_id: str) -> None:
+    # The tombstone of the member itself follows. Until then it holds nothing.
+    known = group.members.get(member_id)
+    if known is not None:
+        group.put_member(
+            replace(
+                known,
+                member_epoch=LEAVE_EPOCH,
+                previous_member_epoch=LEAVE_EPOCH,
+                state=MemberState.STABLE,
+                assigned=NO_PARTITIONS,
+                pending_revocation=NO_PARTITIONS,
+            )
+        )
+
+
 def _replay_current(
     group: ConsumerGroup,
     member_id: str,
-    value: current_value.ConsumerGroupCurrentMemberAssignmentValue | None,
+    value: current_value.ConsumerGroupCurrentMemberAssignmentValue,
 ) -> None:
-    if value is None:
-        # A member's own record follows; until then it holds nothing.
-        known = group.members.get(member_id)
-        if known is not None:
-            group.put_member(
-                replace(
-                    known,
-                    member_epoch=LEAVE_EPOCH,
-                    previous_member_epoch=LEAVE_EPOCH,
-                    state=MemberState.STABLE,
-                    assigned=NO_PARTITIONS,
-                    pending_revocation=NO_PARTITIONS,
-                )
-            )
-        return
     states = {int(state): state for state in MemberState}
     known = group.members.get(member_id) or ConsumerMember(member_id)
     group.put_member(
@@ -286,6 +327,6 @@ def _replay_current(
     )
 
 
-def read_assignment(stored: Sequence[Any]) -> Assignment:
+def read_assignment(stored: Sequence[TopicPartitions]) -> Assignment:
     """An assignment from what any of the messages has: topic ids and partitions."""
     return {each.topic_id: frozenset(each.partitions) for each in stored if each.partitions}

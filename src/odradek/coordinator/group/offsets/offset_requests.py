@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import (
@@ -35,6 +35,7 @@ from odradek.coordinator.runtime import CoordinatorRuntime
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.log.unified_log import LogAppendInfo
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.delete_groups_response import DeletableGroupResult
 from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
@@ -49,6 +50,8 @@ from odradek.slicing import end_slice
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendInfo]]
+"""Appends the marker of a producer id and epoch: the coordinator's epoch, whether to commit."""
 # One record batch holds so many tombstones; a million offsets may expire at once.
 TOMBSTONES_MAX = 1_000
 # So many groups are looked at for expired offsets before others are served.
@@ -68,7 +71,7 @@ class OffsetRequests:
         config: BrokerConfig,
         clock: Clock,
         keep_session: Callable[[GroupShard, Group | None, str], None],
-        append_marker: Callable[..., Any] | None,
+        append_marker: AppendMarker | None,
     ) -> None:
         self._shards = shards
         self._runtime = runtime
