@@ -34,13 +34,13 @@ def _serve(
 ) -> None:
     """Run a broker."""
     # Completion and the list of commands come here, `odradek serve` itself goes to `cli.serve`.
-    given = (
+    assignments = (
         ("--listen", listen),
         ("--data", data),
         ("--config", config),
         ("--log-level", log_level),
     )
-    arguments = [f"{name}={value}" for name, value in given if value]
+    arguments = [f"{name}={value}" for name, value in assignments if value]
     serve.serve([*arguments, *(f"--set={each}" for each in sets or ())])
 
 
@@ -77,8 +77,8 @@ app.command("consume")(consume.consume)
 app.command("demo")(demo.demo)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"odradek {__version__}")
         raise typer.Exit
 

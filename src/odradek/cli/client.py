@@ -6,8 +6,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,6 +16,8 @@ from odradek.config.listeners import PORT_MAX
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
 # As the name of a broker, user or client: what holds for all that have no value of their own.
@@ -62,7 +64,7 @@ JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Result = TypeVar("Result")
 
 
-def client_config(bootstrap_server: str, **extra: Any) -> dict[str, Any]:
+def client_config(bootstrap_server: str, **extra: object) -> dict[str, object]:
     """librdkafka's settings for a short-lived tool: quiet, quick to give up."""
     log_level = 7 if os.environ.get("ODRADEK_DEBUG") else 2
     return {
@@ -73,7 +75,7 @@ def client_config(bootstrap_server: str, **extra: Any) -> dict[str, Any]:
     }
 
 
-def admin_client(bootstrap_server: str) -> Any:
+def admin_client(bootstrap_server: str) -> AdminClient:
     """An AdminClient that has reached the broker; refuses with one line when none answers."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -155,7 +157,9 @@ def check_group_id(group: str) -> None:
 
 
 def wait_each(
-    futures: dict[str, Any], describe: Callable[[str], str], json_key: str | None = None
+    futures: Mapping[str, Future[object]],
+    describe: Callable[[str], str],
+    json_key: str | None = None,
 ) -> None:
     """Waits for each future of an admin call, a line each; refuses at the end if any failed.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,7 @@ from odradek.cli.client import (
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ConfigResource
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -144,7 +144,7 @@ def _unnamed(kind: Kind, name: str) -> tuple[int, str] | None:
     return None
 
 
-def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:
+def _resource(admin: AdminClient, kind: Kind, name: str, **options: object) -> ConfigResource:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     if kind is Kind.BROKER:
@@ -158,7 +158,7 @@ def _resource(admin: AdminClient, kind: Kind, name: str, **options: Any) -> Any:
     return ConfigResource(ResourceType.TOPIC, name, **options)
 
 
-def _rows(admin: AdminClient, kind: Kind, name: str) -> list[dict[str, Any]]:
+def _rows(admin: AdminClient, kind: Kind, name: str) -> list[dict[str, object]]:
     resource = _resource(admin, kind, name)
     entries = wait(admin.describe_configs([resource])[resource], name)
     return [
@@ -190,7 +190,7 @@ def _alter(
         wait(future, name)
 
 
-def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dict[str, Any]]:
+def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dict[str, object]]:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.describe_configs_request import (
         DescribeConfigsRequest,

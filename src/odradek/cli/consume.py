@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -26,6 +27,10 @@ from odradek.cli.output import (
     parse_time_ms,
     text_or_base64,
 )
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message, TopicPartition
+    from confluent_kafka.admin import AdminClient
 
 POLL_S = 0.5
 BATCH_RECORDS = 500
@@ -105,8 +110,8 @@ class _PartitionReader:
 
     def __init__(
         self,
-        consumer: Any,
-        printer: Any,
+        consumer: Consumer,
+        printer: Callable[[Message], bytes],
         follow: bool,
         max_records: int,
         ends: set[int] | None,
@@ -140,7 +145,7 @@ class _PartitionReader:
         assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
         return bool(assigned) and assigned <= self._ended
 
-    def _take(self, message: Any, out: Any) -> None:
+    def _take(self, message: Message, out: BinaryIO) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         error = message.error()
@@ -173,7 +178,7 @@ def _check_group(
         )
 
 
-def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, Any]:
+def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, object]:
     reset = "latest" if start == "end" else "earliest"
     return {
         **client_config(server),
@@ -184,7 +189,7 @@ def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, 
     }
 
 
-def _partitions(consumer: Any, topic: str, asked: list[int]) -> set[int]:
+def _partitions(consumer: Consumer, topic: str, asked: list[int]) -> set[int]:
     """The numbers of the topic's partitions, or those of them that are asked for."""
     metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
@@ -196,13 +201,13 @@ def _partitions(consumer: Any, topic: str, asked: list[int]) -> set[int]:
 
 
 def _starts(
-    consumer: Any,
-    admin: Any,
+    consumer: Consumer,
+    admin: AdminClient,
     topic: str,
     numbers: list[int],
     start: Start,
     from_time_ms: int | None,
-) -> list[Any]:
+) -> list[TopicPartition]:
     """The TopicPartitions with the offsets at which to begin."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
@@ -255,15 +260,15 @@ def _parse_offset(text: str) -> Start:
     return number
 
 
-def _value(message: Any) -> bytes:
+def _value(message: Message) -> bytes:
     return (message.value() or b"") + b"\n"
 
 
-def _key_value(message: Any) -> bytes:
+def _key_value(message: Message) -> bytes:
     return (message.key() or b"") + b"\t" + (message.value() or b"") + b"\n"
 
 
-def _json_line(message: Any) -> bytes:
+def _json_line(message: Message) -> bytes:
     timestamp_type, timestamp_ms = message.timestamp()
     fields = {
         "topic": message.topic(),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from enum import Enum
+from typing import TYPE_CHECKING, TypedDict
 
 import typer
 
@@ -25,7 +26,35 @@ from odradek.cli.group_reset import reset_offsets
 from odradek.cli.output import CommandError, print_json, print_rows
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+
+
+class PartitionRow(TypedDict):
+    """One partition of a described group. `lag_s` is None where it is unknown."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    end_offset: int | None
+    lag: int | None
+    lag_s: float | None
+    member_id: str | None
+    client_id: str | None
+    host: str | None
+
+
+class DescribedGroup(TypedDict):
+    """A group as `--json` prints it. `lag_s_unknown` counts partitions."""
+
+    group: str
+    state: str
+    coordinator: str | None
+    members: int
+    lag: int
+    lag_s: float | None
+    lag_s_unknown: int
+    partitions: list[PartitionRow]
+
 
 app = typer.Typer(no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
@@ -113,7 +142,9 @@ def delete(
     wait_each(futures, lambda name: f"deleted group {name}", "group" if as_json else None)
 
 
-def _found(admin: AdminClient, groups: list[str]) -> tuple[list[Any], list[str]]:
+def _found(
+    admin: AdminClient, groups: list[str]
+) -> tuple[list[ConsumerGroupDescription], list[str]]:
     """The descriptions of the groups that are there, and a reason for each that cannot be shown.
 
     A group that nobody knows is described as Dead, and with GROUP_ID_NOT_FOUND since KIP-1043.
@@ -142,7 +173,7 @@ def _raise_any(errors: list[str]) -> None:
         raise CommandError("; ".join(errors))
 
 
-def _print_described(group: dict[str, Any]) -> None:
+def _print_described(group: DescribedGroup) -> None:
     seconds = "-"
     if group["lag_s"] is not None:
         seconds = f"{'at least ' if group['lag_s_unknown'] else ''}{group['lag_s']} s"
@@ -154,7 +185,9 @@ def _print_described(group: dict[str, Any]) -> None:
     print_rows(group["partitions"], [*columns, "client_id", "host"], as_json=False)
 
 
-def _describe_one(admin: AdminClient, bootstrap_server: str, description: Any) -> dict[str, Any]:
+def _describe_one(
+    admin: AdminClient, bootstrap_server: str, description: ConsumerGroupDescription
+) -> DescribedGroup:
     group = description.group_id
     owners = {
         (tp.topic, tp.partition): member
@@ -169,7 +202,7 @@ def _describe_one(admin: AdminClient, bootstrap_server: str, description: Any) -
         if each in committed and end is not None and committed[each] < end
     }
     ages = lag_seconds(bootstrap_server, behind, time.time())
-    rows = []
+    rows: list[PartitionRow] = []
     for (topic, partition), end in ends.items():
         offset = committed.get((topic, partition))
         owner = owners.get((topic, partition))
@@ -190,22 +223,24 @@ def _describe_one(admin: AdminClient, bootstrap_server: str, description: Any) -
                 "host": owner.host if owner else None,
             }
         )
+    lag_s, lag_s_unknown = _longest(rows)
     return {
         "group": group,
         "state": _enum_name(description.state),
         "coordinator": str(description.coordinator.id) if description.coordinator else None,
         "members": len(description.members),
         "lag": sum(row["lag"] or 0 for row in rows),
-        **_longest(rows),
+        "lag_s": lag_s,
+        "lag_s_unknown": lag_s_unknown,
         "partitions": rows,
     }
 
 
-def _longest(rows: list[dict[str, Any]]) -> dict[str, float | None]:
+def _longest(rows: list[PartitionRow]) -> tuple[float | None, int]:
     """For how long (s) the group is behind at least, and in how many partitions nobody knows it."""
     unknown = sum(bool(row["lag"]) and row["lag_s"] is None for row in rows)
     longest = max((row["lag_s"] or 0.0 for row in rows), default=0.0)
-    return {"lag_s": None if unknown and not longest else longest, "lag_s_unknown": unknown}
+    return None if unknown and not longest else longest, unknown
 
 
 def _end_offsets(
@@ -227,7 +262,7 @@ def _end_offsets(
     return dict(sorted(ends.items()))
 
 
-def _enum_name(value: Any) -> str:
+def _enum_name(value: Enum | None) -> str:
     """PREPARING_REBALANCING as people and Kafka's tools write it: PreparingRebalancing."""
     name = value.name if value is not None else "UNKNOWN"
     return "".join(part.capitalize() for part in name.split("_"))

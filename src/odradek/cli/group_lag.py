@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from odradek.cli.client import REQUEST_TIMEOUT_S, client_config
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 # Reading the first unread record of every partition may take so long in all.
 READ_TIMEOUT_S = 10.0
@@ -42,7 +45,7 @@ def lag_seconds(
         consumer.assign([TopicPartition(t, p, offset) for (t, p), offset in committed.items()])
         deadline = time.monotonic() + READ_TIMEOUT_S
         while waiting and time.monotonic() < deadline:
-            message: Any = consumer.poll(min(REQUEST_TIMEOUT_S, 1.0))
+            message: Message | None = consumer.poll(min(REQUEST_TIMEOUT_S, 1.0))
             if message is None:
                 continue
             key = message.topic(), message.partition()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 Partition = tuple[str, int]
 # Where each partition is to go, from its committed offset, its start and its end.
-Targets = Callable[["AdminClient", Mapping[Partition, int | None]], dict[Partition, int]]
+Committed = Mapping[Partition, int | None]
+Targets = Callable[["AdminClient", Committed], dict[Partition, int]]
 
 _DURATION = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
@@ -122,7 +123,7 @@ def _targets(
 
 
 def _at_spec(name: str) -> Targets:
-    def targets(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+    def targets(admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
         return list_offsets(admin, partitions, name)
 
     return targets
@@ -132,7 +133,7 @@ def _at_offset(offset: int) -> Targets:
     return lambda _admin, partitions: dict.fromkeys(partitions, offset)
 
 
-def _current(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+def _current(admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
     """What is committed; where nothing is, the end, as in Kafka's tool."""
     missing = [each for each, offset in partitions.items() if offset is None]
     ends = list_offsets(admin, missing, "latest")
@@ -140,7 +141,7 @@ def _current(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> 
 
 
 def _shifted(by: int) -> Targets:
-    def targets(_admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+    def targets(_admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
         missing = [f"{t}-{p}" for (t, p), offset in partitions.items() if offset is None]
         if missing:
             raise CommandError(f"--shift-by needs a committed offset: {missing[0]} has none")
@@ -154,7 +155,7 @@ def _at_datetime(text: str) -> Targets:
 
 
 def _at_time(timestamp_ms: int) -> Targets:
-    def targets(admin: AdminClient, partitions: Mapping[Partition, int | None]) -> Any:
+    def targets(admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
         found = list_offsets(admin, partitions, timestamp_ms)
         ends = list_offsets(admin, [each for each, offset in found.items() if offset < 0], "latest")
         return found | ends

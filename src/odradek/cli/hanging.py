@@ -7,7 +7,7 @@ they know. What a coordinator counts to its transaction it will end, however lat
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TypedDict
 
 from odradek.cli.wire import WireClient, check
 from odradek.errors import ErrorCode
@@ -15,7 +15,10 @@ from odradek.protocol.messages.describe_producers_request import (
     DescribeProducersRequest,
     TopicRequest,
 )
-from odradek.protocol.messages.describe_producers_response import DescribeProducersResponse
+from odradek.protocol.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    ProducerState,
+)
 from odradek.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from odradek.protocol.messages.describe_transactions_response import DescribeTransactionsResponse
 from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
@@ -27,7 +30,23 @@ METADATA_VERSION = 9
 PARTITIONS_PER_REQUEST_MAX = 500
 MS_PER_MINUTE = 60_000
 
-Candidate = dict[str, Any]
+
+class OpenTransaction(TypedDict):
+    """A transaction that a partition's leader knows; `last_timestamp` in milliseconds."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int
+
+
+class HangingTransaction(OpenTransaction):
+    """A transaction that no coordinator will end, and for how long nothing was written to it."""
+
+    duration_min: int
 
 
 def find_hanging(
@@ -36,13 +55,13 @@ def find_hanging(
     partition: int | None,
     max_timeout_ms: int,
     now_ms: int,
-) -> list[dict[str, Any]]:
+) -> list[HangingTransaction]:
     """The hanging transactions of a topic's partition, of a topic, or (None) of all, to which
     nothing was written for `max_timeout_ms`; `last_timestamp` in milliseconds. CommandError."""
     with WireClient(bootstrap_server) as client:
         metadata = _metadata(client, topic)
         addresses = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
-        candidates = []
+        candidates: list[OpenTransaction] = []
         for leader, partitions in _by_leader(metadata, partition).items():
             with WireClient(addresses[leader]) as broker:
                 candidates += _open_transactions(broker, partitions, now_ms - max_timeout_ms)
@@ -55,12 +74,10 @@ def find_hanging(
             for producer_id, transactional_id in _transactional_ids(address, producer_ids)
         }
     hanging = [
-        each
+        HangingTransaction(**each, duration_min=(now_ms - each["last_timestamp"]) // MS_PER_MINUTE)
         for each in candidates
         if (each["topic"], each["partition"]) not in expected.get(each["producer_id"], ())
     ]
-    for each in hanging:
-        each["duration_min"] = (now_ms - each["last_timestamp"]) // MS_PER_MINUTE
     return sorted(hanging, key=lambda each: (each["topic"], each["partition"]))
 
 
@@ -87,7 +104,7 @@ def _by_leader(metadata: MetadataResponse, only: int | None) -> dict[int, list[t
 
 def _open_transactions(
     leader: WireClient, partitions: list[tuple[str, int]], latest_ms: int
-) -> list[Candidate]:
+) -> list[OpenTransaction]:
     """Those to which nothing was written after `latest_ms`."""
     found = []
     for at in range(0, len(partitions), PARTITIONS_PER_REQUEST_MAX):
@@ -110,7 +127,7 @@ def _open_transactions(
     return found
 
 
-def _candidate(topic: str, partition: int, producer: Any) -> Candidate:
+def _candidate(topic: str, partition: int, producer: ProducerState) -> OpenTransaction:
     return {
         "topic": topic,
         "partition": partition,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odradek.cli.output import CommandError
+
+if TYPE_CHECKING:
+    from odradek.cli import segment_files
 
 app = typer.Typer(no_args_is_help=True)
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -66,7 +69,7 @@ def _expanded(paths: list[Path]) -> list[Path]:
     return found
 
 
-def _print(path: Path, entry: dict[str, Any], as_json: bool) -> None:
+def _print(path: Path, entry: segment_files.Entry, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"file": str(path), **entry}, ensure_ascii=False))
         return

@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -152,7 +152,8 @@ def sql(
         try:
             tables.create_views(spark)
             result = spark.sql(query)
-            found = [_plain(row.asDict(recursive=True)) for row in result.take(rows)]
+            taken = [row.asDict(recursive=True) for row in result.take(rows)]
+            found = [{name: _plain(one) for name, one in row.items()} for row in taken]
             print_rows(found, result.columns, as_json)
         finally:
             spark.stop()
@@ -195,7 +196,7 @@ def _check_topics(options: IngestOptions) -> None:
             )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A value of Spark's as JSON has it: bytes as text, times in ISO 8601."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -23,6 +23,10 @@ from odradek.cli.client import (
 from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
 from odradek.ids import NO_OFFSET
 
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+    from rich.progress import Progress
+
 ACKS = ("0", "1", "all", "-1")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 60.0
@@ -33,6 +37,7 @@ RECORD_BYTES_MAX = 1_000_000_000
 """The largest record that librdkafka sends; how large one may be is the broker's to say."""
 STANDARD_INPUT = Path("-")
 
+Headers = list[tuple[str, bytes]] | None
 # A line to key and value.
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 
@@ -122,7 +127,7 @@ def _refuse_unreadable(files: list[Path]) -> None:
 
 def _producer(
     bootstrap_server: str, acks: str, compression: str, transactional_id: str | None
-) -> Any:
+) -> Producer:
     from confluent_kafka import KafkaException, Producer
 
     config = client_config(
@@ -159,9 +164,9 @@ class _Sender:
     """Sends through librdkafka; the first record that the broker refuses ends the command."""
 
     outcome = ""
-    transactions: ClassVar[dict[str, Any]] = {}
+    transactions: ClassVar[dict[str, object]] = {}
 
-    def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
+    def __init__(self, producer: Producer, topic: str, partition: int, headers: Headers) -> None:
         self.producer = producer
         self.topic = topic
         self._partition = partition
@@ -169,7 +174,7 @@ class _Sender:
         self._error: str | None = None
         self._acknowledged = 0
 
-    def _delivered(self, error: Any, _message: Any) -> None:
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:
             self._acknowledged += 1
         elif self._error is None:
@@ -214,12 +219,12 @@ class _Sender:
 class _CountingSender(_Sender):
     """Also notes what the broker said of each record, which costs each of them a little."""
 
-    def __init__(self, producer: Any, topic: str, partition: int, headers: Any) -> None:
+    def __init__(self, producer: Producer, topic: str, partition: int, headers: Headers) -> None:
         super().__init__(producer, topic, partition, headers)
         self._bytes = 0
         self._offsets: dict[int, tuple[int, int]] = {}
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         super()._delivered(error, message)
         if error is not None:
             return
@@ -231,7 +236,7 @@ class _CountingSender(_Sender):
         first, last = self._offsets.get(partition, (offset, offset))
         self._offsets[partition] = min(first, offset), max(last, offset)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Records, bytes of their keys and values, and where they are; with acks=0 the broker does
         not tell the offsets."""
         return {
@@ -269,7 +274,7 @@ class _TransactionalSender:
         return f" in {self._ended} {noun}, {ended}"
 
     @property
-    def transactions(self) -> dict[str, Any]:
+    def transactions(self) -> dict[str, object]:
         """How many transactions there were, and whether they were committed."""
         return {"transactions": self._ended, "committed": not self._abort}
 
@@ -362,7 +367,7 @@ class _progress:
     def __init__(self, files: list[Path]) -> None:
         self._shown = bool(files) and all(map(Path.is_file, files)) and sys.stderr.isatty()
         self._total = sum(path.stat().st_size for path in files) if self._shown else 0
-        self._progress: Any = None
+        self._progress: Progress | None = None
         self._pending_bytes = 0
         self._pending_lines = 0
 
@@ -372,25 +377,25 @@ class _progress:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-        self._progress = Progress(
+        progress = self._progress = Progress(
             BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
         )
-        self._progress.start()
-        self._progress.add_task("produce", total=self._total)
+        progress.start()
+        progress.add_task("produce", total=self._total)
 
         def advance(size: int) -> None:
             self._pending_bytes += size
             self._pending_lines += 1
             if self._pending_lines >= PROGRESS_EVERY:
-                self._show()
+                self._show(progress)
 
         return advance
 
-    def _show(self) -> None:
-        self._progress.advance(self._progress.task_ids[0], self._pending_bytes)
+    def _show(self, progress: Progress) -> None:
+        progress.advance(progress.task_ids[0], self._pending_bytes)
         self._pending_bytes = self._pending_lines = 0
 
     def __exit__(self, *_: object) -> None:
         if self._progress is not None:
-            self._show()
+            self._show(self._progress)
             self._progress.stop()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_NAME, BootstrapServer, JsonOutput
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.describe_client_quotas_response import EntityData
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -204,7 +207,7 @@ def _match(kind: str, name: str | None) -> tuple[str, int, str | None]:
     return kind, MATCH_DEFAULT if name is None else MATCH_EXACT, name
 
 
-def _entity_text(entity: list[Any]) -> str:
+def _entity_text(entity: list[EntityData]) -> str:
     return _sorted_text(
         [f"{each.entity_type}={each.entity_name or DEFAULT_NAME}" for each in entity]
     )

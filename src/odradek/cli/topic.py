@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 # What librdkafka takes.
 PARTITIONS_MAX = 100_000
 REPLICATION_FACTOR_MAX = 10_000
+
+
+class DescribedTopic(TypedDict):
+    """A topic as `--json` prints it."""
+
+    topic: str
+    topic_id: str
+    configs: dict[str, str]
+    partitions: list[dict[str, object]]
+
 
 app = typer.Typer(no_args_is_help=True)
 TopicArguments = Annotated[
@@ -212,7 +222,7 @@ def _refuse_unknown(admin: AdminClient, topic: str, deletes: list[str]) -> None:
         raise CommandError(f"{topic}: Invalid config(s): {', '.join(unknown)}")
 
 
-def _describe_one(admin: AdminClient, name: str) -> dict[str, Any]:
+def _describe_one(admin: AdminClient, name: str) -> DescribedTopic:
     from confluent_kafka import TopicCollection
 
     futures = admin.describe_topics(TopicCollection([name]))

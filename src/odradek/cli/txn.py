@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
@@ -24,6 +24,19 @@ from odradek.cli.output import (
 
 if TYPE_CHECKING:
     from odradek.cli.wire import WireClient
+
+
+class DescribedTransaction(TypedDict):
+    """A transactional id as `--json` prints it."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started: str | None
+    partitions: list[str]
+
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -149,13 +162,12 @@ def find_hanging(
         max_transaction_timeout_min * hanging.MS_PER_MINUTE,
         time.time_ns() // 1_000_000,
     )
-    for row in rows:
-        row["last_timestamp"] = _iso(row["last_timestamp"])
+    shown = [{**row, "last_timestamp": _iso(row["last_timestamp"])} for row in rows]
     columns = ["topic", "partition", "producer_id", "producer_epoch", "coordinator_epoch"]
-    print_rows(rows, [*columns, "start_offset", "last_timestamp", "duration_min"], as_json)
+    print_rows(shown, [*columns, "start_offset", "last_timestamp", "duration_min"], as_json)
 
 
-def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list[dict[str, Any]]:
+def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list[dict[str, object]]:
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.list_transactions_request import ListTransactionsRequest
     from odradek.protocol.messages.list_transactions_response import ListTransactionsResponse
@@ -176,7 +188,7 @@ def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list
     ]
 
 
-def _describe(client: WireClient, transactional_id: str) -> dict[str, Any]:
+def _describe(client: WireClient, transactional_id: str) -> DescribedTransaction:
     from odradek.cli.wire import check
     from odradek.protocol.messages.describe_transactions_request import (
         DescribeTransactionsRequest,
@@ -203,7 +215,7 @@ def _describe(client: WireClient, transactional_id: str) -> dict[str, Any]:
     }
 
 
-def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, Any]:
+def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, object]:
     """A new epoch fences the producer, and the coordinator aborts what it had open."""
     from odradek.cli.wire import check
     from odradek.errors import ErrorCode
@@ -224,7 +236,7 @@ def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, Any]:
 
 def _abort_by_offset(
     client: WireClient, topic: str, partition: int, start_offset: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The producer whose transaction begins there gets an abort marker, in this partition alone."""
     from odradek.cli.wire import check
     from odradek.protocol.messages.describe_producers_request import (
