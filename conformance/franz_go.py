@@ -9,11 +9,11 @@ share groups (`TestShareGroup...`) are left out: there are none here.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
+import sys
 from pathlib import Path
 
+from conformance import stacks
 from conformance.harness import Case, Context, Outcome, Skip, main
 
 MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
@@ -33,7 +33,6 @@ def _run(context: Context) -> list[Outcome]:
     if go is None:
         raise Skip("franz-go's tests need Go: there is no `go` on the PATH")
     environment = {
-        **os.environ,
         "KGO_SEEDS": context.bootstrap,
         "KGO_TEST_RF": "1",
         "KGO_TEST_RECORDS": str(RECORDS),
@@ -48,16 +47,10 @@ def _run(context: Context) -> list[Outcome]:
         f"-run=^Test({TESTS})",
         PACKAGE,
     ]
-    done = subprocess.run(
-        command,
-        cwd=MODULE,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SUITE_TIMEOUT_S + 60,
-        check=False,
-    )
+    done = stacks.run(command, cwd=MODULE, environment=environment, timeout_s=SUITE_TIMEOUT_S + 60)
     found = _outcomes(done.stdout)
+    if done.returncode != 0:
+        print(_printed(done.stdout)[-stacks.STACKS_CHARACTERS :], file=sys.stderr)
     if not found:
         raise Skip(f"Go could not build franz-go's tests: {(done.stderr or done.stdout)[-300:]}")
     return found
@@ -77,6 +70,12 @@ def _outcomes(output: str) -> list[Outcome]:
             reason = said[0] if said and action != "pass" else ""
             found.append(Outcome(test, VERDICTS[action], event.get("Elapsed", 0.0), reason))
     return found
+
+
+def _printed(output: str) -> str:
+    """What the tests wrote: after a time limit the stacks of all goroutines."""
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return "".join(event.get("Output", "") for event in events)
 
 
 CASES = (Case("franz-go", _run, timeout_s=SUITE_TIMEOUT_S + 90),)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import shutil
-import subprocess
 
+from conformance import stacks
 from conformance.go_programs import PROGRAMS, go_program
 from conformance.harness import Skip, main
 from conformance.program_cases import member_case, static_case, transaction_cases
@@ -27,9 +27,7 @@ def _node() -> list[str]:
         shutil.copy(path, home)
     if not (home / "node_modules").is_dir():
         command = [npm, "ci", "--no-audit", "--no-fund"]
-        done = subprocess.run(
-            command, cwd=home, capture_output=True, text=True, timeout=300, check=False
-        )
+        done = stacks.run(command, cwd=home, timeout_s=300)
         if done.returncode != 0:
             raise Skip(f"npm could not fetch KafkaJS: {done.stderr[-300:]}")
     return [node, str(home / "main.js")]

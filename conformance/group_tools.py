@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from conformance import stacks
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, tool
@@ -253,7 +254,8 @@ def _consumed(context: Context, topic: str) -> set[tuple[int, int]]:
 def _until(what: str, condition: Any) -> None:
     deadline = time.monotonic() + AWAY_S
     while not condition():
-        assert time.monotonic() < deadline, f"no {what} within {AWAY_S:g} s"
+        if time.monotonic() > deadline:
+            raise stacks.hung(f"no {what} within {AWAY_S:g} s")
         time.sleep(0.2)
 
 

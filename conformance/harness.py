@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -20,7 +21,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from conformance import stacks
+
 CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
+ENDED_S = 15.0  # the thread of a case whose processes were ended
 
 
 class Skip(Exception):
@@ -84,7 +88,12 @@ def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> li
 
 
 def run_case(suite: str, case: Case, context: Context) -> list[Result]:
-    """Run in a thread that is left behind when it does not end in time."""
+    """Run a case in a thread of its own.
+
+    When it does not end in time, the stacks of this process and of the processes that the case
+    started are written to stderr. The processes are ended and the thread is left behind.
+    """
+    before = set(stacks.descendants(os.getpid()))
     ended: list[list[Outcome]] = []
     began = time.monotonic()
 
@@ -97,13 +106,20 @@ def run_case(suite: str, case: Case, context: Context) -> list[Result]:
         except Skip as skip:
             ended.append(one("skipped", str(skip)))
         except BaseException as error:  # noqa: BLE001 - every end of a case is a result
-            print(traceback.format_exc(), file=sys.stderr)
+            print(f"=== {suite}: {case.name}\n{traceback.format_exc()}", file=sys.stderr)
+            stacks.dump_threads(sys.stderr)  # a case may fail because one of its clients hangs
             ended.append(one("failed", f"{type(error).__name__}: {error}".strip()))
 
     thread = threading.Thread(target=body, name=case.name, daemon=True)
     thread.start()
     thread.join(case.timeout_s)
-    outcomes = ended[0] if ended else one("failed", f"no end within {case.timeout_s:g} s")
+    outcomes = list(ended[0]) if ended else one("failed", f"no end within {case.timeout_s:g} s")
+    if not ended:
+        print(f"=== {suite}: {case.name}: {outcomes[0].reason}", file=sys.stderr)
+        mine = [pid for pid in stacks.descendants(os.getpid()) if pid not in before]
+        stacks.dump_all(sys.stderr, mine)
+        stacks.end(mine)
+        thread.join(ENDED_S)
     return [Result(suite, o.name, o.outcome, o.seconds, o.reason) for o in outcomes]
 
 
@@ -123,6 +139,8 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
         for case in chosen:
             print(case.name)
         return
+    stacks.prepare_environment()
+    signal.signal(signal.SIGTERM, _terminated)
     failed = False
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:
         context = Context(options.bootstrap_server, Path(work), options.log_dir, options.broker)
@@ -131,7 +149,17 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
                 failed |= result.outcome == "failed"
                 _show(result, options.json)
     sys.stdout.flush()
+    stacks.end(stacks.descendants(os.getpid()))
     os._exit(1 if failed else 0)  # A case that hangs must not keep the process.
+
+
+def _terminated(*_: object) -> None:
+    """The suite has reached its time limit, which is kept by the process that started it."""
+    print("=== the suite was terminated", file=sys.stderr)
+    below = stacks.descendants(os.getpid())
+    stacks.dump_all(sys.stderr, below)
+    stacks.end(below)
+    os._exit(1)
 
 
 def _show(result: Result, lines: Path | None) -> None:

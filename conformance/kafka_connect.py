@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from conformance import stacks
 from conformance.harness import Case, Context, Skip, main
 from testkit.peer import PeerUnavailable, java_command
 from testkit.peer.artifacts import program_class_path
@@ -100,7 +101,8 @@ class _Worker:
         deadline = time.monotonic() + AWAY_S
         while not (got := condition()):
             assert self.process is not None and self.process.poll() is None, self.told()
-            assert time.monotonic() < deadline, f"never {what}: {self.told()}"
+            if time.monotonic() > deadline:
+                raise stacks.hung(f"never {what}: {self.told()}")
             time.sleep(0.3)
         return got
 

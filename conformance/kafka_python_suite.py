@@ -19,6 +19,7 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from conformance import stacks
 from conformance.harness import Case, Context, Outcome, Skip, main
 from testkit.peer.artifacts import CACHE
 
@@ -102,22 +103,15 @@ def _run(context: Context, name: str) -> list[Outcome]:
         f"test/integration/test_{name}_integration.py",
     ]
     environment = {
-        **os.environ,
         "KAFKA_VERSION": KAFKA_VERSION,
         "KAFKA_URI": f"kafka://{context.bootstrap}",
         # Asked for even when the broker is not theirs to start; any directory will do.
         "KAFKA_ROOT": str(context.work),
         "PYTHONPATH": str(home),
     }
-    done = subprocess.run(
-        command,
-        cwd=home,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SUITE_TIMEOUT_S,
-        check=False,
-    )
+    done = stacks.run(command, cwd=home, environment=environment, timeout_s=SUITE_TIMEOUT_S)
+    if done.returncode != 0:  # the stacks of a test that reached its time limit are here
+        print((done.stdout + done.stderr)[-stacks.STACKS_CHARACTERS :], file=sys.stderr)
     if not report.exists():
         raise AssertionError(f"pytest ended with {done.returncode}: {done.stdout[-500:]}")
     return [_outcome(case) for case in ET.parse(report).getroot().iter("testcase")]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from conformance import stacks
 from conformance.harness import Case, Context, Skip, main
 from testkit.peer import PeerUnavailable, java_command
 from testkit.peer.artifacts import program_class_path
@@ -116,10 +117,9 @@ def _run(
     deadline = time.monotonic() + AWAY_S
     while sums.count() < wanted:
         assert process.poll() is None, Path(log).read_text(encoding="utf-8")[-1500:]
-        assert time.monotonic() < deadline, (
-            f"{sums.count()} of {wanted} sums",
-            Path(log).read_text(encoding="utf-8")[-1500:],
-        )
+        if time.monotonic() > deadline:
+            said = Path(log).read_text(encoding="utf-8")[-1500:]
+            raise stacks.hung(f"{sums.count()} of {wanted} sums: {said}")
         sums.poll()
         if not last and sums.count() >= began + half // 2:
             sums.send(numbers, 20)  # So that the kill falls into work under way.
@@ -128,7 +128,8 @@ def _run(
             sums.poll()  # What came twice would come now.
         total = sum(len(each) for each in sums.expected.values())
         while sums.count() < total:
-            assert time.monotonic() < deadline, f"{sums.count()} of {total} sums"
+            if time.monotonic() > deadline:
+                raise stacks.hung(f"{sums.count()} of {total} sums")
             sums.poll()
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from conformance import stacks
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.go_programs import PROGRAMS
@@ -79,7 +80,10 @@ class Member:
 
     def leave(self) -> None:
         self.process.terminate()
-        assert self.process.wait(AWAY_S) in (0, -signal.SIGTERM)
+        try:
+            assert self.process.wait(AWAY_S) in (0, -signal.SIGTERM)
+        except subprocess.TimeoutExpired:
+            raise stacks.hung("the member does not leave") from None
 
 
 @dataclass(slots=True)
@@ -105,7 +109,8 @@ class Group:
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + AWAY_S
         while not condition():
-            assert time.monotonic() < deadline, f"never {what}: {self._counts()}"
+            if time.monotonic() > deadline:
+                raise stacks.hung(f"never {what}: {self._counts()}")
             time.sleep(0.1)
 
     def _counts(self) -> list[Any]:
@@ -216,13 +221,7 @@ def static(context: Context, command: Command) -> None:
 
 
 def _run(context: Context, command: list[str], *words: str) -> list[list[str]]:
-    done = subprocess.run(
-        [*command, words[0], context.bootstrap, *words[1:]],
-        capture_output=True,
-        text=True,
-        timeout=AWAY_S * 2,
-        check=False,
-    )
+    done = stacks.run([*command, words[0], context.bootstrap, *words[1:]], timeout_s=AWAY_S * 2)
     assert done.returncode == 0, (done.stdout + done.stderr)[-800:]
     return [line.split() for line in done.stdout.splitlines()]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from conformance.harness import Result
 from conformance.known import KNOWN
 from conformance.report import read_results, write_report
+from conformance.stacks import descendants, end
 from testkit.peer import BrokerProcess, PeerUnavailable
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import STARTERS
@@ -30,6 +31,9 @@ NUMBERED = {
     "group.min.session.timeout.ms": "1000",
 }
 SUITE_TIMEOUT_S = 5400.0
+CI_SUITE_TIMEOUT_S = 1800.0
+STACKS_S = 120.0  # for a suite at its time limit to write the stacks and end its processes
+ERRORS_CHARACTERS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def _run_on_one(
 
 
 def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path) -> list[Result]:
-    """One suite as a process; a case that left no result has failed."""
+    """Run one suite as a process. It fails itself when it ends early or without results."""
     print(f"--- {suite} against {broker.name}", flush=True)
     lines = work / f"{suite}.jsonl"
     command = [
@@ -142,19 +146,44 @@ def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path
     ]
     command += ["--subset", subset] if subset else []
     began = time.monotonic()
-    try:
-        with (work / f"{suite}.err").open("wb") as errors:
-            subprocess.run(command, cwd=ROOT, stderr=errors, timeout=SUITE_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        print(f"{suite}: no end within {SUITE_TIMEOUT_S:g} s")
+    errors = work / f"{suite}.err"
+    code, wrong = _wait(command, errors, CI_SUITE_TIMEOUT_S if subset == "ci" else SUITE_TIMEOUT_S)
     rows = lines.read_text(encoding="utf-8").splitlines() if lines.exists() else []
     results = [Result(**json.loads(row)) for row in rows]
-    if not results:
-        told = (work / f"{suite}.err").read_text(encoding="utf-8", errors="replace")[-800:]
+    failed = any(result.outcome == "failed" for result in results)
+    if not (wrong or results):
+        wrong = "it gave no results"
+    if not wrong and code == 1 and not failed:
+        wrong = "it ended with 1 after its last result"
+    if wrong:
         seconds = time.monotonic() - began
-        print(told)
-        results = [Result(suite, "the suite itself", "failed", seconds, "it gave no results")]
+        results.append(Result(suite, "the suite itself", "failed", seconds, wrong))
+    if wrong or failed:
+        told = errors.read_text(encoding="utf-8", errors="replace")
+        print(f"--- stderr of {suite}\n{told[-ERRORS_CHARACTERS:]}", flush=True)
     return results
+
+
+def _wait(command: list[str], errors: Path, timeout_s: float) -> tuple[int, str]:
+    """Run a suite. Return its exit code, and why it has not run to its end, or an empty string.
+
+    At the time limit it has STACKS_S to write its stacks (`harness._terminated`).
+    """
+    with errors.open("wb") as err:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=err)
+    try:
+        code = process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STACKS_S)
+        return 1, f"no end within {timeout_s:g} s"
+    finally:
+        below = descendants(process.pid) if process.poll() is None else []
+        process.kill()
+        end(below)
+        process.wait()
+    return code, "" if code in (0, 1) else f"it ended with {code}"
 
 
 def _in_ci() -> set[tuple[str, str]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 from typing import Any
 
+from conformance import stacks
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, produce_load, tool
@@ -206,7 +208,7 @@ def _copy(context: Context, source: str, target: str, group: str) -> int:
     )
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copier:
         assert copier.stdout is not None
-        watchdog = threading.Timer(AWAY_S, copier.kill)
+        watchdog = threading.Timer(AWAY_S, _end_hung, [copier])
         watchdog.start()
         try:
             for line in copier.stdout:
@@ -218,6 +220,11 @@ def _copy(context: Context, source: str, target: str, group: str) -> int:
             watchdog.cancel()
             copier.kill()
     raise AssertionError("the copier ended before it was done")
+
+
+def _end_hung(copier: subprocess.Popen[str]) -> None:
+    stacks.dump_processes(sys.stderr, [copier.pid])
+    copier.kill()
 
 
 def _java(main_class: str, *arguments: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
+from conformance import stacks
 from conformance.adapters.base import DEADLINE_S, Rec
 from conformance.harness import Context, Skip
 from testkit.peer import PeerUnavailable, java_command
@@ -21,9 +22,7 @@ def kafka_tool(
         command = java_command(main_class, *arguments)
     except PeerUnavailable as reason:
         raise Skip(str(reason)) from None
-    done = subprocess.run(
-        command, input=stdin, text=True, capture_output=True, timeout=timeout_s, check=False
-    )
+    done = stacks.run(command, stdin=stdin, timeout_s=timeout_s)
     shown = f"{main_class.rsplit('.', 1)[-1]} {' '.join(arguments)}"
     assert done.returncode == 0, f"{shown}: ended with {done.returncode}: " + _tail(done)
     return done.stdout

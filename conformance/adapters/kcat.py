@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Sequence
 
+from conformance import stacks
 from conformance.adapters.base import DEADLINE_S, Rec
 from conformance.harness import Skip
 
@@ -21,14 +21,8 @@ def kcat(
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         raise Skip("kcat is not installed: it is the package `kcat` (or `kafkacat`) of the system")
-    done = subprocess.run(
-        [program, "-b", bootstrap, "-m", str(METADATA_S), *arguments],
-        input=stdin,
-        text=True,
-        capture_output=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    command = [program, "-b", bootstrap, "-m", str(METADATA_S), *arguments]
+    done = stacks.run(command, stdin=stdin, timeout_s=timeout_s)
     assert done.returncode == 0, f"kcat {arguments} ended with {done.returncode}: {done.stderr}"
     return done.stdout
 
