@@ -126,6 +126,11 @@ class Fleet:
         deadline = time.monotonic() + END_S
         for client in self.clients:
             client.thread.join(max(0.0, deadline - time.monotonic()))
+        self.kill()
+
+    def kill(self) -> None:
+        """End all clients with SIGKILL."""
+        self.ending.set()
         for client in self.clients:
             if client.thread.is_alive():
                 client.send_signal(signal.SIGKILL)

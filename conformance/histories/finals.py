@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
@@ -20,17 +21,21 @@ def finish(
     settings: Settings,
     transactional_ids: list[str],
     history: HistoryFile,
+    check: Callable[[], None],
     stable_s: float = STABLE_S,
 ) -> None:
     """`settings`: any client's. Writes the `stuck` events, both readings, and `final`.
 
-    What is open `stable_s` after all transactions were ended is stuck.
+    What is open `stable_s` after all transactions were ended is stuck. `check` raises when the
+    broker has ended.
     """
     for transactional_id in transactional_ids:
+        check()
         _end_transaction(settings, transactional_id)
     admin = AdminClient(settings.common)
     keys = range(settings.keys)
     partitions = {key: TopicPartition(*settings.place(key)) for key in keys}
+    check()
     stable, ends = _await_stable(admin, partitions, stable_s)
     for key in keys:
         if stable[key] < ends[key]:
@@ -38,6 +43,7 @@ def finish(
             history.event("stuck", key=key, **both)
     whole = True
     for place, isolation in enumerate((READ_COMMITTED, READ_UNCOMMITTED)):
+        check()
         goal = stable if isolation == READ_COMMITTED else ends
         whole &= _read_all(settings, partitions, goal, isolation, FINAL_PROCESS + place, history)
     if whole:

@@ -10,7 +10,10 @@ it. Each mutant names the anomalies of which at least one gives it away.
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,12 +108,48 @@ def _no_epoch_bump() -> None:
     _patch(state, "_end_v2", keep)
 
 
+def _raise_everywhere() -> None:
+    """For a test of the harness: each Produce request fails inside the broker."""
+    from odradek.log.unified_log import UnifiedLog
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise TypeError("the mutant does not fit the code")
+
+    _patch(UnifiedLog, "append_as_leader", fail)
+
+
 def _patch(owner: Any, name: str, instead: Any) -> None:
-    """A name that is gone must not make a mutant harmless."""
+    """A name that is gone, or that is not called, must not make a mutant harmless."""
     assert hasattr(owner, name), f"{owner} has no {name} any more"
-    setattr(owner, name, instead)
+    called = False
+
+    def mutated(*arguments: Any, **named: Any) -> Any:
+        nonlocal called
+        if not called:
+            called = True
+            print(CALLED, file=sys.stderr, flush=True)
+        return instead(*arguments, **named)
+
+    setattr(owner, name, mutated)
 
 
+class EndBroken(logging.Handler):
+    """Ends the broker when an error is logged that a mutant causes which does not fit the code.
+
+    Otherwise every request would fail, and the run would look for anomalies until its time limit.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, MISFITS):
+            text = "".join(traceback.format_exception(error))
+            print(f"{text}{record.getMessage()}: {error!r}", file=sys.stderr, flush=True)
+            os._exit(BROKEN)
+
+
+CALLED = "the mutated code is called"
+BROKEN = 70
+MISFITS = (TypeError, AttributeError, NameError, LookupError, ValueError, AssertionError)
 ABORT_SHARE = 0.3
 STABLE_S = 30.0
 LOST_ANSWERS = ("net-mute", "net-mute", "net-cut")
@@ -168,6 +207,17 @@ MUTANTS = {
 }
 
 
+# Not a broken rule: for the tests of the harness.
+MISFIT = Mutant(
+    "misfit",
+    "appends raise TypeError",
+    _raise_everywhere,
+    frozenset(),
+    (),
+    clients="producer=1",
+)
+
+
 def command(name: str) -> str:
     """The `--start` of `conformance.histories.run`."""
     return (
@@ -201,7 +251,9 @@ def main(argv: list[str]) -> None:
         sys.exit(run([*options(argv[1]), *argv[2:]]))
     from odradek.cli.main import main as odradek
 
-    MUTANTS[argv[0]].apply()
+    {**MUTANTS, MISFIT.name: MISFIT}[argv[0]].apply()
+    for logger in ("odradek", "asyncio"):
+        logging.getLogger(logger).addHandler(EndBroken())
     sys.argv = ["odradek", *argv[1:]]
     odradek()
 

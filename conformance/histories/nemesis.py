@@ -7,6 +7,7 @@ the fault before it has ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -40,30 +41,66 @@ def kill_times(kills: int, seconds: float, seed: int) -> list[float]:
     return [part * (number + random.random()) for number in range(kills)]
 
 
+class BrokerEnded(Exception):
+    """The broker ended by itself, or cannot start again. The message has the end of its log."""
+
+
 class ManagedBroker:
-    """A broker of our own behind the proxy: what the nemesis may kill."""
+    """A broker of our own behind the proxy: what the nemesis may kill.
+
+    The thread of the nemesis kills and starts it. Others only call `check`.
+    """
 
     def __init__(self, process: BrokerProcess, proxy: Proxy) -> None:
         self.process = process
         self.proxy = proxy
+        self._to_end: BrokerProcess | None = None
+        self._ended = ""
+
+    def check(self) -> None:
+        """Raise BrokerEnded if the broker has ended and nothing has ended it."""
+        process = self.process
+        code = process.process.poll()
+        if code is not None and process is not self._to_end:
+            self._ended = f"the broker ended by itself with {code}: {_tail(process)}"
+        if self._ended:
+            raise BrokerEnded(self._ended)
 
     def kill(self, after_s: float) -> None:
+        self._begin_end()
         self.process.kill()
         threading.Event().wait(after_s)
-        self.process = self.process.restart()
+        self._restart()
 
     def stop(self) -> None:
+        self._begin_end()
         self.process.stop()
-        self.process = self.process.restart()
+        self._restart()
 
     def pause(self, for_s: float) -> None:
-        os.killpg(self.process.pid, signal.SIGSTOP)
-        threading.Event().wait(for_s)
-        os.killpg(self.process.pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # reported by `check`
+            os.killpg(self.process.pid, signal.SIGSTOP)
+            threading.Event().wait(for_s)
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+    def _begin_end(self) -> None:
+        with contextlib.suppress(BrokerEnded):
+            self.check()
+        self._to_end = self.process
+
+    def _restart(self) -> None:
+        try:
+            self.process = self.process.restart()
+        except RuntimeError as error:
+            self._ended = str(error)
 
     def close(self) -> None:
         self.proxy.close()
         self.process.stop()
+
+
+def _tail(process: BrokerProcess) -> str:
+    return process.log_text()[-2000:]
 
 
 class Nemesis:

@@ -21,7 +21,8 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -36,6 +37,7 @@ from conformance.histories.nemesis import (
     CLIENT_FAULTS,
     FAULTS,
     OTHER_FAULTS,
+    BrokerEnded,
     ManagedBroker,
     Nemesis,
     kill_times,
@@ -53,6 +55,7 @@ MIXED = {TXN: 2, TXN_V2: 2, "producer": 1, "plain": 1, "consumer": 1}
 KINDS = {TXN: "txn", TXN_V2: "txn-v2", "producer": "send", "plain": "send", "consumer": "poll"}
 MODES = ("assign", "subscribe", "both")
 GO_ON_S = 300.0
+CHECK_S = 0.5
 
 
 @dataclass(slots=True)
@@ -86,31 +89,45 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
         errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
         base = _settings(plan, bootstrap)
         _record_test(plan, history)
-        _create_topics(base)
+        check = broker.check if broker else _nothing_to_check
+        _create_topics(base, check)
         fleet = Fleet(history, errors)
         for settings in crew(plan, base):
             fleet.add(settings)
         kills_at_s = kill_times(plan.kills, plan.seconds, plan.seed) if broker else ()
         nemesis = Nemesis(fleet, broker, _possible(plan), plan.seed, kills_at_s)
         nemesis.start()
-        time.sleep(plan.seconds)
-        _go_on(plan, history)
-        nemesis.stop()
+        try:
+            _let_run(plan, history, check)
+        except BrokerEnded:
+            fleet.kill()
+            raise
+        finally:
+            nemesis.stop()
         fleet.end()
         ids = sorted(
             {c.settings.transactional_id for c in fleet.clients if c.settings.transactional_id}
         )
-        finish(base, ids, history, plan.stable_s)
+        finish(base, ids, history, check, plan.stable_s)
     with history_path.open(encoding="utf-8") as lines:
         return analyse(parse(lines))
 
 
-def _go_on(plan: Plan, history: HistoryFile) -> None:
+def _let_run(plan: Plan, history: HistoryFile, check: Callable[[], None]) -> None:
     """A slow machine is given more time: until something of every kind has succeeded."""
+    end = time.monotonic() + plan.seconds
+    while time.monotonic() < end:
+        check()
+        time.sleep(CHECK_S)
     wanted = {KINDS[role] for role in plan.clients}
     deadline = time.monotonic() + GO_ON_S
     while not wanted <= achieved(parse(history.lines())) and time.monotonic() < deadline:
-        time.sleep(0.5)
+        check()
+        time.sleep(CHECK_S)
+
+
+def _nothing_to_check() -> None:
+    """A broker at an address of others may end when it likes."""
 
 
 @contextlib.contextmanager
@@ -186,10 +203,13 @@ def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
             yield settings
 
 
-def _create_topics(settings: Settings) -> None:
+def _create_topics(settings: Settings, check: Callable[[], None]) -> None:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
     topics = [NewTopic(name, settings.partitions, 1) for name in settings.topics]
     for future in admin.create_topics(topics, operation_timeout=20).values():
+        while not future.done():
+            check()
+            wait([future], CHECK_S)
         future.result()
 
 

@@ -8,7 +8,8 @@ import pytest
 from conformance.harness import Skip
 from conformance.histories.analysis import achieved, idle, render
 from conformance.histories.clients import command_of
-from conformance.histories.mutants import MUTANTS, command
+from conformance.histories.mutants import CALLED, MISFIT, MUTANTS, command
+from conformance.histories.nemesis import BrokerEnded
 from conformance.histories.run import Plan, parse_clients, run
 
 SECONDS = 6.0
@@ -44,10 +45,30 @@ def test_a_mutant_is_found(name: str, tmp_path: Path, seed: int) -> None:
         )
         report = run(plan, tmp_path / f"{attempt}", tmp_path / f"{attempt}.jsonl")
         assert not idle(report.history), "it is out of order, and not in one rule"
+        assert _was_called(tmp_path / f"{attempt}"), "the mutant is harmless: nothing calls it"
         found |= report.kinds
         if found & mutant.found_by:
             return
     raise AssertionError(f"{mutant.what}: not found, only {found}")
+
+
+@pytest.mark.timeout(180)
+def test_a_mutant_that_does_not_fit_the_code_ends_the_run_with_its_exception(
+    tmp_path: Path, seed: int
+) -> None:
+    """The run would last for an hour, and the harness would wait 300 s more for a success."""
+    clients = parse_clients(MISFIT.clients)
+    plan = Plan(seed=seed, seconds=3600, start=command(MISFIT.name), clients=clients, faults=())
+    with pytest.raises(BrokerEnded, match=r"TypeError.*does not fit the code"):
+        run(plan, tmp_path / "run", tmp_path / "history.jsonl")
+
+
+def _was_called(directory: Path) -> bool:
+    """Whether a process of the broker has reached the code of its mutant."""
+    return any(
+        CALLED in log.read_text("utf-8", "replace")
+        for log in (directory / "broker").glob("broker-*.log")
+    )
 
 
 def _need(roles: dict[str, int]) -> None:
