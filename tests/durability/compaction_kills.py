@@ -169,6 +169,15 @@ def write_until_cleaned(books: Books, killer: CompactingKiller) -> None:
 def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
     """Kills that many brokers; what was done. AssertionError when the books do not balance."""
     killer = CompactingKiller(directory, seed)
+    try:
+        return _killed_and_balanced(killer, kills, seed)
+    finally:
+        killer.kill()  # also after a failure
+        killer.close()
+
+
+def _killed_and_balanced(killer: CompactingKiller, kills: int, seed: int) -> dict[str, int]:
+    directory = killer.directory
     killer.start()
     admin = AdminClient({"bootstrap.servers": killer.address, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 1, 1, config=TOPIC_CONFIG)])[TOPIC].result(FLUSH_S)
@@ -195,7 +204,6 @@ def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
         time.sleep(0.01)
     assert found(directory) == books.expected()
     log = Path(killer.log.name).read_text("utf-8")
-    killer.close()
     assert "cannot be compacted" not in log and "Traceback" not in log, log[-3000:]
     return {
         "writes": books.count,
