@@ -73,7 +73,7 @@ def _outcomes(output: str) -> list[Outcome]:
 
 
 def _printed(output: str) -> str:
-    """What the tests wrote: after a time limit the stacks of all goroutines."""
+    """Return the output of the tests. After a time limit it has the stacks of all goroutines."""
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     return "".join(event.get("Output", "") for event in events)
 

@@ -9,7 +9,7 @@ How a process is asked for its stacks depends on what it is:
 - Python and Go: SIGABRT, with PYTHONFAULTHANDLER and GOTRACEBACK in the environment. It ends them.
 - Node: SIGUSR2, for which NODE_OPTIONS asks for a diagnostic report. Node writes it between two
   events only, with the sockets and timers that it waits for.
-- All others, and those that do not answer: names and states of the threads.
+- Other programs, and programs that do not answer: names and states of the threads.
 
 Python, Go and Node answer on stderr, which is read back if it is a file. Processes are found in
 /proc. Without /proc the stacks are those of this process.
@@ -62,7 +62,7 @@ def run(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever its exit code.
+    """Run a program to its end. Any exit code is accepted.
 
     Raises:
         TimeLimit: It did not end within `timeout_s`. Its stacks are on stderr, and it is ended.
@@ -174,7 +174,7 @@ def _java(pid: int) -> str:
 
 
 def _asked(pid: int, program: str) -> str:
-    """What it writes to stderr after the signal, or the states of its threads."""
+    """Return its output on stderr after the signal, or the states of its threads."""
     states = _threads(pid)
     if program.startswith("node"):
         number = signal.SIGUSR2
@@ -191,7 +191,7 @@ def _asked(pid: int, program: str) -> str:
 
 
 def _answer(errors: IO[bytes], began: int) -> str:
-    """What is appended to the file until nothing more comes."""
+    """Return the bytes that are appended to the file, until it no longer grows."""
     deadline, size = time.monotonic() + ANSWER_S, -1
     while time.monotonic() < deadline:
         now = errors.seek(0, os.SEEK_END)

@@ -109,6 +109,7 @@ class KafkaPythonClient:
             metadata_max_age_ms=2000,
         )
         try:
+            know_partitions(consumer, topic)
             while not stop.is_set():
                 records = _polled(consumer, 100)
                 on_assignment({tp.partition for tp in consumer.assignment()})
@@ -118,6 +119,18 @@ class KafkaPythonClient:
                     consumer.commit()
         finally:
             consumer.close(autocommit=False)
+
+
+def know_partitions(consumer: Any, topic: str) -> None:
+    """Wait for the metadata of the topic, so that it is known before the first JoinGroup.
+
+    Otherwise kafka-python 3.0.12 may hang. It joins with an empty assignment, and joins again when
+    the metadata comes. If `poll` times out during that second join, its result is lost: the leader
+    has compared the metadata in the meantime (`_perform_assignment`), so `need_rejoin` is false and
+    no call awaits `_join_task` any more. The member then has no partitions, sends no heartbeats,
+    and calls of `poll` keep both of its threads busy.
+    """
+    assert consumer.partitions_for_topic(topic), f"no metadata of {topic}"
 
 
 def _polled(consumer: Any, timeout_ms: int) -> list[Rec]:

@@ -33,6 +33,8 @@ def consume(cooperative: bool, bootstrap: str, topic: str, group: str, instance:
         heartbeat_interval_ms=1_000,
         **more,
     )
+    # Known before the first JoinGroup: see know_partitions in conformance/adapters/kafka_python.py.
+    assert consumer.partitions_for_topic(topic)
     while not stopped:
         for records in consumer.poll(timeout_ms=100).values():
             for record in records:
