@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.environment.timers import LoopTimers
-from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
 from odradek.net.receive import Scratch
@@ -106,6 +106,7 @@ def open_connection(
     budget: MemoryBudget | None = None,
     queued: QueuedAnswers | None = None,
     unsent: UnsentAnswers | None = None,
+    ahead: ReceivedAhead | None = None,
     scratch: Scratch | None = None,
     room: float = float("inf"),
     transport_kind: TransportKind = PLAIN_SOCKET,
@@ -120,6 +121,7 @@ def open_connection(
         budget=budget or MemoryBudget(limits.request_bytes_queued_max),
         queued=queued or QueuedAnswers(limits.response_bytes_queued_total_max),
         unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
+        ahead=ahead or ReceivedAhead(limits.received_ahead_bytes_max),
         scratch=scratch or Scratch(),
     )
     connection = Connection(shared, "PLAINTEXT", None, transport_kind=transport_kind)

@@ -114,6 +114,7 @@ def test_idle_connections_hold_no_buffer_of_their_own() -> None:
     receive.clear()
     assert receive.view is scratch.view
     assert not receive.own
+    assert not receive.apart
 
 
 def test_a_torn_small_frame_leaves_the_shared_buffer() -> None:

@@ -1,5 +1,5 @@
-"""Memory over all connections: for requests in `MemoryBudget`, for answers in `QueuedAnswers` and
-`UnsentAnswers`.
+"""Memory over all connections: for requests in `MemoryBudget` and `ReceivedAhead`, for answers in
+`QueuedAnswers` and `UnsentAnswers`.
 
 Memory for requests is charged before it is used, a step ahead of the bytes that arrive, and granted
 in order: a size that somebody claims and does not send is not memory.
@@ -144,3 +144,64 @@ class UnsentAnswers:
     def remove(self, reader: SlowReader) -> None:
         """All of it was taken, or dropped."""
         self.used -= self._waiting.pop(reader, 0)
+
+
+SECOND_CHANCES_MAX = 16
+"""Connections that `ReceivedAhead` passes over at a time because the broker holds their requests."""
+
+
+class EarlySender(Protocol):
+    """A connection whose peer has sent more than the requests that may start."""
+
+    @property
+    def held_by_broker(self) -> bool:
+        """Whether its requests wait for the broker and not for the peer."""
+
+    def abort(self, reason: str) -> None:
+        """Closes at once, and drops what was not sent."""
+
+
+class ReceivedAhead:
+    """Bytes of torn frames and of requests that may not start, by connection.
+
+    The order is that of age: the first connection has kept such bytes for longest without a request
+    of it being taken. At the limit it is closed. Connections that work keep bytes for moments, so
+    those that are closed are the ones that a peer has left in the middle of a request, or that does
+    not take responses. A connection whose requests the broker holds back goes to the end of the
+    order first, so it is closed only where nearly all connections are such.
+    """
+
+    __slots__ = ("_kept", "bytes_max", "scarce_above", "used")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.scarce_above = bytes_max // 2
+        self.used = 0
+        self._kept: dict[EarlySender, int] = {}
+
+    def keep(self, connection: EarlySender, size: int, *, renewed: bool) -> None:
+        """`connection` keeps `size` bytes from now on. `renewed`: it has taken requests before."""
+        kept = self._kept
+        before = kept.pop(connection, 0) if renewed else kept.get(connection, 0)
+        self.used += size - before
+        kept[connection] = size
+        while self.used > self.bytes_max:
+            oldest = self._oldest()
+            self.remove(oldest)
+            oldest.abort(
+                "the memory for requests that are received ahead or in part is used up, "
+                "and it has kept some for longest"
+            )
+
+    def remove(self, connection: EarlySender) -> None:
+        """`connection` keeps none."""
+        self.used -= self._kept.pop(connection, 0)
+
+    def _oldest(self) -> EarlySender:
+        kept = self._kept
+        for _ in range(SECOND_CHANCES_MAX):
+            oldest = next(iter(kept))
+            if not oldest.held_by_broker:
+                return oldest
+            kept[oldest] = kept.pop(oldest)
+        return next(iter(kept))

@@ -34,7 +34,7 @@ from functools import partial
 from typing import Any
 
 from odradek.environment.timers import Timers
-from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
 from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import BYTES, Chunk, Sender, close_regions
@@ -86,6 +86,7 @@ class Shared:
     budget: MemoryBudget
     queued: QueuedAnswers
     unsent: UnsentAnswers
+    ahead: ReceivedAhead
     scratch: Scratch
     executor: Executor | None = None
     connections: dict[Connection, None] = field(default_factory=dict)
@@ -117,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_eof",
         "_hold",
+        "_is_ahead",
         "_mutes",
         "_queue",
         "_queued_bytes",
@@ -171,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue: deque[Reply] = deque()
         self._queued_bytes = 0
         self._charged = 0
+        self._is_ahead = False
         self._hold = 0
         self._mutes = 0
         self._reading = True
@@ -269,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
             else:
                 self._transport.write(b"".join(out))  # type: ignore[arg-type]
-        if pos == end and not receive.own and not self._hold:
+        if pos == end and not receive.apart and not self._hold:
             receive.end = 0
             receive.tail = b""
         else:
@@ -305,6 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         self._hold |= _CLOSING
         self._receive.clear()
+        shared.ahead.remove(self)
         self._sender.drop()
         shared.budget.forget(self)
         shared.unsent.remove(self)
@@ -326,6 +330,8 @@ class Connection(asyncio.BufferedProtocol):
     def _keep(self, start: int, pos: int, end: int) -> None:
         """Keeps the bytes from `pos` to `end`; the frames from `start` to `pos` were taken."""
         receive = self._receive
+        ahead = self._shared.ahead
+        is_scarce = ahead.used > ahead.scarce_above
         if pos > start:
             if self._hold & _EXECUTING:
                 receive.lend()
@@ -334,8 +340,14 @@ class Connection(asyncio.BufferedProtocol):
         if pos == end or self._hold & _CLOSING:
             receive.clear()
         elif self._hold or not self._keep_torn(pos, end):
-            receive.keep_waiting(pos, end)
-        if receive.full and self._reading:
+            receive.keep_waiting(pos, end, is_scarce)
+        if receive.ahead:
+            self._is_ahead = True
+            ahead.keep(self, receive.ahead, renewed=pos > start)
+        elif self._is_ahead:
+            self._is_ahead = False
+            ahead.remove(self)
+        if self._reading and (receive.full or (is_scarce and self._hold)):
             self._reading = False
             self._transport.pause_reading()
         if self._hold & _TURN:
@@ -353,6 +365,11 @@ class Connection(asyncio.BufferedProtocol):
             self._charged += step
         self._receive.keep_torn(pos, end, needed, self._charged)
         return True
+
+    @property
+    def held_by_broker(self) -> bool:
+        """`ReceivedAhead`: a request is being executed, or waits for memory or for a quota."""
+        return bool(self._hold & (_EXECUTING | _MEMORY | _MUTED))
 
     def memory_granted(self, size: int) -> None:
         """`MemoryBudget`: the frame that waited has its memory."""
@@ -576,6 +593,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.budget.forget(self)
         self._hold &= ~(_MEMORY | _MUTED)
         self._receive.clear()
+        self._shared.ahead.remove(self)
         if not self._hold & _EXECUTING:
             self._uncharge()
         self._pause_for_good()

@@ -25,6 +25,11 @@ CLAIM_BYTES = 1_048_576
 PROGRESS_BYTES_MIN = 65_536
 """While others wait for memory, who holds some has to send so much in `request_bytes_wait_ms`."""
 
+KEPT_FREE_BYTES = 2_048
+"""Bytes that a connection may keep for a later request without being counted. A client that
+pipelines one more request behind a long poll is so never closed for it.
+"""
+
 BACKLOG_BYTES = 65_536
 """Bytes read ahead on a connection whose requests may not start yet; then reading stops."""
 
@@ -75,6 +80,11 @@ class NetLimits:
     """
     response_bytes_unsent_max: int = 256 * 1_048_576
     """Bytes of answers that peers do not take, over all connections: who took none longest goes."""
+    received_ahead_bytes_max: int = 256 * 1_048_576
+    """Bytes of torn frames and of requests that may not start, over all connections. Above half of
+    it a connection keeps no more than what was read. At the limit the connection is closed that
+    has kept some for longest.
+    """
     connections_max: int = 2_147_483_647
     """max.connections: at the limit new ones wait in the accept queue of the system."""
     connections_max_per_ip: int = 2_147_483_647

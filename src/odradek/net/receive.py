@@ -7,7 +7,8 @@ place of its own:
     tail     the first bytes of a torn frame (at most `TAIL_BYTES`): copied aside, and to the
              front of the scratch buffer before the next read
     frame    a torn frame that is larger: a buffer of exactly its size, received into directly
-    backlog  bytes that arrive while requests of this connection may not start
+    backlog  bytes that arrive while requests of this connection may not start. Up to
+             `KEPT_FREE_BYTES` are kept like a tail
 
 A view of the scratch buffer that outlives its moment (a request executed by a coroutine) takes the
 whole buffer with it: the others get a fresh one. Buffers are never resized, and bytes are never
@@ -19,7 +20,7 @@ from __future__ import annotations
 import mmap
 import struct
 
-from odradek.net.limits import BACKLOG_BYTES, SCRATCH_BYTES, TAIL_BYTES
+from odradek.net.limits import BACKLOG_BYTES, KEPT_FREE_BYTES, SCRATCH_BYTES, TAIL_BYTES
 
 _MMAP_BYTES = 1_048_576
 _SIZE = struct.Struct(">i")
@@ -49,13 +50,30 @@ class ReceiveBuffer:
     `get_buffer` says where the next bytes go. When `count` of them are there,
     `view[start:end + count]` is what is to be taken as frames, and one of `clear`, `keep_torn` and
     `keep_waiting` is told what is left. `own` is False while `view` is the scratch buffer.
+
+    Attributes:
+        apart: Memory that the connection has for itself, in bytes. 0 for a tail of at most
+            `KEPT_FREE_BYTES`.
+        ahead: The part of it that no budget has granted: all but the buffer of a frame.
     """
 
-    __slots__ = ("_limit", "_scratch", "end", "own", "start", "tail", "view")
+    __slots__ = (
+        "_limit",
+        "_scratch",
+        "ahead",
+        "apart",
+        "end",
+        "own",
+        "start",
+        "tail",
+        "view",
+    )
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
         self.own = False
+        self.apart = 0
+        self.ahead = 0
         self.tail = b""
         self._limit = len(scratch.view)
         self.view = scratch.view
@@ -87,6 +105,8 @@ class ReceiveBuffer:
     def clear(self) -> None:
         """Everything was taken (or is not wanted any more)."""
         self.own = False
+        self.apart = 0
+        self.ahead = 0
         self.tail = b""
         self.view = self._scratch.view
         self.start = self.end = 0
@@ -116,24 +136,36 @@ class ReceiveBuffer:
             else:
                 own = allocate(needed)
                 own[: end - start] = view[start:end]
-                self._hold(own, 0, end - start)
+                self._hold(own, end - start)
+            self.ahead = 0
             self._limit = min(limit, needed)
         else:
-            tail = bytes(view[start:end])
-            self.clear()
-            self.tail = tail
+            self._keep_tail(start, end)
 
-    def keep_waiting(self, start: int, end: int) -> None:
-        """Keeps bytes that may not be taken as frames yet, with room for some more."""
+    def keep_waiting(self, start: int, end: int, exact: bool = False) -> None:
+        """Keeps bytes that may not be taken as frames yet. There is room for some more, unless
+        `exact` asks for the least memory: then the buffer may be `full` at once.
+        """
+        size = end - start
+        if size <= KEPT_FREE_BYTES and (self.ahead or not self.own):
+            self._keep_tail(start, end)
+            return
         if self.own and (start == 0 or end < len(self.view)):
             self.start, self.end = start, end
             return
-        size = end - start
-        own = allocate(max(BACKLOG_BYTES, size))
+        own = allocate(size if exact else max(BACKLOG_BYTES, size))
         own[:size] = self.view[start:end]
-        self._hold(own, 0, size)
+        self._hold(own, size)
 
-    def _hold(self, own: memoryview, start: int, end: int) -> None:
+    def _keep_tail(self, start: int, end: int) -> None:
+        tail = bytes(self.view[start:end])
+        self.clear()
+        self.tail = tail
+        if len(tail) > KEPT_FREE_BYTES:
+            self.apart = self.ahead = len(tail)
+
+    def _hold(self, own: memoryview, size: int) -> None:
         self.own = True
+        self.apart = self.ahead = len(own)
         self.tail = b""
-        self.view, self.start, self.end, self._limit = own, start, end, len(own)
+        self.view, self.start, self.end, self._limit = own, 0, size, len(own)

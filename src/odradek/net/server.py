@@ -12,7 +12,13 @@ from dataclasses import dataclass
 
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timer, Timers
-from odradek.net.budget import MemoryBudget, MemoryWaiter, QueuedAnswers, UnsentAnswers
+from odradek.net.budget import (
+    MemoryBudget,
+    MemoryWaiter,
+    QueuedAnswers,
+    ReceivedAhead,
+    UnsentAnswers,
+)
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
@@ -96,6 +102,7 @@ class Server:
             budget=self.budget,
             queued=QueuedAnswers(self.limits.response_bytes_queued_total_max),
             unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
+            ahead=ReceivedAhead(self.limits.received_ahead_bytes_max),
             scratch=Scratch(),
             executor=self._executor,
             on_lost=self._on_lost,
