@@ -258,11 +258,11 @@ def test_cancelled_fetch_leaves_nothing_behind() -> None:
     run(check)
 
 
-def test_fetches_beyond_the_limit_read_again_at_once() -> None:
+def test_beyond_the_limit_the_fetch_that_waits_for_longest_reads_again_at_once() -> None:
     async def check(manager: Manager) -> None:
         results = [manager.fetch() for _ in range(3)]
-        assert sizes(await wait(results[2])) == [0, 0]
-        assert [result.completed for result in results] == [False, False, True]
+        assert sizes(await wait(results[0])) == [0, 0]
+        assert [result.completed for result in results] == [True, False, False]
         manager.fetches.end_all()
         assert all(result.completed for result in results)
         assert manager.is_idle

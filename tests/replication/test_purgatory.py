@@ -36,9 +36,14 @@ class Operation(DelayedOperation):
         self.ended.set()
 
 
-def run(test: Callable[[Purgatory], Awaitable[None]], waiting_max: int = 10) -> None:
+def run(
+    test: Callable[[Purgatory], Awaitable[None]],
+    waiting_max: int = 10,
+    partitions_max: int = 1_000,
+) -> None:
     async def main() -> None:
-        await test(Purgatory(asyncio.get_running_loop(), LoopTimers(), waiting_max))
+        loop = asyncio.get_running_loop()
+        await test(Purgatory(loop, LoopTimers(), waiting_max, partitions_max))
 
     asyncio.run(main())
 
@@ -90,16 +95,36 @@ def test_cancelled_operation_never_completes() -> None:
     run(check)
 
 
-def test_operations_beyond_the_limit_complete_at_once() -> None:
+def test_beyond_the_limit_the_operation_that_waits_for_longest_completes() -> None:
     async def check(purgatory: Purgatory) -> None:
         operations = [Operation(purgatory) for _ in range(3)]
-        assert [purgatory.watch(each, 60_000) for each in operations] == [True, True, False]
+        assert all(purgatory.watch(each, 60_000) for each in operations)
+        assert len(purgatory.waiting) == 2
         await iterations()
-        assert [each.completed for each in operations] == [False, False, True]
+        assert [each.completed for each in operations] == [True, False, False]
         purgatory.end_all()
         assert all(each.calls == ["released", "complete"] for each in operations)
+        assert purgatory.partitions == 0
 
     run(check, waiting_max=2)
+
+
+def test_partitions_of_operations_that_wait_are_bounded() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        operations = [Operation(purgatory) for _ in range(4)]
+        sizes = [60, 40, 70, 101]
+        watched = [
+            purgatory.watch(each, 60_000, size)
+            for each, size in zip(operations, sizes, strict=True)
+        ]
+        assert watched == [True, True, True, False]
+        await iterations()
+        assert [each.completed for each in operations] == [True, True, False, True]
+        assert purgatory.partitions == 70
+        operations[2].cancel()
+        assert purgatory.partitions == 0
+
+    run(check, partitions_max=100)
 
 
 def test_after_the_end_nothing_waits() -> None:

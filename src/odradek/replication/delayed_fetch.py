@@ -338,7 +338,7 @@ def fetch(  # noqa: C901 - calls are what this path costs
     if targets[ELEMENTS_PER_SLICE:]:
         # What is appended between two slices must count.
         delayed = DelayedFetch(manager, params, targets)
-        manager.fetches.watch(delayed, params.max_wait_ms)
+        manager.fetches.watch(delayed, params.max_wait_ms, len(targets))
     read = LogRead(manager, params)
     try:
         yield from read.in_slices(targets, delayed)
@@ -359,7 +359,7 @@ def fetch(  # noqa: C901 - calls are what this path costs
         return Result(read.data)
     if delayed is None:
         delayed = DelayedFetch(manager, params, targets)
-        if manager.fetches.watch(delayed, params.max_wait_ms):
+        if manager.fetches.watch(delayed, params.max_wait_ms, len(targets)):
             for partition in read.partitions:
                 delayed.watch(partition)
         if read.was_cold and read.is_outdated(targets):

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timer, Timers
 
 OPERATIONS_WAITING_MAX = 10_000
-"""Delayed fetches at one time. Beyond it a fetch completes as if its time were up, so a client that
-pipelines long polls without reading the responses costs no more memory than this.
+"""Delayed fetches at one time. Beyond it the one that waits for longest completes as if its time
+were up. A client that pipelines long polls without reading the responses costs no more memory than
+this, and other clients wait as long as they asked for.
 """
+PARTITIONS_WAITING_MAX = 250_000
+"""Partitions of delayed fetches at one time, of some 500 bytes each. Beyond it the same happens."""
 
 
 class DelayedOperation:
@@ -79,29 +82,41 @@ class Purgatory:
         loop: asyncio.AbstractEventLoop,
         timers: Timers,
         waiting_max: int = OPERATIONS_WAITING_MAX,
+        partitions_max: int = PARTITIONS_WAITING_MAX,
     ) -> None:
         self.loop = loop
         self._timers = timers
-        self.waiting: dict[DelayedOperation, None] = {}
+        # The number of partitions of each, in the order in which they came.
+        self.waiting: dict[DelayedOperation, int] = {}
+        self.partitions = 0
         self._waiting_max = waiting_max
+        self._partitions_max = partitions_max
         self._ended = False
 
-    def watch(self, operation: DelayedOperation, timeout_ms: int) -> bool:
-        """Have `operation` wait for at most `timeout_ms`.
+    def watch(self, operation: DelayedOperation, timeout_ms: int, partitions: int = 1) -> bool:
+        """Have `operation`, which has so many partitions, wait for at most `timeout_ms`.
 
-        Returns False when too many operations wait, or the broker stops: then it completes in the
-        next iteration of the event loop.
+        Returns False when it has too many partitions, or the broker stops: then it completes in the
+        next iteration of the event loop. So do the operations that have to make room for it.
         """
-        if self._ended or len(self.waiting) >= self._waiting_max:
+        if self._ended or partitions > self._partitions_max:
             self.loop.call_soon(operation.force_complete)
             return False
-        self.waiting[operation] = None
+        waiting = self.waiting
+        self.partitions += partitions
+        while waiting and (
+            len(waiting) >= self._waiting_max or self.partitions > self._partitions_max
+        ):
+            oldest = next(iter(waiting))
+            self.forget(oldest)
+            self.loop.call_soon(oldest.force_complete)
+        waiting[operation] = partitions
         operation.timer = self._timers.call_later(max(timeout_ms, 0) / 1000, operation.expire)
         return True
 
     def forget(self, operation: DelayedOperation) -> None:
         """`operation` waits no longer."""
-        self.waiting.pop(operation, None)
+        self.partitions -= self.waiting.pop(operation, 0)
 
     def end_all(self) -> None:
         """Complete every operation, now and from now on: the broker stops."""
