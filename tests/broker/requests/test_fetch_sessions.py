@@ -12,6 +12,7 @@ from odradek.broker.requests.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
+    TOPIC_NAME_BYTES_MAX,
     FetchPartition,
     FetchSessionCache,
 )
@@ -158,3 +159,19 @@ def test_all_sessions_together_have_so_many_partitions(
     assert cache.partition_count == 4
     cache.context(next(iter(cache.sessions)), FINAL_EPOCH, False, [], [])
     assert cache.partition_count == 0
+
+
+@pytest.mark.parametrize("name", ["t" * (TOPIC_NAME_BYTES_MAX + 1), "\u00e9"])
+def test_names_that_no_topic_can_have_are_not_kept(cache: FetchSessionCache, name: str) -> None:
+    impossible = [FetchPartition(name, 0, 0, 1_000)]
+    assert cache.create(impossible, False) == INVALID_SESSION_ID
+    session_id = cache.create(wanted(0), False)
+    named = cache.context(session_id, 1, False, impossible, [])
+    assert named.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not cache.sessions
+    assert cache.partition_count == 0
+
+
+def test_the_longest_name_of_a_topic_is_kept(cache: FetchSessionCache) -> None:
+    longest = [FetchPartition("t" * TOPIC_NAME_BYTES_MAX, 0, 0, 1_000)]
+    assert cache.create(longest, False) != INVALID_SESSION_ID

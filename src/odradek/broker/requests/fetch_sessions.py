@@ -33,6 +33,10 @@ EVICTION_AGE_MS = 120_000
 
 PARTITIONS_MAX = 500_000
 """Partitions in all sessions, of some 300 bytes each; what goes beyond has no session."""
+TOPIC_NAME_BYTES_MAX = 249
+"""No topic has a longer name. A fetch that names one has no session, because sessions also keep the
+names of topics that do not exist, of up to 32 KB each.
+"""
 
 # A topic's name, or its id in requests from version 13 on.
 PartitionKey = tuple[str | Uuid, int]
@@ -63,6 +67,7 @@ class FetchSession:
     last_used_ms: float
     epoch: int = 1
     partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
+    has_long_names: bool = False
 
     def update(
         self, requested: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]
@@ -73,6 +78,8 @@ class FetchSession:
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = new
+                if _is_long(new.topic):
+                    self.has_long_names = True
             else:
                 known.fetch_offset = new.fetch_offset
                 known.max_bytes = new.max_bytes
@@ -86,6 +93,10 @@ class FetchSession:
         key = (partition.topic, partition.partition)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
+
+
+def _is_long(topic: str | Uuid) -> bool:
+    return len(topic) > TOPIC_NAME_BYTES_MAX or (isinstance(topic, str) and not topic.isascii())
 
 
 @dataclass(slots=True)
@@ -145,7 +156,7 @@ class FetchSessionCache:
         if not session.partitions:
             self._remove(session_id)
             return FetchContext(ErrorCode.NONE, [])
-        if self.partition_count > PARTITIONS_MAX:
+        if self.partition_count > PARTITIONS_MAX or session.has_long_names:
             self._remove(session_id)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
@@ -157,6 +168,8 @@ class FetchSessionCache:
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool) -> int:
         """Opens a session for `partitions` if there is room for it; its id, or 0."""
+        if any(_is_long(each.topic) for each in partitions):
+            return INVALID_SESSION_ID
         now_ms = self._clock.monotonic_ms()
         while self.partition_count + len(partitions) > PARTITIONS_MAX:
             if not self._evict_stale(now_ms):
