@@ -170,6 +170,20 @@ def test_windows_of_clients_that_are_gone_are_forgotten(monkeypatch: pytest.Monk
     assert len(limited._windows) == 3
 
 
+def test_names_of_clients_are_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "WINDOW_NAME_CHARACTERS_MAX", 1_000)
+    limited = quota((client(None), 1000))
+    for number in range(50):
+        limited.record(ME, f"{number:0100}", 10_000, 0)
+        held = sum(len(user) + len(name) for user, name in limited._windows)
+        assert held == limited._name_characters <= 1_000
+    assert len(limited._windows) > 5
+    limited.record(ME, "c" * 5_000, 10_000, 0)
+    assert len(limited._windows) == 1
+    limited.update({})
+    assert limited._name_characters == 0
+
+
 @given(
     st.integers(1000, 10_000),
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 5000)), max_size=60),

@@ -19,6 +19,8 @@ from odradek.metadata.quotas import (
 
 # How many clients' windows are kept; those that were not used for longest are forgotten first.
 WINDOWS_MAX = 10_000
+# The characters of the names of these clients: a client id may have 32,767.
+WINDOW_NAME_CHARACTERS_MAX = 4_000_000
 
 _DEFAULT = None
 Group = tuple[str, str]  # (user, client id) that share a window; "" is "any"
@@ -81,7 +83,15 @@ class SlidingWindow:
 class ByteQuota:
     """One kind of quota for all clients. `enabled` is False while nobody has one: ask it first."""
 
-    __slots__ = ("_key", "_limits", "_sample_count", "_sample_ms", "_windows", "enabled")
+    __slots__ = (
+        "_key",
+        "_limits",
+        "_name_characters",
+        "_sample_count",
+        "_sample_ms",
+        "_windows",
+        "enabled",
+    )
 
     def __init__(self, key: str, sample_count: int, sample_ms: int) -> None:
         self.enabled = False
@@ -91,6 +101,7 @@ class ByteQuota:
         self._limits: dict[tuple[str | None, ...], float] = {}
         # In the order of their last use, longest ago first.
         self._windows: dict[Group, SlidingWindow] = {}
+        self._name_characters = 0
 
     def update(self, quotas: Quotas) -> None:
         """Takes over the quotas of the cluster; what was counted stays."""
@@ -104,6 +115,7 @@ class ByteQuota:
         self.enabled = bool(self._limits)
         if not self.enabled:
             self._windows.clear()
+            self._name_characters = 0
 
     def limit(self, user: str, client_id: str) -> tuple[float, Group] | None:
         """Bytes a second, and who shares them; None without a limit. The closest entity wins."""
@@ -160,8 +172,14 @@ class ByteQuota:
     def _window(self, group: Group) -> SlidingWindow:
         window = self._windows.pop(group, None)
         if window is None:
-            if len(self._windows) >= WINDOWS_MAX:
-                del self._windows[next(iter(self._windows))]
+            self._name_characters += len(group[0]) + len(group[1])
+            while self._windows and (
+                len(self._windows) >= WINDOWS_MAX
+                or self._name_characters > WINDOW_NAME_CHARACTERS_MAX
+            ):
+                oldest = next(iter(self._windows))
+                self._name_characters -= len(oldest[0]) + len(oldest[1])
+                del self._windows[oldest]
             window = SlidingWindow(self._sample_count, self._sample_ms)
         self._windows[group] = window
         return window
