@@ -10,6 +10,7 @@ import pytest
 
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests.apis import APIS
+from odradek.broker.requests.context import CLIENT_SOFTWARE_CHARACTERS_MAX
 from odradek.errors import ErrorCode
 from odradek.metadata.features import FEATURES, default_levels
 from odradek.protocol.api_keys import ApiKey
@@ -97,3 +98,5 @@ def test_client_software_is_remembered(broker: Broker, client: WireClient) -> No
         return [each.client_software for each in server.connections]
 
     assert broker.call(look) == ["me 1.0"]
+    client.call(ApiVersionsRequest("m" * 30_000, "1.0"), 3)
+    assert broker.call(look) == ["m" * CLIENT_SOFTWARE_CHARACTERS_MAX]

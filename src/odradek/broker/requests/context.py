@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from odradek.replication.replica_manager import ReplicaManager
 
 
+CLIENT_SOFTWARE_CHARACTERS_MAX = 128
+"""So much of a client's software name and version is kept. Each may have 32,767 characters."""
+
+
 class RequestContext:
     """One request: its header, and the session of its connection when it arrived.
 
@@ -71,8 +75,9 @@ class RequestContext:
         self._connection.mute(pause_ms / 1000)
 
     def set_client_software(self, name: str, version: str) -> None:
-        """Note what the client says it is (ApiVersions)."""
-        self._connection.client_software = f"{name} {version}"
+        """Note the name and the version of the client's software (ApiVersions), if not too long."""
+        software = f"{name} {version}"
+        self._connection.client_software = software[:CLIENT_SOFTWARE_CHARACTERS_MAX]
 
 
 @dataclass(slots=True)
