@@ -237,6 +237,7 @@ class RecordAppend:
         finally:
             for opening in self._opening:
                 opening.work.close()
+            self._opening.clear()
         return self._wait()
 
     # --- the end ---

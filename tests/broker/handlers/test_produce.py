@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.net import receive
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -327,6 +330,42 @@ class TestFlush:
         assert offsets == list(range(21))
         assert 2 <= len(counted) <= 3
         assert log.recovery_point == 21
+
+    @pytest.mark.parametrize("partitions", [1, 2])
+    def test_frame_of_a_request_that_waits_for_fsync_is_freed(
+        self,
+        broker: Broker,
+        client: WireClient,
+        monkeypatch: pytest.MonkeyPatch,
+        partitions: int,
+    ) -> None:
+        """Its memory is no longer charged to the connection."""
+        frames: list[weakref.ref[mmap.mmap]] = []
+        original = receive.allocate
+
+        def allocate(size: int) -> memoryview:
+            view = original(size)
+            if isinstance(view.obj, mmap.mmap):
+                frames.append(weakref.ref(view.obj))
+            return view
+
+        monkeypatch.setattr(receive, "allocate", allocate)
+        broker.create_topic("t", partitions, config={"max.message.bytes": 3_000_000})
+        gate, started = threading.Event(), threading.Event()
+        self.hold_flushes(broker, gate, started, [])
+        request = produce(acks=-1, records=batch(bytes(2_000_000)))
+        for partition in range(1, partitions):
+            other = produce(acks=-1, records=batch(bytes(2_000)), partition=partition)
+            request.topic_data[0].partition_data += other.topic_data[0].partition_data
+        client.send(request, 9)
+        assert started.wait(TIMEOUT_S)
+        try:
+            broker.wait_until(lambda: bool(frames), timeout_s=TIMEOUT_S)
+            broker.wait_until(lambda: frames[0]() is None, timeout_s=TIMEOUT_S)
+        finally:
+            gate.set()
+        responses = client.receive().responses[0].partition_responses
+        assert [(each.error_code, each.base_offset) for each in responses] == [(0, 0)] * partitions
 
     def hold_flushes(
         self, broker: Broker, gate: threading.Event, started: threading.Event, counted: list[int]

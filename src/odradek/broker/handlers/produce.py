@@ -113,6 +113,8 @@ def handle(
             )
             response = TopicProduceResponse(topic.name, topic.topic_id, [partition])
             return Result(ProduceResponse([response]))
+    if not appended.completed:
+        appended.on_executed(partial(_forget_records, [entry], request))
     respond = partial(response_to, services, context, request)
     return appended.chain(respond, executed=True)
 
@@ -148,6 +150,18 @@ def _attributes(records: memoryview | None) -> int:
     if records is None or len(records) <= LOW_ATTRIBUTES_POSITION:
         return 0
     return records[LOW_ATTRIBUTES_POSITION]
+
+
+def _forget_records(entries: list[AppendEntry], request: ProduceRequest) -> None:
+    """Let go of the records of an executed request, which are views of the frame.
+
+    The frame's memory is no longer charged, and the response may have to wait for a flush.
+    """
+    for entry in entries:
+        entry.records = None
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
 
 
 def _partitions(topic: TopicProduceData) -> list[PartitionProduceData]:
@@ -214,6 +228,8 @@ class _Produce:
             self._request.timeout_ms,
             internal_topics_allowed=self._context.client_id == ADMIN_CLIENT_ID,
         )
+        if not appended.completed:
+            appended.on_executed(partial(_forget_records, entries, self._request))
         return appended.chain(self.respond, executed=True)
 
     def _refuse(self, entries: list[AppendEntry], error: KafkaError) -> Result[Response]:
