@@ -152,12 +152,16 @@ class Listener:
     back costs a timer and an interrupt. A socket that was BBR's once
     is paced for ever, whatever it is set to later; so the listening socket, which the accepted ones
     take after, is set, and peers elsewhere are set back to what the system uses.
+
+    `_failed` counts the attempts that failed for want of descriptors or memory since the last time
+    at which no connection waited. The first of them is logged, and the end.
     """
 
     __slots__ = (
         "_accept",
         "_accepting",
         "_congestion",
+        "_failed",
         "_loop",
         "_resting",
         "_sock",
@@ -180,6 +184,7 @@ class Listener:
         self._timers = timers
         self._loop = asyncio.get_running_loop()
         self._accepting = False
+        self._failed = 0
         self._resting: Timer | None = None
         self._congestion = _exchange_congestion(sock, UNPACED)
 
@@ -211,12 +216,11 @@ class Listener:
             try:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError):
+                self._report_end()
                 return
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    logger.error("no connection can be accepted at present: %s", error)
-                    self.pause()
-                    self._resting = self._timers.call_later(RETRY_S, self.resume)
+                    self._rest(error)
                     return
                 logger.debug("a connection was gone before it was accepted: %s", error)
                 continue
@@ -224,3 +228,26 @@ class Listener:
                 _exchange_congestion(sock, self._congestion)
             if not self._accept(self.endpoint, sock):
                 self.pause()
+
+    def _rest(self, error: OSError) -> None:
+        """Try again later: the system has no descriptor or memory for a connection."""
+        if not self._failed:
+            logger.error(
+                "%s: no connection can be accepted at present: %s. It is tried again every %g s",
+                self.endpoint,
+                error,
+                RETRY_S,
+            )
+        self._failed += 1
+        self.pause()
+        self._resting = self._timers.call_later(RETRY_S, self.resume)
+
+    def _report_end(self) -> None:
+        """No connection waits to be accepted."""
+        if self._failed:
+            failed, self._failed = self._failed, 0
+            logger.warning(
+                "%s: connections are accepted again, after %d attempts that failed",
+                self.endpoint,
+                failed,
+            )
