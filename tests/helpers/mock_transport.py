@@ -122,7 +122,7 @@ def open_connection(
         queued=queued or QueuedAnswers(limits.response_bytes_queued_total_max),
         unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
         ahead=ahead or ReceivedAhead(limits.received_ahead_bytes_max),
-        scratch=scratch or Scratch(),
+        scratch=scratch or Scratch(limits.lent_bytes_max),
     )
     connection = Connection(shared, "PLAINTEXT", None, transport_kind=transport_kind)
     transport = MockTransport(room)

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
 from odradek.net.connection import Chunks, CloseConnection, Connection, Reply, plain_address
-from odradek.net.limits import BACKLOG_BYTES, TURN_REQUESTS_MAX, NetLimits
+from odradek.net.limits import (
+    BACKLOG_BYTES,
+    IN_FLIGHT_BYTES,
+    READ_PIECE_BYTES,
+    TURN_REQUESTS_MAX,
+    NetLimits,
+)
 from odradek.result_tasks import in_task
 from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.call_count import count_calls
@@ -279,6 +285,51 @@ def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
     run(main())
 
 
+def test_requests_in_flight_are_bounded_over_all_connections() -> None:
+    async def main() -> None:
+        queued = QueuedAnswers(100 * IN_FLIGHT_BYTES)
+        due: list[PendingResult[Chunks]] = []
+
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            due.append(PendingResult())
+            return due[-1]
+
+        opened = [open_connection(dispatch, queued=queued) for _ in range(50)]
+        for connection, _ in opened:
+            feed(connection, frame(b"x") * 20)
+            await turns()
+        assert 100 <= len(due) <= 100 + len(opened), "each may have one"
+        assert all(connection._queue for connection, _ in opened)
+        answered = 0
+        while answered < len(due):
+            for result in due[answered:]:
+                result.complete([b"y"])
+                answered += 1
+            await turns()
+        assert len(due) == 50 * 20
+        assert queued.used == 0
+        assert all(len(frames_in(transport.written)) == 20 for _, transport in opened)
+
+    run(main())
+
+
+def test_a_large_request_in_flight_counts_more_than_a_small_one() -> None:
+    async def main() -> None:
+        queued = QueuedAnswers(1_000_000)
+        connection, transport = open_connection(lambda *_: PendingResult(), queued=queued)
+        feed(connection, frame(b"x"))
+        small = queued.used
+        feed(connection, frame(bytes(30_000)))
+        assert queued.used - small == small - 1 + 30_000
+        feed(connection, frame(bytes(3_000_000)))
+        assert queued.used < 200_000
+        transport.abort()
+        await turns()
+        assert queued.used == 0
+
+    run(main())
+
+
 def test_regions_that_wait_take_no_memory(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log"
@@ -293,8 +344,10 @@ def test_regions_that_wait_take_no_memory(tmp_path: Path) -> None:
             return [b"header", CountedRegion(regions, OpenFile(path), 0, 1_000_000)]
 
         connection, transport = open_connection(dispatch, queued=queued)
-        feed(connection, frame(b"wait") + frame(b"fetch") * 20)
-        assert (queued.used, regions) == (20 * 6, [20])
+        feed(connection, frame(b"wait"))
+        request = queued.used
+        feed(connection, frame(b"fetch") * 20)
+        assert (queued.used - request, regions) == (20 * 6, [20])
         transport.abort()
         await turns()
         assert (queued.used, regions) == (0, [0])
@@ -530,6 +583,37 @@ def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
 
     run(main())
     assert "does not take its answers" in caplog.text
+
+
+def test_bytes_between_regions_count_while_the_peer_takes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "log"
+        path.write_bytes(bytes(1_000_000))
+        unsent = UnsentAnswers(1_000_000)
+        regions = [0]
+
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            file = OpenFile(path)
+            first = CountedRegion(regions, file, 0, 1_000_000)
+            return [b"first", first, bytes(50_000), CountedRegion(regions, file, 0, 1_000_000)]
+
+        connection, transport = open_connection(dispatch, unsent=unsent, room=0)
+        feed(connection, frame(b"x"))
+        assert unsent.used == 4 + 5 + 50_000
+        while regions != [0]:
+            transport.take(100_000)
+            assert unsent.used <= READ_PIECE_BYTES + 50_000
+            await turns()
+        transport.take(10_000_000)
+        await turns()
+        assert unsent.used == connection._sender.unsent_bytes == 0
+        assert len(transport.written) == 4 + 5 + 50_000 + 2_000_000
+        feed(connection, frame(b"x"))
+        connection._transport.abort()
+        await turns()
+        assert (unsent.used, regions) == (0, [0])
+
+    run(main())
 
 
 def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> None:

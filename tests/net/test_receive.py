@@ -13,10 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.net.connection import Chunks, Reply
-from odradek.net.limits import CLAIM_BYTES, SCRATCH_BYTES, TAIL_BYTES, NetLimits
+from odradek.net.limits import (
+    CLAIM_BYTES,
+    SCRATCH_BYTES,
+    SCRATCH_BYTES_MIN,
+    TAIL_BYTES,
+    NetLimits,
+)
 from odradek.net.receive import ReceiveBuffer, Scratch, allocate
 from odradek.result_tasks import in_task
-from odradek.results import Result
+from odradek.results import PendingResult, Result
 from tests.helpers.mock_transport import feed, open_connection
 from tests.net.support import body, frame, run, silent, turns
 
@@ -69,9 +75,10 @@ def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], splits:
     sizes=st.lists(SIZES, min_size=1, max_size=8),
     splits=SPLITS,
     slow=st.lists(st.booleans(), min_size=8, max_size=8),
+    lent_bytes_max=st.sampled_from([0, NetLimits().lent_bytes_max]),
 )
 def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
-    sizes: list[int], splits: list[int], slow: list[bool]
+    sizes: list[int], splits: list[int], slow: list[bool], lent_bytes_max: int
 ) -> None:
     bodies = [body(number, size) for number, size in enumerate(sizes)]
     stream = b"".join(map(frame, bodies))
@@ -91,7 +98,8 @@ def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
                 return execute(view, gates[-1])
             return silent(seen.append(bytes(view)))
 
-        connection, _ = open_connection(dispatch)
+        scratch = Scratch(lent_bytes_max)
+        connection, _ = open_connection(dispatch, scratch=scratch)
         pos = turn = 0
         while pos < len(stream) or gates:
             count = max(splits[turn % len(splits)], 1_000)
@@ -102,13 +110,41 @@ def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
                 gates.pop().set()
                 await turns()
         assert not connection._shared.budget.used
+        assert not connection._shared.ahead.used
+        assert scratch.lent == 0
+        assert len(scratch.view) == SCRATCH_BYTES
 
     run(main())
     assert seen == bodies
 
 
+def test_buffers_of_requests_in_execution_are_small_while_they_are_many() -> None:
+    async def main() -> None:
+        scratch = Scratch(lent_bytes_max=10 * SCRATCH_BYTES)
+        executing: dict[int, tuple[PendingResult[Chunks], memoryview]] = {}
+
+        def dispatch(_: Any, view: memoryview) -> Reply:
+            result: PendingResult[Chunks] = PendingResult(executed=False)
+            executing[len(executing)] = result, view
+            return result
+
+        opened = [open_connection(dispatch, scratch=scratch)[0] for _ in range(100)]
+        for number, connection in enumerate(opened):
+            feed(connection, frame(b"%3d" % number))
+        assert scratch.lent <= 11 * SCRATCH_BYTES + 100 * SCRATCH_BYTES_MIN
+        for number, (_, view) in executing.items():
+            assert view == b"%3d" % number
+        for result, _ in executing.values():
+            result.complete([b"response"])
+        await turns()
+        assert scratch.lent == 0
+        assert len(scratch.view) == SCRATCH_BYTES
+
+    run(main())
+
+
 def test_idle_connections_hold_no_buffer_of_their_own() -> None:
-    scratch = Scratch()
+    scratch = Scratch(NetLimits().lent_bytes_max)
     receive = ReceiveBuffer(scratch)
     receive.get_buffer()[:4] = bytes(4)
     receive.clear()
@@ -118,7 +154,7 @@ def test_idle_connections_hold_no_buffer_of_their_own() -> None:
 
 
 def test_a_torn_small_frame_leaves_the_shared_buffer() -> None:
-    scratch = Scratch()
+    scratch = Scratch(NetLimits().lent_bytes_max)
     one, other = ReceiveBuffer(scratch), ReceiveBuffer(scratch)
     one.get_buffer()[:6] = frame(b"abc")[:6]
     one.keep_torn(0, 6, one.needed(0, 6))

@@ -75,7 +75,8 @@ class QueueingConnection(Protocol):
 
 
 class QueuedAnswers:
-    """Bytes of answers that wait for an earlier answer of their connection.
+    """Bytes of answers that wait for an earlier answer of their connection, and of requests in
+    flight.
 
     An answer that is known cannot be refused. At the limit, connections whose queues are not empty
     start no further request. The limit can be exceeded by the answers to requests that were started
@@ -123,7 +124,7 @@ class SlowReader(Protocol):
 
 
 class UnsentAnswers:
-    """Bytes that wait in transports, by connection, the one that waits for longest first."""
+    """Bytes that wait in transports and behind them, by connection, the longest wait first."""
 
     __slots__ = ("_waiting", "bytes_max", "used")
 
@@ -147,7 +148,8 @@ class UnsentAnswers:
 
 
 SECOND_CHANCES_MAX = 16
-"""Connections that `ReceivedAhead` passes over at a time because the broker holds their requests."""
+"""Connections that `ReceivedAhead` passes over at a time, because the broker holds their requests.
+"""
 
 
 class EarlySender(Protocol):
@@ -164,11 +166,11 @@ class EarlySender(Protocol):
 class ReceivedAhead:
     """Bytes of torn frames and of requests that may not start, by connection.
 
-    The order is that of age: the first connection has kept such bytes for longest without a request
-    of it being taken. At the limit it is closed. Connections that work keep bytes for moments, so
-    those that are closed are the ones that a peer has left in the middle of a request, or that does
-    not take responses. A connection whose requests the broker holds back goes to the end of the
-    order first, so it is closed only where nearly all connections are such.
+    Connections are ordered by age: the time since a request was last taken from the bytes. At the
+    limit the oldest connection is closed. A connection that works keeps such bytes for moments. An
+    old one has a peer that stopped in the middle of a request, or that takes no responses. A
+    connection whose requests the broker holds back goes to the end of the order first, so it is
+    closed only when nearly all connections are held back.
     """
 
     __slots__ = ("_kept", "bytes_max", "scarce_above", "used")

@@ -35,7 +35,14 @@ from typing import Any
 
 from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
-from odradek.net.limits import CLAIM_BYTES, FLUSH_BYTES, TURN_REQUESTS_MAX, NetLimits
+from odradek.net.limits import (
+    CLAIM_BYTES,
+    FLUSH_BYTES,
+    IN_FLIGHT_BYTES,
+    IN_FLIGHT_FRAME_BYTES_MAX,
+    TURN_REQUESTS_MAX,
+    NetLimits,
+)
 from odradek.net.receive import ReceiveBuffer, Scratch
 from odradek.net.sender import BYTES, Chunk, Sender, close_regions
 from odradek.net.session import (
@@ -109,8 +116,9 @@ class Connection(asyncio.BufferedProtocol):
     """Protocol of one accepted socket. All of it runs on the loop; handlers only read it.
 
     `_queue` holds the responses that were not sent yet, oldest first: lists of chunks, and results
-    that were not done when `dispatch` returned. Whenever `_hold` is not 0 no request starts; what
-    arrives is kept until the receive buffer is full, then reading stops too.
+    that were not done when `dispatch` returned. `_in_flight` has the bytes that are counted for
+    each of these results. Whenever `_hold` is not 0 no request starts; what arrives is kept until
+    the receive buffer is full, then reading stops too.
     """
 
     __slots__ = (
@@ -118,7 +126,9 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_eof",
         "_hold",
+        "_in_flight",
         "_is_ahead",
+        "_lent",
         "_mutes",
         "_queue",
         "_queued_bytes",
@@ -171,8 +181,10 @@ class Connection(asyncio.BufferedProtocol):
         self._receive = ReceiveBuffer(shared.scratch)
         self.get_buffer = self._receive.get_buffer
         self._queue: deque[Reply] = deque()
+        self._in_flight: deque[int] = deque()
         self._queued_bytes = 0
         self._charged = 0
+        self._lent = 0
         self._is_ahead = False
         self._hold = 0
         self._mutes = 0
@@ -259,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._write(out)
                     out, out_bytes = [], 0
                 if queue or reply.__class__ is not list:
-                    self._enqueue(reply)
+                    self._enqueue(reply, size)
             else:
                 self._hold |= _TURN
         except Exception as error:  # noqa: BLE001 - logged; closes this connection only
@@ -290,7 +302,8 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._hold |= _UNSENT
         self._sender.paused = True
-        self._shared.unsent.add(self, self._transport.get_write_buffer_size())
+        waiting = self._transport.get_write_buffer_size() + self._sender.unsent_bytes
+        self._shared.unsent.add(self, waiting)
 
     def resume_writing(self) -> None:
         self.active = True
@@ -334,7 +347,7 @@ class Connection(asyncio.BufferedProtocol):
         is_scarce = ahead.used > ahead.scarce_above
         if pos > start:
             if self._hold & _EXECUTING:
-                receive.lend()
+                self._lent = receive.lend()
             else:
                 self._uncharge()
         if pos == end or self._hold & _CLOSING:
@@ -423,7 +436,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # What was executed.
 
-    def _enqueue(self, reply: Reply) -> None:
+    def _enqueue(self, reply: Reply, frame_bytes: int) -> None:
         """Queue a response that is not known yet, or has to wait for an earlier one."""
         queue = self._queue
         if isinstance(reply, list):
@@ -432,6 +445,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._count(reply)
         else:
             queue.append(reply)
+            in_flight = IN_FLIGHT_BYTES + min(frame_bytes, IN_FLIGHT_FRAME_BYTES_MAX)
+            self._in_flight.append(in_flight)
+            self._shared.queued.add(in_flight)
             call_soon = self._shared.loop.call_soon
             if not reply.executed:
                 self._hold |= _EXECUTING
@@ -450,8 +466,11 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes += size
         self._shared.queued.add(size)
 
-    def _uncount(self, size: int) -> None:
+    def _uncount(self, size: int, results: int) -> None:
+        """So many bytes of responses, and so many of the first results, have left the queue."""
         self._queued_bytes -= size
+        for _ in range(results):
+            size += self._in_flight.popleft()
         self._shared.queued.remove(size)
 
     def _limit(self) -> None:
@@ -476,6 +495,9 @@ class Connection(asyncio.BufferedProtocol):
         """The request is executed. The next one may start."""
         self._shared.executing.discard(reply)
         self._uncharge()
+        if self._lent:
+            lent, self._lent = self._lent, 0
+            self._shared.scratch.take_back(lent)
         if not self.closed:
             self._hold &= ~_EXECUTING
             self._drain()
@@ -498,7 +520,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         queue = self._queue
         out: Chunks = []
-        out_bytes = sent = 0
+        out_bytes = sent = results = 0
         while queue and not self._hold & _UNSENT:
             reply = queue[0]
             if isinstance(reply, list):
@@ -511,6 +533,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             else:
                 chunks = reply.value
+                results += 1
             queue.popleft()
             if not chunks:
                 continue
@@ -523,7 +546,7 @@ class Connection(asyncio.BufferedProtocol):
                 out, out_bytes = [], 0
         if out:
             self._write(out)
-        self._uncount(sent)
+        self._uncount(sent, results)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -539,7 +562,7 @@ class Connection(asyncio.BufferedProtocol):
         queued = list(self._queue)
         self._queue.clear()
         self._hold &= ~_IN_FLIGHT  # or `_finish` would wait for the queue for ever
-        self._uncount(self._queued_bytes)
+        self._uncount(self._queued_bytes, len(self._in_flight))
         for reply in queued:
             if isinstance(reply, list):
                 close_regions(reply)

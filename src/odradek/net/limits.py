@@ -1,11 +1,33 @@
-"""The limits of the network layer, by name. What a peer can make us hold is bounded by these.
+"""The limits of the network layer, by name. They bound the memory that peers can take.
 
-Per connection: one receive buffer (`BACKLOG_BYTES` while its requests wait, else at most
-`TAIL_BYTES`), one frame of at most `request_bytes_max`, `requests_in_flight_max` requests whose
-answers are due, `response_bytes_queued_max` bytes of answers that wait for an earlier one.
-In all: `request_bytes_queued_max` bytes of frames larger than what every connection may hold,
-`response_bytes_queued_total_max` bytes of answers that wait for an earlier one of their connection,
-and `response_bytes_unsent_max` bytes of answers that were handed to a socket that is full.
+Over all connections of a server:
+
+* `request_bytes_queued_max`: frames too large for the shared receive buffer (`MemoryBudget`).
+* `received_ahead_bytes_max`: torn frames, and requests that may not start (`ReceivedAhead`).
+* `lent_bytes_max`: shared receive buffers that requests in execution use (`Scratch`). Above it each
+  such request has `SCRATCH_BYTES_MIN`.
+* `response_bytes_queued_total_max`: requests in flight, and responses that wait for an earlier one
+  of their connection (`QueuedAnswers`). Each connection may have one request beyond it.
+* `response_bytes_unsent_max`: responses that were handed to a socket that is full
+  (`UnsentAnswers`).
+
+Other packages bound the other things that requests leave in memory:
+
+* `SHAPE_BYTES_MAX` in `broker.requests.shape_budget`: remembered request shapes.
+* `OPERATIONS_WAITING_MAX` and `PARTITIONS_WAITING_MAX` in `replication.purgatory`: waiting fetches.
+* `PARTITIONS_MAX` in `broker.requests.fetch_sessions`.
+* `WINDOWS_MAX` and `WINDOW_NAME_CHARACTERS_MAX` in `broker.requests.quotas`.
+* `LONG_REQUESTS_MAX` in `broker.requests.dispatch`: long requests that are decoded.
+
+Members of groups are state of the coordinator. They end with their sessions.
+
+A connection also has memory that only the number of connections bounds, which is bounded by
+`connections_max` and by the limit of open files:
+
+* its objects, some 6 KB, with one callback for its end,
+* `KEPT_FREE_BYTES` of a later request,
+* the name of its client's software (`CLIENT_SOFTWARE_CHARACTERS_MAX`),
+* one request in execution, and the response that is being sent.
 """
 
 from __future__ import annotations
@@ -15,6 +37,9 @@ from dataclasses import dataclass, field
 
 SCRATCH_BYTES = 131_072
 """The receive buffer that the connections of a server share: one read fills at most this much."""
+
+SCRATCH_BYTES_MIN = 32_768
+"""Its size while the requests in execution use `lent_bytes_max` of such buffers."""
 
 TAIL_BYTES = 16_384
 """A torn frame's first bytes, kept aside until the rest arrives, without asking the budget."""
@@ -29,6 +54,12 @@ KEPT_FREE_BYTES = 2_048
 """Bytes that a connection may keep for a later request without being counted. A client that
 pipelines one more request behind a long poll is so never closed for it.
 """
+
+IN_FLIGHT_BYTES = 4_096
+"""Memory of a request in flight, without its frame and its response: results, context, timer."""
+
+IN_FLIGHT_FRAME_BYTES_MAX = 65_536
+"""Up to so many bytes of its frame count too, for the decoded fields. Records are not kept."""
 
 BACKLOG_BYTES = 65_536
 """Bytes read ahead on a connection whose requests may not start yet; then reading stops."""
@@ -75,8 +106,8 @@ class NetLimits:
     response_bytes_queued_max: int = 1_048_576
     """Bytes of one connection's answers that wait behind an earlier answer."""
     response_bytes_queued_total_max: int = 256 * 1_048_576
-    """Bytes of such answers over all connections. At the limit a connection that has a request in
-    flight starts no further one.
+    """Bytes of such answers, and of requests in flight (`IN_FLIGHT_BYTES` and their frames), over
+    all connections. At the limit a connection that has a request in flight starts no further one.
     """
     response_bytes_unsent_max: int = 256 * 1_048_576
     """Bytes of answers that peers do not take, over all connections: who took none longest goes."""
@@ -84,6 +115,10 @@ class NetLimits:
     """Bytes of torn frames and of requests that may not start, over all connections. Above half of
     it a connection keeps no more than what was read. At the limit the connection is closed that
     has kept some for longest.
+    """
+    lent_bytes_max: int = 128 * 1_048_576
+    """Receive buffers that are used by requests in execution, over all connections. Above it the
+    connections read into small buffers, of `SCRATCH_BYTES_MIN`.
     """
     connections_max: int = 2_147_483_647
     """max.connections: at the limit new ones wait in the accept queue of the system."""

@@ -11,8 +11,9 @@ place of its own:
              `KEPT_FREE_BYTES` are kept like a tail
 
 A view of the scratch buffer that outlives its moment (a request executed by a coroutine) takes the
-whole buffer with it: the others get a fresh one. Buffers are never resized, and bytes are never
-moved under a view.
+whole buffer with it: the others get a fresh one. The bytes of the buffers that are lent are
+counted, and the fresh one is small while they are many. Buffers are never resized, and bytes are
+never moved under a view.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from __future__ import annotations
 import mmap
 import struct
 
-from odradek.net.limits import BACKLOG_BYTES, KEPT_FREE_BYTES, SCRATCH_BYTES, TAIL_BYTES
+from odradek.net.limits import (
+    BACKLOG_BYTES,
+    KEPT_FREE_BYTES,
+    SCRATCH_BYTES,
+    SCRATCH_BYTES_MIN,
+    TAIL_BYTES,
+)
 
 _MMAP_BYTES = 1_048_576
 _SIZE = struct.Struct(">i")
@@ -32,16 +39,37 @@ def allocate(size: int) -> memoryview:
 
 
 class Scratch:
-    """The buffer that the connections of one loop share; `view` is replaced when lent out."""
+    """The buffer that the connections of one loop share; `view` is replaced when lent out.
 
-    __slots__ = ("view",)
+    Attributes:
+        lent: Bytes of buffers that requests in execution use.
+        lent_bytes_max: Above so many the shared buffer is small.
+    """
 
-    def __init__(self, size: int = SCRATCH_BYTES) -> None:
-        self.view = allocate(size)
+    __slots__ = ("lent", "lent_bytes_max", "view")
 
-    def replace(self) -> None:
-        """Leaves the present buffer to whoever holds a view of it."""
-        self.view = allocate(len(self.view))
+    def __init__(self, lent_bytes_max: int) -> None:
+        self.lent = 0
+        self.lent_bytes_max = lent_bytes_max
+        self.view = allocate(SCRATCH_BYTES)
+
+    def lend(self, view: memoryview) -> int:
+        """Leave `view` to a request in execution. Return the bytes to `take_back` afterwards."""
+        size = len(view)
+        self.lent += size
+        if view is self.view:
+            self._renew()
+        return size
+
+    def take_back(self, size: int) -> None:
+        """`size` bytes are no longer used."""
+        self.lent -= size
+        if len(self.view) < SCRATCH_BYTES and self.lent <= self.lent_bytes_max:
+            self._renew()
+
+    def _renew(self) -> None:
+        is_small = self.lent > self.lent_bytes_max
+        self.view = allocate(SCRATCH_BYTES_MIN if is_small else SCRATCH_BYTES)
 
 
 class ReceiveBuffer:
@@ -111,10 +139,15 @@ class ReceiveBuffer:
         self.view = self._scratch.view
         self.start = self.end = 0
 
-    def lend(self) -> None:
-        """A view of the present buffer stays in use: nothing else may be written there."""
-        if self.view is self._scratch.view:
-            self._scratch.replace()
+    def lend(self) -> int:
+        """A view of the present buffer stays in use: nothing else may be written there.
+
+        Returns the number of bytes to pass to `Scratch.take_back` after the use. The buffer of a
+        frame does not count, because memory was charged for it.
+        """
+        if self.own and not self.ahead:
+            return 0
+        return self._scratch.lend(self.view)
 
     def needed(self, start: int, end: int) -> int:
         """Bytes for which a torn frame at `start` needs a buffer of its own; 0: none."""
@@ -150,7 +183,8 @@ class ReceiveBuffer:
         if size <= KEPT_FREE_BYTES and (self.ahead or not self.own):
             self._keep_tail(start, end)
             return
-        if self.own and (start == 0 or end < len(self.view)):
+        stays = start == 0 or end < len(self.view) or (exact and start < size)
+        if self.own and stays:
             self.start, self.end = start, end
             return
         own = allocate(size if exact else max(BACKLOG_BYTES, size))

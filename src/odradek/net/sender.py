@@ -76,7 +76,8 @@ def close_regions(chunks: Any) -> None:
 class Sender:
     """The queue of one connection. Owned by its connection, which tells it of pauses and the end.
 
-    `busy`: chunks wait here, so whatever comes next has to queue up as well. `on_idle` is called
+    `busy`: chunks wait here, so whatever comes next has to queue up as well. `unsent_bytes` is the
+    memory of these chunks, without the regions. `on_idle` is called
     when they are gone (not from within `send`), `on_failure(reason, level)`
     when they never will be: the reason is to be logged at that level of `logging`.
     """
@@ -97,6 +98,7 @@ class Sender:
         "_warm",
         "busy",
         "paused",
+        "unsent_bytes",
     )
 
     def __init__(
@@ -124,6 +126,7 @@ class Sender:
         self._closed = False
         self.busy = False
         self.paused = False
+        self.unsent_bytes = 0
 
     def send(self, chunks: list[Chunk]) -> None:
         """Sends `chunks` after everything sent before; takes over the regions among them."""
@@ -137,11 +140,11 @@ class Sender:
         for at, chunk in enumerate(chunks):  # the bytes between regions as one: fewer steps later
             if chunk.__class__ not in BYTES:
                 if start < at:
-                    queue.append(b"".join(chunks[start:at]))  # type: ignore[arg-type]
+                    self._queue_plain(chunks[start:at])
                 queue.append(chunk)
                 start = at + 1
         if start < len(chunks):
-            queue.append(b"".join(chunks[start:]))  # type: ignore[arg-type]
+            self._queue_plain(chunks[start:])
         if not self.busy:
             self.busy = True
             self._pump()
@@ -191,8 +194,14 @@ class Sender:
     def _send_rest(self, head: bytes, region: Region, tail: bytes) -> None:
         """Queues what did not leave by the straight way, and goes on with it."""
         self._queue.extend(chunk for chunk in (head, region, tail) if len(chunk))
+        self.unsent_bytes += len(head) + len(tail)
         self.busy = True
         self._pump(full=self._offset > 0)
+
+    def _queue_plain(self, chunks: list[Chunk]) -> None:
+        data = b"".join(chunks)  # type: ignore[arg-type]
+        self._queue.append(data)
+        self.unsent_bytes += len(data)
 
     def resume(self) -> None:
         """The transport has nothing left: sending goes on."""
@@ -204,6 +213,7 @@ class Sender:
         """The connection is gone: closes what was not sent."""
         self._closed = True
         self.busy = False
+        self.unsent_bytes = 0
         if self._reading_ahead:
             return  # the thread still reads from the region at the front: closed when it returns
         close_regions(self._queue)
@@ -255,6 +265,7 @@ class Sender:
             head = queue[0]
             if head.__class__ in BYTES:
                 data: Any = head
+                self.unsent_bytes -= len(data)
             elif head.length > SMALL_REGION_BYTES or self._offset:  # type: ignore[union-attr]
                 break
             else:

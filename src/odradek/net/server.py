@@ -103,7 +103,7 @@ class Server:
             queued=QueuedAnswers(self.limits.response_bytes_queued_total_max),
             unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
             ahead=ReceivedAhead(self.limits.received_ahead_bytes_max),
-            scratch=Scratch(),
+            scratch=Scratch(self.limits.lent_bytes_max),
             executor=self._executor,
             on_lost=self._on_lost,
         )

@@ -1,0 +1,53 @@
+"""The memory of all connections together is bounded, in what is counted and in what is used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from odradek.net.limits import SCRATCH_BYTES
+from odradek.replication.purgatory import OPERATIONS_WAITING_MAX
+from tests.broker.connection_memory import CONNECTIONS
+
+ROOT = Path(__file__).parents[2]
+CONNECTION_BYTES = 20_000
+"""Of a connection itself and its mock transport, with room to spare (measured: some 12,000)."""
+LONG_POLL_BYTES = 8_000
+"""The same of a long poll (measured: some 5,000)."""
+
+
+def test_5000_connections_that_keep_what_they_can_stay_within_the_limits(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.broker.connection_memory", str(tmp_path)]
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    figures = json.loads(done.stdout)
+    used, limits = figures["used_max"], figures["limits"]
+    for name, limit in limits.items():
+        assert used[name] <= limit, f"{name}: {figures}"
+    assert sum(used.values()) <= sum(limits.values())
+    assert set(figures["used_after_close"].values()) == {0}, figures
+    # The limits are reached, or this would show nothing.
+    assert used["shapes"] > 0.9 * limits["shapes"]
+    assert used["ahead"] > 0.9 * limits["ahead"]
+    assert figures["closed"]
+    long_polls = figures["long_polls_max"]
+    assert 0 < long_polls <= OPERATIONS_WAITING_MAX
+    # Without a limit on what is received ahead it would be more than this.
+    bound = (
+        limits["shapes"]
+        + limits["ahead"]
+        + CONNECTIONS * CONNECTION_BYTES
+        + long_polls * LONG_POLL_BYTES
+    )
+    assert figures["rss_growth"] <= bound, figures
+    assert bound < limits["shapes"] + CONNECTIONS * (CONNECTION_BYTES + SCRATCH_BYTES)
