@@ -99,6 +99,25 @@ def test_unknown_topic_partition_and_topic_id(broker: Broker, client: WireClient
     assert got.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_topic_without_partitions_is_returned_as_it_was_requested(
+    broker: Broker, client: WireClient
+) -> None:
+    broker.create_topic("t")
+    request = produce()
+    empty = [TopicProduceData("a", partition_data=[]), TopicProduceData("b", partition_data=[])]
+    request.topic_data = [empty[0], *request.topic_data, empty[1]]
+    topics = client.call(request, 9).responses
+    assert [(each.name, len(each.partition_responses)) for each in topics] == [
+        ("a", 0),
+        ("t", 1),
+        ("b", 0),
+    ]
+    assert topics[1].partition_responses[0].error_code == 0
+    request.topic_data = empty[:1]
+    topics = client.call(request, 9).responses
+    assert [(each.name, len(each.partition_responses)) for each in topics] == [("a", 0)]
+
+
 def test_internal_topic_is_for_the_broker_and_admin_tools(
     broker: Broker, client: WireClient
 ) -> None:

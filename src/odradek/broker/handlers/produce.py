@@ -199,7 +199,7 @@ class _Produce:
     def many(self) -> Result[Response]:
         """Execute a request of several partitions, or of a transaction."""
         collected = each_partition(
-            self._request.topic_data, _partitions, self.collect, lambda topic, entries: None
+            self._request.topic_data, _partitions, self.collect, self._include_topic
         )
         return collected.chain(self._append_collected)
 
@@ -209,6 +209,10 @@ class _Produce:
         entries[data.index] = entry = _entry(self._context.api_version, topic, data)
         if _attributes(entry.records) & TRANSACTIONAL_MASK:
             self._has_transactional = True
+
+    def _include_topic(self, topic: TopicProduceData, _: object) -> None:
+        """Give the topic its entry in the response, also when it has no partitions."""
+        self._entries.setdefault((topic.name, topic.topic_id), {})
 
     def _append_collected(self, _: object) -> Result[Response]:
         entries = list(chain.from_iterable(each.values() for each in self._entries.values()))
