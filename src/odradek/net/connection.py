@@ -31,7 +31,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
@@ -80,6 +80,13 @@ class CloseConnection(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class RememberedRequests(Protocol):
+    """The requests of one connection that its dispatcher remembers, and nothing else reads."""
+
+    def forget(self) -> None:
+        """Forget all of them."""
 
 
 @dataclass(slots=True)
@@ -202,8 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closing_since_ms: float | None = None
         self.counted_as = ""
         self.on_close: list[Callable[[], None]] = []
-        # The dispatcher's: what it remembers of the requests that came here.
-        self.remembered: Any = None
+        self.remembered: RememberedRequests | None = None
 
     def __repr__(self) -> str:
         return f"<connection {self.peer_address} to {self.local_address}>"

@@ -43,6 +43,7 @@ from testkit.requests import batch, produce
 from testkit.wire import WireClient, request_bytes
 from tests.broker.test_call_count import running_broker
 from tests.helpers.mock_transport import open_connection
+from tests.helpers.remembered import remembered_shapes
 
 TIMESTAMP_MS = 1_000
 TOPIC_RESOURCE = 2
@@ -170,7 +171,7 @@ def test_frames_with_one_byte_changed_get_what_they_would_have_got(
     sides[0].connection.remembered = None
     frame = bytearray(request_bytes(produce(records=values(1)), version, client_id="me"))
     assert sides[0].execute(bytes(frame)) == sides[1].execute(bytes(frame))
-    assert sides[0].connection.remembered.shapes
+    assert remembered_shapes(sides[0].connection).shapes
     for position in range(4, len(frame)):
         before = frame[position]
         for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
@@ -239,15 +240,15 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         side = Side(runner, server, remembers=True)
         for number in range(SHAPES_MAX + 5):
             side.execute(request_bytes(produce(records=values(1)), 9, client_id=f"me {number:4d}"))
-        assert len(side.connection.remembered.shapes) == SHAPES_MAX
+        assert len(remembered_shapes(side.connection).shapes) == SHAPES_MAX
         side.connection.remembered = None
         for length in range(POSITIONS_MAX + 2):
             side.execute(request_bytes(produce(records=values(1)), 9, client_id="m" * length))
-        assert len(side.connection.remembered.positions) == POSITIONS_MAX
+        assert len(remembered_shapes(side.connection).positions) == POSITIONS_MAX
         side.connection.remembered = None
         long_id = "m" * PREFIX_BYTES_MAX
         side.execute(request_bytes(produce(records=values(1)), 9, client_id=long_id))
-        assert not side.connection.remembered.shapes
+        assert not remembered_shapes(side.connection).shapes
 
 
 def test_shapes_that_are_not_used_make_room(tmp_path: Path, hits: list[bool]) -> None:
@@ -260,7 +261,7 @@ def test_shapes_that_are_not_used_make_room(tmp_path: Path, hits: list[bool]) ->
 
         for number in range(SHAPES_MAX):
             execute(number)
-        memory = side.connection.remembered
+        memory = remembered_shapes(side.connection)
         used = memory.shapes.copy()
         for shape in used.values():
             shape.used = False
@@ -323,7 +324,7 @@ def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_
     sides[0].connection.remembered = None
     frame = bytearray(request_bytes(several(sides[0], *THREE), version, client_id="me"))
     assert sides[0].execute(bytes(frame)) == sides[1].execute(bytes(frame))
-    assert sides[0].connection.remembered.shapes
+    assert remembered_shapes(sides[0].connection).shapes
     for position in range(4, len(frame)):
         before = frame[position]
         for value in (0, 1, 2, 0x10, 0x7F, 0x80, 0xFF):

@@ -19,6 +19,7 @@ from testkit.requests import batch, produce
 from testkit.wire import request_bytes
 from tests.broker.test_call_count import received, running_broker
 from tests.helpers.mock_transport import MockTransport, open_connection
+from tests.helpers.remembered import remembered_shapes
 
 CONNECTIONS = 5_000
 CLIENT_ID_POSITION = 10
@@ -142,15 +143,15 @@ def test_5000_connections_with_distinct_shapes_stay_within_the_limit(tmp_path: P
                     assert transport.writes == partition + 1
                 assert budget.used <= SHAPE_BYTES_MAX
                 transport.written.clear()
-            remembered = sum(len(connection.remembered.shapes) for connection, _ in opened)
+            remembered = sum(len(remembered_shapes(connection).shapes) for connection, _ in opened)
             assert 0 < remembered * (SHAPE_OBJECTS_BYTES + LONG_ID) <= SHAPE_BYTES_MAX
-            assert not opened[0][0].remembered.shapes
+            assert not remembered_shapes(opened[0][0]).shapes
             # The first ones were forgotten, are executed all the same, and are remembered again.
             connection, transport = opened[0]
             for _ in range(2):
                 received(connection, frame(0, 0))()
             assert transport.writes == PARTITIONS + 2
-            assert connection.remembered.shapes
+            assert remembered_shapes(connection).shapes
             for connection, _ in opened:
                 connection.connection_lost(None)
             assert budget.used == 0

@@ -116,7 +116,7 @@ class RepeatedProduce:
         self, connection: Connection, frame: memoryview
     ) -> list[bytes] | None:
         """The response, or None: the general path has to execute the request."""
-        remembered: RememberedShapes = connection.remembered
+        remembered: RememberedShapes = connection.remembered  # type: ignore[assignment]
         for position in remembered.positions:
             shape = remembered.shapes.get(bytes(frame[_HEAD_BYTES:position]))
             if shape is not None:
@@ -256,7 +256,7 @@ class RepeatedProduce:
         reply: Sequence[object],
     ) -> None:
         """Remember a request to which the general path responded with `reply`, if it can."""
-        remembered: RememberedShapes | None = connection.remembered
+        remembered: RememberedShapes | None = connection.remembered  # type: ignore[assignment]
         if remembered is not None and len(remembered.shapes) >= SHAPES_MAX:
             remembered.misses += 1
             if remembered.misses % LEARN_EVERY:
