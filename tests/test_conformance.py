@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conformance import run
 from conformance.differential.allowed import ALLOWED, table
-from conformance.differential.compare import compare
+from conformance.differential.compare import Difference, compare
 from conformance.harness import Result
 
 DEVIATIONS = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
@@ -63,6 +63,14 @@ def test_every_permitted_difference_is_in_the_deviations_and_nothing_else_is() -
     }
     assert found == ALLOWED
     assert section.endswith("\n" + table()), "python -m conformance.differential.allowed"
+
+
+@pytest.mark.parametrize("pattern", ALLOWED)
+def test_pattern_permits_its_field_and_no_other_field_of_the_step(pattern: str) -> None:
+    *permitted, field = pattern.replace("*", "0").split("/")
+    assert Difference("/".join([*permitted, field]), 1, 2).pattern is not None
+    for planted in ([*permitted, "planted"], [*permitted, field, "planted"]):
+        assert Difference("/".join(planted), 1, 2).pattern is None
 
 
 @pytest.mark.parametrize("pattern", ALLOWED)

@@ -1,7 +1,8 @@
 """Differences between the two brokers that the comparison permits, each with its reason.
 
-A key is a pattern of ``scenario@version/step/field`` paths, in which ``*`` stands for anything. A
-whole run reports patterns that match nothing. docs/deviations.md has the same list as a table::
+A key is a pattern of ``scenario@version/step/field`` paths. It names the fields that differ. ``*``
+stands for any part of one component, never for several. A whole run reports patterns that match
+nothing. docs/deviations.md has the same list as a table::
 
     python -m conformance.differential.allowed
 """
@@ -59,66 +60,188 @@ _LISTENERS = (
 _LIST_TYPE = "The type of the config is STRING, as in Kafka 4.1. It is LIST since Kafka 4.2."
 _SINGLE = "The default suits a single node. In Kafka the value had to be set."
 
-ALLOWED: dict[str, str] = {
-    "api_versions.*: list_offsets/max": _LATER,
-    "api_versions.*: offset_commit/max": _LATER,
-    "api_versions.*: offset_fetch/max": _LATER,
-    "api_versions.*: describe_log_dirs/max": _LATER,
-    "api_versions.*: write_txn_markers/max": _LATER,
-    "api_versions.*: supported features": _FEATURES,
-    "api_versions.*: finalized features": _FEATURES,
-    "metadata.by_id@*/zero id/*": _FAILS,
-    "describe_topic_partitions.bad_topics@*/name '' 0/*": _FAILS,
+_PRODUCED = "responses/*/partition_responses/*"
+_LISTED = "topics/*/partitions/*"
+_FETCHED = "responses/*/partitions/*"
+_OF_TOPIC = "describe_configs.of_a_topic@*/*/results/*/configs"
+_OF_BROKER = "describe_configs.of_a_broker@*/*/results/*/configs"
+
+_PERMITTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # Reason, response, fields of the response.
+    *(
+        (_LATER, f"api_versions.*@*/*: {name}", ("max",))
+        for name in (
+            "list_offsets",
+            "offset_commit",
+            "offset_fetch",
+            "describe_log_dirs",
+            "write_txn_markers",
+        )
+    ),
+    (_FEATURES, "api_versions.*@*", ("*: supported features", "*: finalized features")),
+    (_FAILS, "metadata.by_id@*/zero id", ("error_code", "topics/*/error_code")),
+    (
+        _FAILS,
+        "describe_topic_partitions.bad_topics@*/name '' 0/topics/*",
+        ("error_code", "topic_authorized_operations"),
+    ),
     # Produce
-    "produce.*/error_message": _SAYS_WHY,
-    "produce.*/log_start_offset": _START_OFFSET,
-    "produce.*/record_errors": _RECORD_ERRORS,
-    "produce.header_lies@*/delta and count 5/*": _BODY,
-    "produce.shapes@*/null": _FAILS,
-    "produce.attributes@*/compression *": _FAILS,
-    "produce.attributes@*/gzip that is not/*": _BODY,
-    "produce.body_lies@*/record length/*": _BODY,
-    "produce.body_lies@*/header count/*": _BODY,
-    "produce.body_lies@*, kept/*/max_timestamp": _MAX_TIMESTAMP,
-    "produce.addresses@*/no partitions/*": _EMPTY,
+    *(
+        (_SAYS_WHY, f"produce.{scenario}@*/*/{_PRODUCED}", ("error_message",))
+        for scenario in (
+            "attributes",
+            "duplicates",
+            "epochs",
+            "header_lies",
+            "in_transactions",
+            "internal",
+            "recompressed",
+            "shapes",
+            "sizes",
+            "unknown_producers",
+            "wrap",
+        )
+    ),
+    *(
+        (_START_OFFSET, f"produce.{scenario}@*/*/{_PRODUCED}", ("log_start_offset",))
+        for scenario in (
+            "attributes",
+            "duplicates",
+            "epochs",
+            "header_lies",
+            "in_transactions",
+            "recompressed",
+            "timestamps",
+            "unknown_producers",
+            "wrap",
+        )
+    ),
+    (_RECORD_ERRORS, f"produce.timestamps@*/*/{_PRODUCED}", ("record_errors",)),
+    *(
+        (_BODY, f"produce.{step}/{_PRODUCED}", ("error_code", "base_offset"))
+        for step in (
+            "header_lies@*/delta and count 5",
+            "attributes@*/gzip that is not",
+            "body_lies@*/record length",
+            "body_lies@*/header count",
+        )
+    ),
+    (_FAILS, "produce.shapes@*", ("null",)),
+    (_FAILS, f"produce.attributes@*/compression */{_PRODUCED}", ("error_code",)),
+    (_MAX_TIMESTAMP, f"produce.body_lies@*/*, kept/{_FETCHED}", ("records/*/max_timestamp",)),
     # Fetch, ListOffsets
-    "fetch.by_offset@*/isolation 2/*": _FAILS,
-    "fetch.as_a_replica@*/node_endpoints": _FOLLOWER,
-    "list_offsets.special@*/isolation 2/*": _FAILS,
-    "list_offsets.after_a_delete@*/all gone, max timestamp/*": _DELETED_MAX,
-    "offset_for_leader_epoch.epochs@*/empty epoch -2 *": _NEGATIVE_EPOCH,
+    (_FAILS, "fetch.by_offset@*/isolation 2", ("error_code", "responses")),
+    (
+        _FAILS,
+        f"fetch.by_offset@*/isolation 2/{_FETCHED}",
+        (
+            "error_code",
+            "high_watermark",
+            "last_stable_offset",
+            "log_start_offset",
+            "aborted_transactions",
+            "records",
+        ),
+    ),
+    (_FOLLOWER, "fetch.as_a_replica@*/replica 7", ("node_endpoints",)),
+    (
+        _FAILS,
+        f"list_offsets.special@*/isolation 2/{_LISTED}",
+        ("error_code", "offset", "leader_epoch"),
+    ),
+    (
+        _DELETED_MAX,
+        f"list_offsets.after_a_delete@*/all gone, max timestamp/{_LISTED}",
+        ("timestamp", "offset", "leader_epoch"),
+    ),
+    (
+        _NEGATIVE_EPOCH,
+        f"offset_for_leader_epoch.epochs@*/empty epoch -2 */{_LISTED}",
+        ("leader_epoch", "end_offset"),
+    ),
     # Groups
-    "find_coordinator.*/error_message": _SAYS_WHY,
-    "find_coordinator.share_keys@*/error_code": _SHARE,
-    "offset_commit.wrong_addresses@*/no partitions/*": _EMPTY,
+    (_SAYS_WHY, "find_coordinator.coordinators@*/kind 2, */coordinators/*", ("error_message",)),
+    (_SAYS_WHY, "find_coordinator.share_keys@*/*/coordinators/*", ("error_message",)),
+    (_SHARE, "find_coordinator.share_keys@*/'g:*:0'/coordinators/*", ("error_code",)),
+    (_EMPTY, "offset_commit.wrong_addresses@*/no partitions", ("topics",)),
     # Topics and configs
-    "create_topics.names@*/both collide/*": _COLLIDE,
-    "create_partitions.more@*/error_message": _SAYS_WHY,
-    "create_partitions.more@*/too many/*": _FAILS,
-    "alter_configs.replaced@*/resource twice": _FAILS,
-    "incremental_alter_configs.*/operation 4/*": _FAILS,
-    "incremental_alter_configs.*/operation -1/*": _FAILS,
-    "incremental_alter_configs.of_brokers@* unknown/*": _UNKNOWN_CONFIGS,
-    # Groups of consumers, administration
-    "*_acls.acls_*/unknown kinds": _FAILS,
-    "alter_client_quotas.*/validated, not a number/*": _NAN,
-    "alter_client_quotas.*/validated, request rate/*": _REQUEST_RATE,
-    "*/configs/[min.insync.replicas]/config_source": _ELR,
-    "*/configs/[min.insync.replicas]/synonyms": _ELR,
-    "describe_configs.of_a_broker@*/default broker/*": _ELR,
-    "*/configs/[local.retention.*]/synonyms": _TIERED,
-    "*/configs/[node.id]/synonyms": _NODE_ID,
-    "*/configs/[advertised.listeners]/config_type": _LIST_TYPE,
-    "*/configs/[listeners]/config_type": _LIST_TYPE,
-    "*/configs/[log.dir]/config_type": _LIST_TYPE,
-    "*/configs/[log.dirs]/config_type": _LIST_TYPE,
-    "*/configs/[advertised.listeners]/*": _LISTENERS,
-    "*/configs/[listeners]/*": _LISTENERS,
-    "*/configs/[log.dirs]/*": _LISTENERS,
-    "*/configs/[group.initial.rebalance.delay.ms]/*": _SINGLE,
-    "*/configs/[offsets.topic.replication.factor]/*": _SINGLE,
-    "*/configs/[transaction.state.log.min.isr]/*": _SINGLE,
-    "*/configs/[transaction.state.log.replication.factor]/*": _SINGLE,
+    (
+        _COLLIDE,
+        "create_topics.names@*/both collide/topics/[~-u_v]",
+        (
+            "error_code",
+            "error_message",
+            "topic_id",
+            "num_partitions",
+            "replication_factor",
+            "configs",
+        ),
+    ),
+    (_FAILS, "create_partitions.more@*/too many/results/*", ("error_code", "error_message")),
+    (_FAILS, "alter_configs.replaced@*", ("resource twice",)),
+    *(
+        (
+            _FAILS,
+            f"incremental_alter_configs.changed@*/operation {operation}/responses/*",
+            ("error_code", "error_message"),
+        )
+        for operation in (4, -1)
+    ),
+    (
+        _UNKNOWN_CONFIGS,
+        "incremental_alter_configs.of_brokers@*/* unknown/responses/*",
+        ("error_code", "error_message"),
+    ),
+    # Administration
+    *(
+        (_FAILS, f"{scenario}@*", ("unknown kinds",))
+        for scenario in (
+            "describe_acls.acls_described",
+            "create_acls.acls_created",
+            "delete_acls.acls_deleted",
+        )
+    ),
+    (
+        _NAN,
+        "alter_client_quotas.quotas_altered@*/validated, not a number/entries/*",
+        ("error_code", "error_message"),
+    ),
+    (
+        _REQUEST_RATE,
+        "alter_client_quotas.quotas_altered@*/validated, request rate/entries/*",
+        ("error_code", "error_message"),
+    ),
+    (
+        _ELR,
+        "create_topics.*@*/*/topics/*/configs/[min.insync.replicas]",
+        ("config_source",),
+    ),
+    (_ELR, f"{_OF_TOPIC}/[min.insync.replicas]", ("config_source", "synonyms")),
+    (_ELR, f"{_OF_BROKER}/[min.insync.replicas]", ("config_source", "synonyms")),
+    (_ELR, "describe_configs.of_a_broker@*/default broker/results/[]", ("configs",)),
+    (_TIERED, f"{_OF_TOPIC}/[local.retention.bytes]", ("synonyms",)),
+    (_TIERED, f"{_OF_TOPIC}/[local.retention.ms]", ("synonyms",)),
+    (_NODE_ID, f"{_OF_BROKER}/[node.id]", ("synonyms",)),
+    *(
+        (_LIST_TYPE, f"{_OF_BROKER}/[{name}]", ("config_type",))
+        for name in ("advertised.listeners", "listeners", "log.dir", "log.dirs")
+    ),
+    (_LISTENERS, f"{_OF_BROKER}/[advertised.listeners]", ("value", "config_source", "synonyms")),
+    (_LISTENERS, f"{_OF_BROKER}/[listeners]", ("value", "read_only", "synonyms/0/value")),
+    (_LISTENERS, f"{_OF_BROKER}/[log.dirs]", ("value", "synonyms/0/value")),
+    *(
+        (_SINGLE, f"{_OF_BROKER}/[{name}]", ("config_source", "synonyms"))
+        for name in (
+            "group.initial.rebalance.delay.ms",
+            "offsets.topic.replication.factor",
+            "transaction.state.log.min.isr",
+            "transaction.state.log.replication.factor",
+        )
+    ),
+)
+
+ALLOWED: dict[str, str] = {
+    f"{where}/{field}": reason for reason, where, fields in _PERMITTED for field in fields
 }
 
 

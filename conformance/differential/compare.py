@@ -33,8 +33,8 @@ class Difference:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """``*`` stands for anything; brackets and all else for themselves."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), path, re.DOTALL) is not None
+    """``*`` stands for any part of one component; brackets and all else for themselves."""
+    return re.fullmatch("[^/]*".join(map(re.escape, pattern.split("*"))), path) is not None
 
 
 def compare(
