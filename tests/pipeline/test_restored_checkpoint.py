@@ -19,7 +19,7 @@ from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.sinks.commit import PlannedRange
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
-from tests.pipeline.test_ingest import check, options_for
+from tests.pipeline.jobs.test_ingest import check, options_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from tests.pipeline.source_rows import parse
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-ACCESS_LOG = Path(__file__).parents[1] / "data" / "access.log"
+ACCESS_LOG = Path(__file__).parents[2] / "data" / "access.log"
 NO_MATCH = "the line is not in the combined log format"
 NO_TIME = "the line's time does not exist"
 
