@@ -25,7 +25,7 @@ def report_addresses(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
     directories. Warn once if other machines can connect.
     """
     advertised = advertised_listeners(config)
-    told = (
+    addresses = (
         ", ".join(f"{each.name}://{each.host}:{each.port}" for each in advertised)
         or "the address at which each of them connected"
     )
@@ -34,7 +34,7 @@ def report_addresses(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
         config.node_id,
         ", ".join(map(str, endpoints)),
         ", ".join(config.log_dirs()),
-        told,
+        addresses,
     )
     exposed = [str(each) for each in endpoints if not each.is_loopback]
     if exposed:

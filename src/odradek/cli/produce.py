@@ -212,8 +212,8 @@ class _Sender:
         if self._error is None:
             return
         self.producer.flush(FLUSH_TIMEOUT_S)  # of those before it the broker has its say, too
-        told = f"{_records(self._acknowledged)} acknowledged"
-        raise CommandError(f"{self.topic}: {self._error} ({told})")
+        acknowledged = f"{_records(self._acknowledged)} acknowledged"
+        raise CommandError(f"{self.topic}: {self._error} ({acknowledged})")
 
 
 class _CountingSender(_Sender):

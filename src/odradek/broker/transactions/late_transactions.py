@@ -26,13 +26,13 @@ class LateTransactionWatch:
 
     def __init__(self) -> None:
         self._seen: LateTransactions = {}
-        self._told: LateTransactions = {}
+        self._reported: LateTransactions = {}
 
     def look(self, late: LateTransactions) -> dict[TopicPartition, LateTransaction]:
         """Takes in what is late now; what has to be told of it."""
         lasting = {key: each for key, each in late.items() if self._seen.get(key) == each}
-        new = {key: each for key, each in lasting.items() if self._told.get(key) != each}
-        self._seen, self._told = late, lasting
+        new = {key: each for key, each in lasting.items() if self._reported.get(key) != each}
+        self._seen, self._reported = late, lasting
         return new
 
     def warn(self, late: LateTransactions, now_ms: int) -> None:
