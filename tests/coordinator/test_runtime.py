@@ -45,6 +45,7 @@ from odradek.results import Result
 from tests.coordinator.group.consumer.test_consumer_requests import classic_join
 from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, image_of, now
 from tests.coordinator.group.test_group_coordinator import CLIENT
+from tests.helpers.event_loop import on_loop
 
 
 @pytest.mark.parametrize(
@@ -120,251 +121,229 @@ def append(state: OnDisk, *records: tuple[bytes | None, bytes | None], **options
     state.log().append_as_leader(memoryview(batch), 0, now_ms=state.clock.time_ms())
 
 
-def test_restart_finds_what_was_written(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
-            runtime.shard(0)
-            write(state, offset(1), offset(2, partition=1))
-            write(state, offset(3), offset(4, expire_timestamp=99))
-            write(state, offset_commit_tombstone("g", "t", 1))
-            assert (committed(state), committed(state, partition=1)) == (4, None)
-        async with coordinator(tmp_path) as state:
-            assert (committed(state), committed(state, partition=1)) == (4, None)
-            value = state.groups.runtime.shard(0).offsets.get("g", "t", 0)
-            assert value is not None
-            assert value.expire_timestamp == 99
-
-    asyncio.run(run())
+@on_loop
+async def test_restart_finds_what_was_written(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        write(state, offset(1), offset(2, partition=1))
+        write(state, offset(3), offset(4, expire_timestamp=99))
+        write(state, offset_commit_tombstone("g", "t", 1))
+        assert (committed(state), committed(state, partition=1)) == (4, None)
+    async with coordinator(tmp_path) as state:
+        assert (committed(state), committed(state, partition=1)) == (4, None)
+        value = state.groups.runtime.shard(0).offsets.get("g", "t", 0)
+        assert value is not None
+        assert value.expire_timestamp == 99
 
 
-def test_loading_in_small_pieces_finds_the_same(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
+@on_loop
+async def test_loading_in_small_pieces_finds_the_same(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.groups.runtime.shard(0)
+        for number in range(100):
+            write(state, offset(number, group=f"g{number % 7}"))
+    async with coordinator(tmp_path, start=False) as state:
+        state.groups.runtime._loader.piece_bytes = 64
+        state.groups.start()
+        with pytest.raises(KafkaError) as error:
             state.groups.runtime.shard(0)
-            for number in range(100):
-                write(state, offset(number, group=f"g{number % 7}"))
-        async with coordinator(tmp_path, start=False) as state:
-            state.groups.runtime._loader.piece_bytes = 64
-            state.groups.start()
-            with pytest.raises(KafkaError) as error:
-                state.groups.runtime.shard(0)
-            assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            await state.groups.runtime.loads_done()
-            assert [committed(state, f"g{n}") for n in range(7)] == [98, 99, 93, 94, 95, 96, 97]
-
-    asyncio.run(run())
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await state.groups.runtime.loads_done()
+        assert [committed(state, f"g{n}") for n in range(7)] == [98, 99, 93, 94, 95, 96, 97]
 
 
-def test_records_before_the_log_start_are_not_loaded(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            state.groups.runtime.shard(0)
-            write(state, offset(1), offset(2, partition=1))
-            log = state.log()
-            log.advance_high_watermark(log.log_end_offset)
-            log.delete_records(1)
-        async with coordinator(tmp_path) as state:
-            assert (committed(state), committed(state, partition=1)) == (None, 2)
-
-    asyncio.run(run())
+@on_loop
+async def test_records_before_the_log_start_are_not_loaded(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.groups.runtime.shard(0)
+        write(state, offset(1), offset(2, partition=1))
+        log = state.log()
+        log.advance_high_watermark(log.log_end_offset)
+        log.delete_records(1)
+    async with coordinator(tmp_path) as state:
+        assert (committed(state), committed(state, partition=1)) == (None, 2)
 
 
-def test_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            state.groups.runtime.shard(0)
-            state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
-            seen: list[ErrorCode] = []
-            failed = write(state, offset(1), seen=seen)
-            assert failed.get() is ErrorCode.NOT_COORDINATOR
-            assert seen == [ErrorCode.NOT_COORDINATOR]
-            assert state.groups.runtime.shard(0).groups == {}
-            assert committed(state) is None
-            assert state.log().log_end_offset == 0
-            state.append_error = None
-            assert write(state, offset(2)).get() is ErrorCode.NONE
-            assert committed(state) == 2
-
-    asyncio.run(run())
+@on_loop
+async def test_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.groups.runtime.shard(0)
+        state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
+        seen: list[ErrorCode] = []
+        failed = write(state, offset(1), seen=seen)
+        assert failed.get() is ErrorCode.NOT_COORDINATOR
+        assert seen == [ErrorCode.NOT_COORDINATOR]
+        assert state.groups.runtime.shard(0).groups == {}
+        assert committed(state) is None
+        assert state.log().log_end_offset == 0
+        state.append_error = None
+        assert write(state, offset(2)).get() is ErrorCode.NONE
+        assert committed(state) == 2
 
 
-def test_failed_heartbeat_of_an_upgrade_leaves_the_classic_members_waiting(tmp_path: Path) -> None:
+@on_loop
+async def test_failed_heartbeat_of_an_upgrade_leaves_the_classic_members_waiting(
+    tmp_path: Path,
+) -> None:
     """The append fails: the requests that wait for the classic group are not answered."""
 
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            first = now(state.groups.join(classic_join(""), CLIENT, 9))
-            waiting = state.groups.join(classic_join(first.member_id), CLIENT, 9)
-            state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
-            request = ConsumerGroupHeartbeatRequest(
-                "g",
-                "new",
-                0,
-                topic_partitions=[],
-                subscribed_topic_names=["t"],
-                rebalance_timeout_ms=10_000,
-            )
-            refused = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
-            assert refused.error_code == ErrorCode.NOT_COORDINATOR
-            assert not waiting.done
-            state.append_error = None
-            accepted = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
-            assert accepted.error_code == ErrorCode.NONE
-            assert waiting.get().error_code == ErrorCode.REBALANCE_IN_PROGRESS
-
-    asyncio.run(run())
+    async with coordinator(tmp_path) as state:
+        first = now(state.groups.join(classic_join(""), CLIENT, 9))
+        waiting = state.groups.join(classic_join(first.member_id), CLIENT, 9)
+        state.append_error = ErrorCode.KAFKA_STORAGE_ERROR
+        request = ConsumerGroupHeartbeatRequest(
+            "g",
+            "new",
+            0,
+            topic_partitions=[],
+            subscribed_topic_names=["t"],
+            rebalance_timeout_ms=10_000,
+        )
+        refused = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+        assert not waiting.done
+        state.append_error = None
+        accepted = state.groups.consumers.heartbeat(request, CLIENT, 1).get()
+        assert accepted.error_code == ErrorCode.NONE
+        assert waiting.get().error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_write_that_waits_for_the_disk_ends_with_the_flush(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            state.flushes = []
-            state.groups.runtime.shard(0)
-            seen: list[ErrorCode] = []
-            waiting = write(state, offset(1), seen=seen)
-            assert not waiting.done
-            assert committed(state) == 1, "the latest state"
-            state.flushes[0].set_result(None)
-            assert await wait(waiting) is ErrorCode.NONE
-            assert seen == [ErrorCode.NONE]
-
-    asyncio.run(run())
+@on_loop
+async def test_write_that_waits_for_the_disk_ends_with_the_flush(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        state.groups.runtime.shard(0)
+        seen: list[ErrorCode] = []
+        waiting = write(state, offset(1), seen=seen)
+        assert not waiting.done
+        assert committed(state) == 1, "the latest state"
+        state.flushes[0].set_result(None)
+        assert await wait(waiting) is ErrorCode.NONE
+        assert seen == [ErrorCode.NONE]
 
 
-def test_write_that_is_not_committed_in_time_is_answered_and_stays(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
+@on_loop
+async def test_write_that_is_not_committed_in_time_is_answered_and_stays(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        state.flushes = []
+        seen: list[ErrorCode] = []
+        first = write(state, offset(1), seen=seen)
+        await state.advance(COMMIT_TIMEOUT_MS - 1)
+        second = write(state, offset(2))
+        assert not first.done
+        await state.advance(1)
+        assert first.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert not second.done
+        assert committed(state) == 2, "the record is in the log, so it stays in the state"
+        assert visible(state) is None
+        state.flushes[0].set_result(None)
+        await asyncio.sleep(0)
+        assert visible(state) == 1
+        assert seen == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
+        await state.advance(COMMIT_TIMEOUT_MS)
+        assert second.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        state.flushes[1].set_result(None)
+        await asyncio.sleep(0)
+        assert visible(state) == 2
+    async with coordinator(tmp_path) as state:
+        assert committed(state) == 2
+
+
+@on_loop
+async def test_write_that_failed_stays_while_this_broker_leads(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        runtime = state.groups.runtime
+        shard = runtime.shard(0)
+        waiting = write(state, offset(1))
+        behind = write(state)
+        state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        assert await wait(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert runtime.shard(0) is shard
+        assert (committed(state), visible(state), behind.done) == (1, None, False)
+        later = write(state, offset(2))
+        state.flushes[1].set_result(None)
+        assert await wait(later) is ErrorCode.NONE
+        assert behind.get() is ErrorCode.NONE
+        assert visible(state) == 2, "the high watermark has passed both"
+
+
+@on_loop
+async def test_shard_is_dropped_when_this_broker_no_longer_leads(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        state.flushes = []
+        waiting = write(state, offset(1))
+        behind = write(state, offset(2))
+        state.leads = False
+        state.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        assert await wait(waiting) is ErrorCode.NOT_COORDINATOR
+        assert behind.get() is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(KafkaError) as error:
             runtime.shard(0)
-            state.flushes = []
-            seen: list[ErrorCode] = []
-            first = write(state, offset(1), seen=seen)
-            await state.advance(COMMIT_TIMEOUT_MS - 1)
-            second = write(state, offset(2))
-            assert not first.done
-            await state.advance(1)
-            assert first.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert not second.done
-            assert committed(state) == 2, "the record is in the log, so it stays in the state"
-            assert visible(state) is None
-            state.flushes[0].set_result(None)
-            await asyncio.sleep(0)
-            assert visible(state) == 1
-            assert seen == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NONE]
-            await state.advance(COMMIT_TIMEOUT_MS)
-            assert second.get() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            state.flushes[1].set_result(None)
-            await asyncio.sleep(0)
-            assert visible(state) == 2
-        async with coordinator(tmp_path) as state:
-            assert committed(state) == 2
-
-    asyncio.run(run())
-
-
-def test_write_that_failed_stays_while_this_broker_leads(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            state.flushes = []
-            runtime = state.groups.runtime
-            shard = runtime.shard(0)
-            waiting = write(state, offset(1))
-            behind = write(state)
-            state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
-            assert await wait(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert runtime.shard(0) is shard
-            assert (committed(state), visible(state), behind.done) == (1, None, False)
-            later = write(state, offset(2))
-            state.flushes[1].set_result(None)
-            assert await wait(later) is ErrorCode.NONE
-            assert behind.get() is ErrorCode.NONE
-            assert visible(state) == 2, "the high watermark has passed both"
-
-    asyncio.run(run())
-
-
-def test_shard_is_dropped_when_this_broker_no_longer_leads(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
+        assert error.value.code is ErrorCode.NOT_COORDINATOR
+        state.leads = True
+        with pytest.raises(KafkaError) as error:
             runtime.shard(0)
-            state.flushes = []
-            waiting = write(state, offset(1))
-            behind = write(state, offset(2))
-            state.leads = False
-            state.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-            assert await wait(waiting) is ErrorCode.NOT_COORDINATOR
-            assert behind.get() is ErrorCode.NOT_COORDINATOR
-            with pytest.raises(KafkaError) as error:
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await runtime.loads_done()
+        assert committed(state) == 2, "loaded from the log, not lost for the process's life"
+
+
+@on_loop
+async def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        write(state, offset(1))
+        state.flushes = []
+        waiting = write(state, offset(2))
+        state.log().truncate_to(1)  # another leader has not got it
+        old, state.image = state.image, with_leader_epoch(state.image, 1)
+        state.groups.on_metadata(old, state.image)
+        assert waiting.get() is ErrorCode.NOT_COORDINATOR
+        with pytest.raises(KafkaError) as error:
+            runtime.shard(0)
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await runtime.loads_done()
+        assert (committed(state), visible(state)) == (1, 1)
+        state.flushes[0].set_result(None)
+        await asyncio.sleep(0)
+        assert committed(state) == 1, "the end of an older epoch changes nothing"
+
+
+@on_loop
+async def test_metadata_of_the_same_leader_epoch_keeps_the_shard(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        shard = state.groups.runtime.shard(0)
+        state.flushes = []
+        waiting = write(state, offset(1))
+        old, state.image = state.image, with_leader_epoch(state.image, 0)
+        state.groups.on_metadata(old, state.image)
+        assert state.groups.runtime.shard(0) is shard
+        state.flushes[0].set_result(None)
+        assert await wait(waiting) is ErrorCode.NONE
+
+
+@on_loop
+async def test_damaged_log_is_read_again_in_the_next_leader_epoch(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        write(state, offset(1))
+        runtime.unload(0, ErrorCode.NOT_COORDINATOR)
+        runtime._damaged.add(0)
+        for _ in range(2):
+            with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
                 runtime.shard(0)
-            assert error.value.code is ErrorCode.NOT_COORDINATOR
-            state.leads = True
-            with pytest.raises(KafkaError) as error:
-                runtime.shard(0)
-            assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            await runtime.loads_done()
-            assert committed(state) == 2, "loaded from the log, not lost for the process's life"
-
-    asyncio.run(run())
-
-
-def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
-            runtime.shard(0)
-            write(state, offset(1))
-            state.flushes = []
-            waiting = write(state, offset(2))
-            state.log().truncate_to(1)  # another leader has not got it
-            old, state.image = state.image, with_leader_epoch(state.image, 1)
-            state.groups.on_metadata(old, state.image)
-            assert waiting.get() is ErrorCode.NOT_COORDINATOR
-            with pytest.raises(KafkaError) as error:
-                runtime.shard(0)
-            assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            await runtime.loads_done()
-            assert (committed(state), visible(state)) == (1, 1)
-            state.flushes[0].set_result(None)
-            await asyncio.sleep(0)
-            assert committed(state) == 1, "the end of an older epoch changes nothing"
-
-    asyncio.run(run())
-
-
-def test_metadata_of_the_same_leader_epoch_keeps_the_shard(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            shard = state.groups.runtime.shard(0)
-            state.flushes = []
-            waiting = write(state, offset(1))
-            old, state.image = state.image, with_leader_epoch(state.image, 0)
-            state.groups.on_metadata(old, state.image)
-            assert state.groups.runtime.shard(0) is shard
-            state.flushes[0].set_result(None)
-            assert await wait(waiting) is ErrorCode.NONE
-
-    asyncio.run(run())
-
-
-def test_damaged_log_is_read_again_in_the_next_leader_epoch(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            runtime = state.groups.runtime
-            runtime.shard(0)
-            write(state, offset(1))
-            runtime.unload(0, ErrorCode.NOT_COORDINATOR)
-            runtime._damaged.add(0)
-            for _ in range(2):
-                with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
-                    runtime.shard(0)
-            old, state.image = state.image, with_leader_epoch(state.image, 1)
-            state.groups.on_metadata(old, state.image)
-            await runtime.loads_done()
-            assert committed(state) == 1
-
-    asyncio.run(run())
+        old, state.image = state.image, with_leader_epoch(state.image, 1)
+        state.groups.on_metadata(old, state.image)
+        await runtime.loads_done()
+        assert committed(state) == 1
 
 
 steps = st.lists(
@@ -406,33 +385,29 @@ def test_committed_view_is_the_state_of_the_committed_records(
         assert [group.group_id for group in latest.committed_groups()] == list(model.groups)
 
 
-def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            state.flushes = []
-            runtime = state.groups.runtime
-            runtime.shard(0)
-            waiting = write(state, offset(1))
-            runtime.unload_all(ErrorCode.NOT_COORDINATOR)
-            assert waiting.get() is ErrorCode.NOT_COORDINATOR
-            state.manager.delete(OFFSETS)
-            state.manager.create(OFFSETS, state.image.topics_by_name["t"].topic_id)
-            runtime.shard(0)
-            state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            await asyncio.sleep(0)
-            assert runtime.shard(0).groups == {}
-
-    asyncio.run(run())
+@on_loop
+async def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        runtime = state.groups.runtime
+        runtime.shard(0)
+        waiting = write(state, offset(1))
+        runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        assert waiting.get() is ErrorCode.NOT_COORDINATOR
+        state.manager.delete(OFFSETS)
+        state.manager.create(OFFSETS, state.image.topics_by_name["t"].topic_id)
+        runtime.shard(0)
+        state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        await asyncio.sleep(0)
+        assert runtime.shard(0).groups == {}
 
 
-def test_partition_that_is_not_here_has_no_coordinator(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with coordinator(tmp_path) as state:
-            with pytest.raises(KafkaError) as error:
-                state.groups.runtime.shard(7)
-            assert error.value.code is ErrorCode.NOT_COORDINATOR
-
-    asyncio.run(run())
+@on_loop
+async def test_partition_that_is_not_here_has_no_coordinator(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        with pytest.raises(KafkaError) as error:
+            state.groups.runtime.shard(7)
+        assert error.value.code is ErrorCode.NOT_COORDINATOR
 
 
 def test_unreadable_records_are_skipped_and_said_so(
@@ -543,16 +518,14 @@ def test_control_batches_that_are_no_markers_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_batches_are_compressed_as_configured(tmp_path: Path, codec: int) -> None:
-    async def run() -> None:
-        config: dict[str, object] = {"offsets.topic.compression.codec": codec}
-        async with coordinator(tmp_path, **config) as state:
-            state.groups.runtime.shard(0)
-            write(state, *(offset(n, partition=n) for n in range(50)))
-        async with coordinator(tmp_path) as state:
-            assert [committed(state, partition=n) for n in range(50)] == list(range(50))
-
-    asyncio.run(run())
+@on_loop
+async def test_batches_are_compressed_as_configured(tmp_path: Path, codec: int) -> None:
+    config: dict[str, object] = {"offsets.topic.compression.codec": codec}
+    async with coordinator(tmp_path, **config) as state:
+        state.groups.runtime.shard(0)
+        write(state, *(offset(n, partition=n) for n in range(50)))
+    async with coordinator(tmp_path) as state:
+        assert [committed(state, partition=n) for n in range(50)] == list(range(50))
 
 
 names = st.sampled_from(["g", "group", "grüße", "", "x" * 200])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +28,10 @@ from odradek.protocol.messages.sync_group_request import (
 )
 from odradek.results import Result
 from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, now, settled, topic
+from tests.helpers.event_loop import on_loop
 
 CLIENT = GroupClient("c", "/127.0.0.1")
 E = ErrorCode
-
-
-def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    @wraps(test)
-    def run(tmp_path: Path) -> None:
-        asyncio.run(test(tmp_path))
-
-    return run
 
 
 def join(state: OnDisk, member_id: str = "", version: int = 9, **options: Any) -> Any:

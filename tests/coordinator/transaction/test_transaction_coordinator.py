@@ -24,10 +24,10 @@ from tests.coordinator.transaction.transactions_on_disk import (
     STATE,
     OnDisk,
     coordinator,
-    on_loop,
     settled,
     until,
 )
+from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
 
@@ -103,19 +103,19 @@ async def test_abort_of_nothing_needs_no_marker(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_prepared_transaction_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
-    async def story() -> None:
-        async with coordinator(tmp_path) as disk:
-            await begun(disk)
-            await disk.end(committed=committed)
-        async with coordinator(tmp_path) as disk:
-            assert (await disk.end(committed=committed)).code is E.CONCURRENT_TRANSACTIONS
-            await disk.completed()
-            assert disk.markers == [(1, 0, 0, committed, [A0, A1], 1)]
-            assert disk.state() == ("CompleteCommit" if committed else "CompleteAbort")
-            assert (await disk.end(committed=committed)).code is E.NONE
-
-    asyncio.run(story())
+@on_loop
+async def test_prepared_transaction_is_completed_after_a_restart(
+    tmp_path: Path, committed: bool
+) -> None:
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        await disk.end(committed=committed)
+    async with coordinator(tmp_path) as disk:
+        assert (await disk.end(committed=committed)).code is E.CONCURRENT_TRANSACTIONS
+        await disk.completed()
+        assert disk.markers == [(1, 0, 0, committed, [A0, A1], 1)]
+        assert disk.state() == ("CompleteCommit" if committed else "CompleteAbort")
+        assert (await disk.end(committed=committed)).code is E.NONE
 
 
 @on_loop
@@ -284,20 +284,18 @@ async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) 
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_cannot_be_appended_has_not_happened(
+@on_loop
+async def test_what_cannot_be_appended_has_not_happened(
     tmp_path: Path, error: ErrorCode, told: ErrorCode
 ) -> None:
-    async def story() -> None:
-        async with coordinator(tmp_path) as disk:
-            await begun(disk)
-            disk.append_error = error
-            assert (await disk.end()).code is told
-            assert (await disk.init()).code is told, "and a failed fence bumps nothing"
-            assert disk.state() == "Ongoing"
-            disk.append_error = None
-            assert (await disk.end()).code is E.NONE
-
-    asyncio.run(story())
+    async with coordinator(tmp_path) as disk:
+        await begun(disk)
+        disk.append_error = error
+        assert (await disk.end()).code is told
+        assert (await disk.init()).code is told, "and a failed fence bumps nothing"
+        assert disk.state() == "Ongoing"
+        disk.append_error = None
+        assert (await disk.end()).code is E.NONE
 
 
 @on_loop
@@ -331,33 +329,29 @@ async def test_completion_is_appended_when_the_log_takes_it_again(tmp_path: Path
         E.COORDINATOR_LOAD_IN_PROGRESS,
     ],
 )
-def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: ErrorCode) -> None:
-    async def story() -> None:
-        async with coordinator(tmp_path) as disk:
-            disk.refusals[A1] = [code, code]
-            await begun(disk)
-            await disk.end()
-            await disk.completed()
-            assert [each.partitions for each in disk.markers] == [[A0, A1], [A1], [A1]]
-            assert disk.state() == "CompleteCommit"
-
-    asyncio.run(story())
+@on_loop
+async def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: ErrorCode) -> None:
+    async with coordinator(tmp_path) as disk:
+        disk.refusals[A1] = [code, code]
+        await begun(disk)
+        await disk.end()
+        await disk.completed()
+        assert [each.partitions for each in disk.markers] == [[A0, A1], [A1], [A1]]
+        assert disk.state() == "CompleteCommit"
 
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
-def test_partition_that_has_seen_a_newer_epoch_does_not_hold_the_rest_up(
+@on_loop
+async def test_partition_that_has_seen_a_newer_epoch_does_not_hold_the_rest_up(
     tmp_path: Path, code: ErrorCode
 ) -> None:
-    async def story() -> None:
-        async with coordinator(tmp_path) as disk:
-            disk.refusals[A1] = [code]
-            await begun(disk)
-            await disk.end()
-            await disk.completed()
-            assert len(disk.markers) == 1
-            assert disk.state() == "CompleteCommit"
-
-    asyncio.run(story())
+    async with coordinator(tmp_path) as disk:
+        disk.refusals[A1] = [code]
+        await begun(disk)
+        await disk.end()
+        await disk.completed()
+        assert len(disk.markers) == 1
+        assert disk.state() == "CompleteCommit"
 
 
 @on_loop
@@ -537,14 +531,12 @@ async def test_verify_with_add_begins_the_transaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_timeout_of_a_producer_is_bounded(tmp_path: Path, timeout_ms: int) -> None:
-    async def story() -> None:
-        async with coordinator(tmp_path) as disk:
-            assert (await disk.init(timeout_ms=timeout_ms)).code is E.INVALID_TRANSACTION_TIMEOUT
-            assert disk.transactions.all_transactions() == []
-            assert (await disk.init(timeout_ms=900_000)).code is E.NONE
-
-    asyncio.run(story())
+@on_loop
+async def test_timeout_of_a_producer_is_bounded(tmp_path: Path, timeout_ms: int) -> None:
+    async with coordinator(tmp_path) as disk:
+        assert (await disk.init(timeout_ms=timeout_ms)).code is E.INVALID_TRANSACTION_TIMEOUT
+        assert disk.transactions.all_transactions() == []
+        assert (await disk.init(timeout_ms=900_000)).code is E.NONE
 
 
 @on_loop

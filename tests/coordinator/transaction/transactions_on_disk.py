@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -178,14 +177,6 @@ async def until(true: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came true")
-
-
-def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    @wraps(test)
-    def run(tmp_path: Path) -> None:
-        asyncio.run(test(tmp_path))
-
-    return run
 
 
 @asynccontextmanager

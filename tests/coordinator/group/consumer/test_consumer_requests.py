@@ -43,10 +43,10 @@ from tests.coordinator.group.test_group_coordinator import (
     commit,
     heartbeat,
     join_alone,
-    on_loop,
     stable,
     sync,
 )
+from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
 TOPIC_ID = Uuid(b"t" * 16)

@@ -33,7 +33,8 @@ from odradek.result_tasks import wait
 from odradek.slicing import run_to_completion
 from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, told
 from tests.coordinator.group.on_disk import coordinator, image_of, topic
-from tests.coordinator.group.test_group_coordinator import CLIENT, on_loop
+from tests.coordinator.group.test_group_coordinator import CLIENT
+from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
 # RE2 accepts this one within its usual limits: 6.5 MB, and 131 ms on the event loop.

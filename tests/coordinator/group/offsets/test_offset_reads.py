@@ -18,7 +18,8 @@ from odradek.results import Result
 from tests.broker.handlers.group_calls import fetch_request
 from tests.coordinator.group.offsets.test_transactional_offsets import commit_in_transaction, end
 from tests.coordinator.group.on_disk import OnDisk, coordinator
-from tests.coordinator.group.test_group_coordinator import code_of, commit, on_loop
+from tests.coordinator.group.test_group_coordinator import code_of, commit
+from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
 STABLE_FROM = 7

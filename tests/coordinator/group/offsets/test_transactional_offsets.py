@@ -22,7 +22,8 @@ from odradek.protocol.messages.txn_offset_commit_request import (
 )
 from tests.coordinator.group.group_machine import Machine
 from tests.coordinator.group.on_disk import OnDisk, coordinator, now, settled
-from tests.coordinator.group.test_group_coordinator import code_of, commit, on_loop, stable
+from tests.coordinator.group.test_group_coordinator import code_of, commit, stable
+from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
 PRODUCER, EPOCH = 4_000, 0
