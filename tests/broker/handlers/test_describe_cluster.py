@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from odradek.broker.handlers.describe_cluster import handle
 from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
+from odradek.ids import BrokerId
+from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
@@ -41,3 +48,20 @@ def test_other_endpoints_are_not_served(
     assert response.error_code == code
     assert response.error_message
     assert response.brokers == []
+
+
+def test_brokers_are_named_for_the_listener_of_the_client() -> None:
+    listeners = (Endpoint("INSIDE", "10.0.0.7", 9092), Endpoint("OUTSIDE", "b7.example", 19092))
+    registered = [
+        BrokerRegistration(BrokerId(number), "", 0, listeners=listeners) for number in (1, 7)
+    ]
+    image = MetadataImage(brokers={each.id: each for each in registered}, controller_id=BrokerId(7))
+    services: Any = SimpleNamespace(config=BrokerConfig({"node.id": "1"}), image=lambda: image)
+    session = SimpleNamespace(local_address=("10.0.0.5", 9093), listener_name="OUTSIDE")
+    context: Any = SimpleNamespace(session=session)
+    response = handle(services, context, DescribeClusterRequest()).value
+    assert [(each.broker_id, each.host, each.port) for each in response.brokers] == [
+        (1, "10.0.0.5", 9093),
+        (7, "b7.example", 19092),
+    ]
+    assert response.controller_id == 7, "the controller's id, not that of this broker"
