@@ -63,7 +63,7 @@ class SigKills(SeededKills):
     name = "sigkills"
     title = "SIGKILL of a broker during produce"
     module = "tests.durability.kills"
-    minutes = 25
+    minutes = 10
     kills = 20
     runs = 10
 
@@ -77,7 +77,7 @@ class CompactionKills(SeededKills):
     name = "compaction-kills"
     title = "SIGKILL of a broker during compaction"
     module = "tests.durability.compaction_kills"
-    minutes = 20
+    minutes = 10
     kills = 10
     runs = 10
 

@@ -285,27 +285,35 @@ class GroupLoading(Experiment):
 
 
 class Compaction(Experiment):
-    """Units by the number of keys."""
+    """Units by the number of keys. `KEYS/default buffer` has the broker's default dedupe buffer."""
 
     name = "compaction"
     title = "speed and memory of the compaction worker"
-    minutes = 10
+    minutes = 15
     unit_s = 200.0
     is_timed = True
+    default = "/default buffer"
     keys = (500_000, 10_000_000)
 
     def settings(self, scale: float) -> Values:
-        return {"keys": [max(compaction.BATCH_RECORDS, int(keys * scale)) for keys in self.keys]}
+        keys = [max(10 * compaction.BATCH_RECORDS, int(keys * scale)) for keys in self.keys]
+        # At a small scale the keys of the last unit still have to be too many for the buffer.
+        default = max(1 << 20, int(compaction.DEFAULT_BUFFER_BYTES * scale))
+        return {"keys": keys, "default_buffer_bytes": default}
 
     def next_unit(self, record: Record) -> str | None:
-        return first_missing([str(keys) for keys in record.settings["keys"]], record)
+        keys = [str(keys) for keys in record.settings["keys"]]
+        return first_missing([*keys, f"{keys[-1]}{self.default}"], record)
 
     @contextmanager
     def session(self, record: Record, context: Context) -> Iterator[Measure]:
         def measure(key: str) -> Values:
-            directory = context.work / key
+            keys = int(key.removesuffix(self.default))
+            directory = context.work / key.replace("/", "-")
             directory.mkdir()
-            return compaction.speed(directory, int(key))
+            room = compaction.buffer_for(keys)
+            default = record.settings["default_buffer_bytes"]
+            return compaction.speed(directory, keys, default if "/" in key else room)
 
         yield measure
 
@@ -316,18 +324,19 @@ class Compaction(Experiment):
             seconds = values.get("seconds")
             lines.append(
                 [
-                    f"{int(key):,}",
+                    f"{int(key.removesuffix(self.default)):,}",
                     show(megabytes),
                     show(values["left_bytes"] / 1e6),
+                    show(values["buffer_bytes"] / 1e6),
+                    str(values.get("passes", 1)),
                     show(megabytes / values["cpu_s"]),
                     f"{values['records_read'] / values['cpu_s']:,.0f}",
                     show(megabytes / seconds if seconds else None),
-                    show(values["buffer_bytes"] / 1e6),
                     show(values["worker_peak_bytes"] / 1e6),
                 ]
             )
-        columns = ["keys", "log, MB", "left, MB", "MB a CPU-s", "records a CPU-s", "MB/s",
-                   "dedupe buffer, MB", "memory, MB"]  # fmt: skip
+        columns = ["keys", "log, MB", "left, MB", "dedupe buffer, MB", "passes", "MB a CPU-s",
+                   "records a CPU-s", "MB/s", "memory, MB"]  # fmt: skip
         return {self.name: "\n".join([record.taken, "", *table(columns, lines)])}
 
 

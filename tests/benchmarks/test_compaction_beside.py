@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.compaction import batches_of_keys
+from benchmarks.compaction import batches_of_keys, buffer_for, speed
 from benchmarks.compaction_beside import Phase, order
 from benchmarks.evidence.measured import CompactionBeside
 from benchmarks.evidence.record import Record, Unit
@@ -76,3 +77,15 @@ def test_every_key_is_written_twice() -> None:
     assert len(keys) == 6000
     assert sorted(keys[:3000]) == sorted(keys[3000:])
     assert len(set(keys)) == 3000
+
+
+def test_a_dedupe_buffer_that_is_too_small_needs_more_passes(tmp_path: Path) -> None:
+    keys = 100_000
+    room, small = buffer_for(keys), buffer_for(keys) // 2
+    found = []
+    for name, size in (("room", room), ("small", small)):
+        (tmp_path / name).mkdir()
+        found.append(speed(tmp_path / name, keys, size))
+    assert found[0]["passes"] == 1 and found[1]["passes"] > 1
+    assert found[0]["left_bytes"] == found[1]["left_bytes"]
+    assert found[0]["records_read"] < found[1]["records_read"]
