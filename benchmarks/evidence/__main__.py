@@ -86,12 +86,22 @@ def run_all(options: argparse.Namespace) -> int:
         folder = options.out or FOLDER
         while is_due(name, folder) and name not in failed:
             command = [sys.executable, "-m", "benchmarks.evidence", "run", name]
-            done = subprocess.run([*command, *_passed_on(options)], cwd=ROOT, check=False)
-            if done.returncode not in (0, INCOMPLETE):
+            if _piece([*command, *_passed_on(options)]) not in (0, INCOMPLETE):
                 failed.append(name)
     for name in failed:
         tell(f"{name} could not be run to its end")
     return 1 if failed else 0
+
+
+def _piece(command: list[str]) -> int:
+    """Run a command; an interrupt reaches it once, so that it can stop its brokers."""
+    process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
 
 
 def _passed_on(options: argparse.Namespace) -> list[str]:

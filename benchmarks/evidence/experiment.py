@@ -73,6 +73,10 @@ class Experiment(ABC):
     def snippets(self, record: Record) -> dict[str, str]:
         """The text for each marker `NAME` or `NAME.part` in the pages."""
 
+    def without_record(self) -> str:
+        """The text for the pages before the first record."""
+        return f"No record exists yet: `make evidence-{self.name}`."
+
     def tuning(self) -> Tuning | None:
         """How both sides are set up, for the record; None without a peer."""
         return as_shipped() if self.has_peer else None

@@ -224,6 +224,11 @@ class Mutants(CommandExperiment):
         return ["-m", "conformance.histories.mutants", "run", name, "--seed", str(seed),
                 "--seconds", str(record.settings["seconds_each"]), "--json"]  # fmt: skip
 
+    def without_record(self) -> str:
+        rows = [[name, rule, ", ".join(sorted(kinds))] for name, (rule, kinds) in MUTANTS.items()]
+        head = ["mutant", "broken rule", "anomalies that show it"]
+        return "\n".join([super().without_record(), "", *table(head, rows)])
+
     def snippets(self, record: Record) -> dict[str, str]:
         rows = []
         for name, (rule, kinds) in MUTANTS.items():

@@ -61,7 +61,7 @@ def snippets(
             found |= experiment.snippets(records.load(path))
             found[name]
         else:
-            found[name] = f"No record exists yet: `make evidence-{experiment.name}`."
+            found[name] = experiment.without_record()
     return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +28,8 @@ from benchmarks.evidence.record import Record, Source, Unit, Values
 from benchmarks.evidence.runner import Refused, begin, keep_failures, run_units
 from hypothesis import given
 from hypothesis import strategies as st
+
+from testkit.peer.artifacts import ROOT
 
 SOURCE = Source("c" * 40, "t" * 40, False)
 MACHINE = {"processor": "2 x fast"}
@@ -295,3 +300,33 @@ def test_failed_units_run_again_on_request(tmp_path: Path, sources: list[Source]
     assert again.measured == ["row/2"]
     found = records.load(records.published("numbers", tmp_path))
     assert set(found.failures) == {"row/2/failed try 1"}
+
+
+def test_an_interrupt_reaches_the_command_and_what_it_started(tmp_path: Path) -> None:
+    """The command removes its file on the way out, as a harness stops its broker."""
+    program = (
+        "import sys, time\n"
+        "path = sys.argv[1]\n"
+        "try:\n"
+        "    open(path, 'w').close()\n"
+        "    time.sleep(60)\n"
+        "finally: __import__('os').remove(path)\n"
+    )
+    path = tmp_path / "running"
+    runner_program = (
+        "from benchmarks.evidence.experiment import run_command\n"
+        f"run_command(['-c', {program!r}, {str(path)!r}], 60.0, print)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", runner_program], cwd=ROOT,
+                               stderr=subprocess.DEVNULL)  # fmt: skip
+    wait_until(path.exists)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    assert not path.exists()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
