@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +65,14 @@ class CrashingFiles(FaultyFiles):
     def __init__(self, point: CrashPoint) -> None:
         super().__init__(loses_names=True)
         self._point = point
+        self.unreadable: Path | None = None
+        """A log directory that cannot be read: it is offline after a start."""
         self._unsynced_directories: list[tuple[str, str]] = []
+
+    def listdir(self, path: str) -> list[str]:
+        if Path(path) == self.unreadable:
+            raise OSError(errno.EIO, "Input/output error", path)
+        return super().listdir(path)
 
     def replace(self, source: str, target: str) -> None:
         self._point.pass_by()
@@ -112,10 +120,13 @@ class CrashingStore(MemoryStore):
 
 
 class Machine:
-    """One data directory and one metadata store over several runs of a broker."""
+    """One metadata store and the log directories below `root`, or `root` itself, over several runs
+    of a broker.
+    """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *log_dirs: str) -> None:
         self.root = root
+        self.log_dirs = [root / name for name in log_dirs] or [root]
         self.point = CrashPoint()
         self.files = CrashingFiles(self.point)
         self.store = CrashingStore(self.point)
@@ -135,7 +146,11 @@ class Machine:
         config = BrokerConfig({})
         clock = ManualClock()
         self.logs = LogManager(
-            [str(self.root)], config.log_config({}), clock, files=self.files, jitter=lambda _: 0
+            [str(path) for path in self.log_dirs],
+            config.log_config({}),
+            clock,
+            files=self.files,
+            jitter=lambda _: 0,
         )
 
         async def main() -> None:
@@ -357,3 +372,39 @@ def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
     machine.run(lose, power=None)
     assert machine.directories() == {"kept-0", "gone-0", "gone-1"}
     assert "gone from the metadata without a deletion" in caplog.text
+
+
+@pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "metadata lost"])
+def test_topic_created_again_while_the_old_log_is_offline_keeps_its_records(
+    tmp_path: Path, is_recorded: bool
+) -> None:
+    """At the next start the partition has directories of both topics."""
+    machine = Machine(tmp_path, "a", "b")
+    machine.run(prepare, power=None)
+    assert [path.parent.name for path in tmp_path.glob("*/gone-0")] == ["b"]
+    machine.files.unreadable = tmp_path / "b"
+    if not is_recorded:
+        machine.store = CrashingStore(machine.point)
+
+    async def create_again(machine: Machine) -> None:
+        if is_recorded:
+            await delete_and_create_again(machine)
+        else:
+            await machine.create("gone", 1)
+            machine.append(GONE_0, b"new", flush=True)
+
+    machine.run(create_again, power=None)
+    assert len(list(tmp_path.glob("*/gone-0"))) == 2
+    machine.files.unreadable = None
+
+    async def look(machine: Machine) -> None:
+        assert stored(machine.replicas.log(GONE_0)) == [b"new"]
+        await settled()
+        assert machine.controller.image.deletions == {}
+
+    for _ in range(2):
+        machine.run(look, power=None)
+        assert [path.parent.name for path in tmp_path.glob("*/gone-0")] == ["a"]
+    strays = list(tmp_path.glob("b/gone-0.*-stray"))
+    assert len(strays) == (not is_recorded)
+    assert all((path / "00000000000000000000.log").stat().st_size for path in strays)

@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.errors import KafkaError
+from odradek.ids import TopicName
 
 if TYPE_CHECKING:
     import asyncio
@@ -74,6 +75,36 @@ class TopicDeletions:
             self._sync([topic_id])
         else:
             self._finished([topic_id])
+
+    def settle_conflicts(self, image: MetadataImage) -> Generator[None, None, None]:
+        """Leave one log to each partition that has several, of topics of its name (at the start).
+
+        A topic was deleted and created again while a log directory was offline. Now the directory
+        is back with the old log. The log of the topic in `image` is used.
+        """
+        for key, logs in self._log_manager.conflicting_logs().items():
+            yield
+            topic = image.topics_by_name.get(TopicName(key.topic))
+            used = None
+            for log in logs:
+                if topic is not None and log.topic_id == topic.topic_id:
+                    used = log
+                    continue
+                self._log_manager.use(log)
+                if log.topic_id in image.deletions:
+                    self._delete_conflicting(key)
+                else:
+                    self.set_aside(key, "it does not belong to the topic that has its name")
+            if used is not None:
+                self._log_manager.use(used)
+
+    def _delete_conflicting(self, key: TopicPartition) -> None:
+        logger.info("finishing the deletion of a log of %s", key)
+        try:
+            self._log_manager.delete(key)
+        except KafkaError as error:
+            # The log directory is offline now. The next start finds the record.
+            logger.warning("deleting the logs of a topic failed: %s", error)
 
     def finish_recorded(self, image: MetadataImage) -> Generator[None, None, None]:
         """Finish the deletions that the store records at the start, before any log is used."""

@@ -110,6 +110,7 @@ class ReplicaManager:
         old_topics, new_topics = old_image.topics_by_name, new_image.topics_by_name
         is_start = not old_image.offset
         if is_start:
+            yield from self._deletions.settle_conflicts(new_image)
             yield from self._deletions.finish_recorded(new_image)
         yield from self._remove_topics(old_image, new_image)
         for seen, (name, topic) in enumerate(new_topics.items()):

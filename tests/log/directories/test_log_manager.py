@@ -592,6 +592,95 @@ def test_logs_are_spread_over_the_directories_that_work(tmp_path: Path) -> None:
     manager.close()
 
 
+def open_two(root: Path, files: FaultyFiles | None = None) -> LogManager:
+    """A manager of the log directories ``a`` and ``b`` below `root`."""
+    paths = [str(root / name) for name in ("a", "b")]
+    manager = LogManager(paths, CONFIG, ManualClock(NOW_MS), files=files)
+    manager.load("cluster", 1)
+    return manager
+
+
+@pytest.mark.parametrize("topic_id_is_known", [True, False])
+def test_partition_with_directories_in_two_log_directories_is_refused(
+    tmp_path: Path, topic_id_is_known: bool
+) -> None:
+    """As in Kafka. Nothing is changed, and the start succeeds when one of them is removed."""
+    manager = open_two(tmp_path)
+    append(open_log(manager), [b"acknowledged"])
+    manager.close()
+    shutil.copytree(tmp_path / "a" / "topic-0", tmp_path / "b" / "topic-0")
+    if not topic_id_is_known:
+        (tmp_path / "b" / "topic-0" / "partition.metadata").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(LogDirectoryError) as refused:
+        open_two(tmp_path)
+    assert str(tmp_path / "a" / "topic-0") in str(refused.value)
+    assert str(tmp_path / "b" / "topic-0") in str(refused.value)
+    assert contents(tmp_path) == before
+    shutil.rmtree(tmp_path / "a" / "topic-0")
+    manager = open_two(tmp_path)
+    assert values_of(open_log(manager)) == [b"acknowledged"]
+    assert open_log(manager).log_dir.path == str(tmp_path / "b")
+    manager.close()
+
+
+def test_file_with_the_name_of_a_partition_is_no_second_directory(tmp_path: Path) -> None:
+    manager = open_two(tmp_path)
+    append(open_log(manager), [b"acknowledged"])
+    manager.close()
+    (tmp_path / "b" / "topic-0").write_text("a note of the operator")
+    manager = open_two(tmp_path)
+    assert values_of(open_log(manager)) == [b"acknowledged"]
+    manager.close()
+
+
+def test_unfinished_copy_of_a_replica_is_kept_and_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka copies a replica to ``topic-0.<uuid>-future``. Two copies are refused, as in Kafka."""
+    manager = open_two(tmp_path)
+    append(open_log(manager), [b"acknowledged"])
+    manager.close()
+    copies = [tmp_path / "b" / f"topic-0.{digit * 32}-future" for digit in "01"]
+    shutil.copytree(tmp_path / "a" / "topic-0", copies[0])
+    before = contents(copies[0])
+    manager = open_two(tmp_path)
+    assert values_of(open_log(manager)) == [b"acknowledged"]
+    manager.close()
+    assert contents(copies[0]) == before
+    assert f"{copies[0]} is an unfinished copy of topic-0" in caplog.text
+    shutil.copytree(copies[0], copies[1])
+    with pytest.raises(LogDirectoryError, match="partition topic-0 has 2 directories"):
+        open_two(tmp_path)
+
+
+def test_logs_of_two_topics_of_one_name_are_both_opened(tmp_path: Path) -> None:
+    """The metadata decides which one is used: see `TopicDeletions.settle_conflicts`."""
+    manager = open_two(tmp_path)
+    append(open_log(manager), [b"old"])
+    manager.close()
+    (tmp_path / "a").rename(tmp_path / "old")
+    manager = open_two(tmp_path)
+    append(manager.create(TP, Uuid(bytes(16))), [b"new"])
+    manager.close()
+    (tmp_path / "a" / "topic-0").rename(tmp_path / "b" / "topic-0")
+    (tmp_path / "old" / "topic-0").rename(tmp_path / "a" / "topic-0")
+    manager = open_two(tmp_path)
+    assert manager.get(TP) is None
+    old, new = manager.conflicting_logs()[TP]
+    assert set(manager.all_logs()) == {old, new}
+    assert [values_of(log) for log in (old, new)] == [[b"old"], [b"new"]]
+    manager.use(old)
+    assert manager.get(TP) is old
+    assert manager.delete(TP)
+    manager.use(new)
+    assert manager.get(TP) is new
+    assert manager.conflicting_logs() == {}
+    manager.close()
+    assert (tmp_path / "b" / "topic-0").exists()
+    assert not (tmp_path / "a" / "topic-0").exists()
+
+
 def test_names_of_directories() -> None:
     assert parse_directory_name("a-b-3") == TopicPartition("a-b", 3)
     for name in ("a", "a-", "a-b", "a-1-delete", "a-0.x-stray", "__cluster_metadata-0"):

@@ -4,7 +4,9 @@ A log directory holds `.lock`, `meta.properties`, three offset checkpoints, a di
 partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`, or
 `odradek-closed-unsynced` where there was no time to sync all logs (`checkpoints`). A partition that
 is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later. A log that belongs to no topic
-and is in the way of a new one is renamed to ``topic-0.<uuid>-stray`` and kept.
+and is in the way of a new one is renamed to ``topic-0.<uuid>-stray`` and kept. Kafka copies a
+replica that it moves to another log directory to ``topic-0.<uuid>-future``. Such a copy is neither
+read nor removed.
 
 The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`;
 `maintain` blocks on the disk and belongs on another thread.
@@ -54,6 +56,7 @@ OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
+_FUTURE_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\.[^.]+-future\Z")
 METADATA_DIRECTORY = "__cluster_metadata-0"
 """Where Kafka keeps its own metadata: none of our logs."""
 _locked_here: set[str] = set()
@@ -124,6 +127,7 @@ class LogManager:
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
         self._jitter = jitter
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._conflicting: dict[TopicPartition, list[UnifiedLog]] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
         self._locks: list[tuple[str, OpenFile]] = []
         self._checkpoints = {
@@ -148,13 +152,14 @@ class LogManager:
 
         `cluster_id` None takes that of the directories, or makes one. `log_config` gives the
         effective config of a topic. Raises LogDirectoryError when a directory is in use, belongs
-        to another cluster or node, or cannot be read.
+        to another cluster or node, or cannot be read, or when a partition has two directories.
         """
         try:
             for log_dir in self.log_dirs:
                 make_directories(self.files, log_dir.path)
                 self._lock(log_dir.path)
             self._load_meta_properties(cluster_id, node_id)
+            self._check_partition_directories()
             for log_dir in self.log_dirs:
                 self._load_or_fail(log_dir, log_config)
         except (OSError, checkpoints.CorruptCheckpoint) as error:
@@ -221,6 +226,59 @@ class LogManager:
         )
         return properties
 
+    def _check_partition_directories(self) -> None:
+        """Refuse two directories of one partition, as Kafka does (``LogManager.loadLog``).
+
+        Directories with different topic ids are no copies of each other: a topic was deleted and
+        created again while a log directory was offline. They are opened, and `use` decides. This
+        runs before any log is opened, so a refused start changes nothing.
+        """
+        for tp, paths in self._directories_by_partition(parse_directory_name).items():
+            if len(paths) > 1:
+                if not self._are_of_different_topics(paths):
+                    raise _duplicate_directories(tp, paths)
+                self._conflicting[tp] = []
+        for tp, paths in self._directories_by_partition(_parse_future_directory_name).items():
+            if len(paths) > 1:
+                raise _duplicate_directories(tp, paths)
+            _logger.warning(
+                "%s is an unfinished copy of %s, which Kafka was moving to this log directory. It "
+                "is not used, because replicas are not moved here. Remove that directory.",
+                paths[0],
+                tp,
+            )
+
+    def _directories_by_partition(
+        self, parse: Callable[[str], TopicPartition | None]
+    ) -> dict[TopicPartition, list[str]]:
+        """The directories, in all log directories, whose name `parse` accepts."""
+        found: dict[TopicPartition, list[str]] = {}
+        for log_dir in self.log_dirs:
+            try:
+                names = sorted(self.files.listdir(log_dir.path))
+            except OSError:  # `_load_or_fail` takes it offline
+                continue
+            for name in names:
+                path = f"{log_dir.path}/{name}"
+                tp = parse(name)
+                if tp is not None and os.path.isdir(path):  # noqa: PTH112
+                    found.setdefault(tp, []).append(path)
+        return found
+
+    def _are_of_different_topics(self, paths: Sequence[str]) -> bool:
+        """Whether each of these directories of partitions has another topic id."""
+        topic_ids: set[Uuid] = set()
+        for path in paths:
+            try:
+                metadata = f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
+                topic_id = checkpoints.read_topic_id(self.files, metadata)
+            except OSError:  # opening the log takes its log directory offline
+                continue
+            if topic_id is None or topic_id in topic_ids:
+                return False
+            topic_ids.add(topic_id)
+        return True
+
     def _load_or_fail(self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None) -> None:
         """A directory that cannot be read goes offline, while there is another one."""
         try:
@@ -261,7 +319,10 @@ class LogManager:
             )
             log = LogLoader(tp, f"{log_dir.path}/{name}", log_dir, config, options).load()
             log.producers.expire(now_ms, self._producer_expiration_ms)
-            self._logs[tp] = log
+            if tp in self._conflicting:
+                self._conflicting[tp].append(log)
+            else:
+                self._logs[tp] = log
 
     def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
         """Whether the last stop closed every log whole, and whether all that is on the disk for
@@ -295,7 +356,23 @@ class LogManager:
 
     def all_logs(self) -> list[UnifiedLog]:
         """A snapshot of the logs there are."""
-        return list(self._logs.values())
+        logs = list(self._logs.values())
+        for conflicting in self._conflicting.values():
+            logs += conflicting
+        return logs
+
+    def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
+        """Logs in several directories, of topics of one name. `get` returns none of them."""
+        return {tp: list(logs) for tp, logs in self._conflicting.items()}
+
+    def use(self, log: UnifiedLog) -> None:
+        """Make one of the conflicting logs the log of its partition, which has none."""
+        tp = log.topic_partition
+        assert tp not in self._logs
+        self._conflicting[tp].remove(log)
+        if not self._conflicting[tp]:
+            del self._conflicting[tp]
+        self._logs[tp] = log
 
     def create(
         self,
@@ -561,6 +638,7 @@ class LogManager:
             for log in self.all_logs():
                 log.close(clean=False)
         self._logs.clear()
+        self._conflicting.clear()
         if unlock:
             self.unlock()
 
@@ -617,6 +695,20 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     if match is None or name == METADATA_DIRECTORY:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def _parse_future_directory_name(name: str) -> TopicPartition | None:
+    """The partition of which a directory with this name is an unfinished copy; None otherwise."""
+    match = _FUTURE_DIRECTORY.match(name)
+    return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
+
+
+def _duplicate_directories(tp: TopicPartition, paths: Sequence[str]) -> LogDirectoryError:
+    return LogDirectoryError(
+        f"partition {tp} has {len(paths)} directories: {', '.join(paths)}. A log directory may "
+        "have failed while a replica was being moved to another one. Remove all but one of them, "
+        "as a rule the one in the log directory that failed last, and start again"
+    )
 
 
 def renamed_directory(topic_partition: TopicPartition, suffix: str) -> str:

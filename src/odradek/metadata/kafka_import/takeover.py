@@ -99,6 +99,11 @@ def find_takeover(
             return _take_over(config, cluster_id, found, by_partition)
     if not logs:
         return None
+    if len(by_partition) < len(logs):
+        raise UnreadableMetadata(
+            "several log directories have directories of one partition with different topic ids: "
+            "move those of the wrong topic away"
+        )
     found = _from_directories(config, by_partition, new_uuid)
     _logger.warning(
         "the log directories hold %d topics, and neither a metadata store nor %s: "
