@@ -72,7 +72,7 @@ def test_restart_keeps_topics_records_and_committed_state(tmp_path: Path) -> Non
         assert got.base_offset == 5
 
         async def look(server: BrokerServer) -> tuple[int, int]:
-            partition = server.services.replica_manager.partitions["t", 0]
+            partition = server.services.replica_manager.partition("t", 0)
             return partition.log.config.retention_ms, partition.leader_epoch
 
         assert broker.call(look) == (12345, 1)
@@ -164,7 +164,7 @@ def test_upkeep_follows_the_injected_clock(tmp_path: Path) -> None:
 
     async def work(server: BrokerServer) -> None:
         await server.create_topic("t", 1, {"retention.ms": "1000", "flush.ms": "5000"})
-        partition = server.services.replica_manager.partitions["t", 0]
+        partition = server.services.replica_manager.partition("t", 0)
         stamped = batch(b"x", timestamp_ms=clock.time_ms())
         partition.append(memoryview(stamped), 1, clock.time_ms())
         upkeep = PeriodicTasks(server.services)

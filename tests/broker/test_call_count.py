@@ -150,7 +150,7 @@ def test_idempotent_produce_costs_the_same_for_any_number_of_records(tmp_path: P
                 request = produce(records=written, partition=partition, acks=-1)
                 result = count_calls(received(connection, framed(request, 9)))
             assert (
-                server.services.replica_manager.partitions["t", partition].log.log_end_offset
+                server.services.replica_manager.partition("t", partition).log.log_end_offset
                 == sequence + records
             )
             return result

@@ -94,13 +94,14 @@ def test_image_makes_and_removes_logs(
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic(partitions=2))
         manager.apply(None, image)
-        assert manager.topic_names == {FIRST_ID: "t"}
+        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert {str(log.topic_partition) for log in logs.all_logs()} == {"t-0", "t-1"}
         wider = image_of(topic(partitions=3))
         manager.apply(image, wider)
         assert manager.partition("t", 2).log.topic_id == FIRST_ID
         manager.apply(wider, wider.without_topics({TopicName("t")}))
-        assert (list(logs.all_logs()), manager.topic_names) == ([], {})
+        assert list(logs.all_logs()) == []
+        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
         assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(work)
@@ -115,7 +116,8 @@ def test_topic_made_again_is_empty(run: Callable[[Work], None]) -> None:
         manager.apply(image, image_of(topic(SECOND_ID)))
         log = manager.log(KEY)
         assert (log.topic_id, log.log_end_offset) == (SECOND_ID, 0)
-        assert manager.topic_names == {SECOND_ID: "t"}
+        assert manager.unknown_code(SECOND_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
 
     run(work)
 

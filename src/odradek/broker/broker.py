@@ -311,7 +311,7 @@ class BrokerServer:
 
     async def _end_serving(self) -> None:
         """End what waits and what runs from time to time, and close the connections."""
-        self.services.replica_manager.fetches.end_all()
+        self.services.replica_manager.end_delayed_fetches()
         self.services.coordinators.stop()
         if self._cleaner_timer is not None:
             self._cleaner_timer.cancel()

@@ -426,6 +426,18 @@ class Partition:
         data.region = region
         return data
 
+    def end_offset(self, isolation: FetchIsolation) -> int:
+        """The end of what a read with this isolation returns."""
+        if isolation is FetchIsolation.LOG_END:
+            return self.log.log_end_offset
+        if isolation is FetchIsolation.COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.high_watermark
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
     def _diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
         """Whether the reader's log diverged; `data` then has where."""
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timers
     from odradek.log.directories.log_dir import LogDir
     from odradek.log.directories.log_manager import LogManager
-    from odradek.log.state.producer_state_manager import LateTransaction
+    from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
@@ -87,9 +87,9 @@ class ReplicaManager:
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
         self.generation = 0
         # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
-        self.topic_names: dict[Uuid, str] = {}
+        self._topic_ids: set[Uuid] = set()
         self.fetches = Purgatory(loop, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
@@ -126,7 +126,7 @@ class ReplicaManager:
                 yield
                 yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
         if is_start:
-            self._deletions.report_unknown(self.partitions)
+            self._deletions.report_unknown(self._partitions)
 
     def _remove_topics(
         self, old_image: MetadataImage, new_image: MetadataImage
@@ -145,14 +145,14 @@ class ReplicaManager:
         self, topic: TopicImage, configs: Mapping[str, str], is_start: bool
     ) -> Generator[None, None, None]:
         log_config = self._log_config(configs)
-        self.topic_names[topic.topic_id] = topic.name
+        self._topic_ids.add(topic.topic_id)
         for image in topic.partitions:
             if not (image.partition + 1) % ELEMENTS_PER_SLICE:
                 yield
             if self._node_id not in image.replicas:
                 continue
             key = TopicPartition(topic.name, image.partition)
-            partition = self.partitions.get(key)
+            partition = self._partitions.get(key)
             if partition is None:
                 partition = self._create(key, topic.topic_id, log_config, is_start)
             else:
@@ -177,7 +177,7 @@ class ReplicaManager:
         if log.log_dir.offline:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
         self.generation += 1
-        self.partitions[key] = partition
+        self._partitions[key] = partition
         self._partitions_by_id[topic_id, key.partition] = partition
         return partition
 
@@ -207,7 +207,7 @@ class ReplicaManager:
         for image in topic.partitions:
             if not (image.partition + 1) % ELEMENTS_PER_SLICE:
                 yield
-            partition = self.partitions.get((topic.name, image.partition))
+            partition = self._partitions.get((topic.name, image.partition))
             if partition is not None:
                 self._update_config(partition, log_config)
 
@@ -217,12 +217,12 @@ class ReplicaManager:
         self.generation += 1
         for image in topic.partitions:
             key = TopicPartition(topic.name, image.partition)
-            partition = self.partitions.pop(key, None)
+            partition = self._partitions.pop(key, None)
             self._partitions_by_id.pop((topic.topic_id, image.partition), None)
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 keys.append(key)
-        self.topic_names.pop(topic.topic_id, None)  # whoever waited was told of it under its name
+        self._topic_ids.discard(topic.topic_id)
         if recorded:
             yield from self._deletions.delete(topic.topic_id, keys)
         else:
@@ -237,18 +237,18 @@ class ReplicaManager:
     def find(self, topic: str | Uuid, partition: int) -> Partition | None:
         """The partition of a topic that is given by its name or by its id."""
         if topic.__class__ is str:
-            return self.partitions.get((topic, partition))
+            return self._partitions.get((topic, partition))
         return self._partitions_by_id.get((topic, partition))  # type: ignore[arg-type]
 
     def unknown_code(self, topic: str | Uuid) -> ErrorCode:
         """The error for a partition that `find` does not find."""
-        if isinstance(topic, str) or topic in self.topic_names:
+        if isinstance(topic, str) or topic in self._topic_ids:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID
 
     def partition(self, topic: str, partition: int) -> Partition:
         """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
-        found = self.partitions.get((topic, partition))
+        found = self._partitions.get((topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
@@ -258,6 +258,18 @@ class ReplicaManager:
         partition = self.partition(*topic_partition)
         partition.check_leader_epoch(-1)
         return partition.log
+
+    def replica_log_dir(self, topic_partition: TopicPartition) -> LogDir | None:
+        """The log directory of this broker's replica; None if it has none."""
+        partition = self._partitions.get(topic_partition)
+        return None if partition is None else partition.log.log_dir
+
+    def active_producers(self, topic_partition: TopicPartition) -> Mapping[int, ProducerEntry]:
+        """What the log knows of its producers, by producer id; KafkaError as `log`.
+
+        The next append may change it.
+        """
+        return self.log(topic_partition).producers.producers
 
     # --- fetches ---
 
@@ -270,6 +282,10 @@ class ReplicaManager:
         executed after the first read. `cancel` ends its wait.
         """
         return sliced(fetch(self, params, targets))
+
+    def end_delayed_fetches(self) -> None:
+        """Complete the fetches that wait, and let none wait from now on: the broker stops."""
+        self.fetches.end_all()
 
     # --- appends ---
 
@@ -368,7 +384,7 @@ class ReplicaManager:
     def _append_committed(
         self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
     ) -> Result[LogAppendInfo]:
-        partition = self.partitions.get(topic_partition)  # `find` costs each commit a call
+        partition = self._partitions.get(topic_partition)  # `find` costs each commit a call
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
@@ -433,12 +449,12 @@ class ReplicaManager:
             del self._flushing[partition]
 
     def _fail_partition(self, partition: Partition) -> None:
-        if self.partitions.get(partition.topic_partition) is partition:
+        if self._partitions.get(partition.topic_partition) is partition:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def log_dir_failed(self, log_dir: LogDir) -> None:
         """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
-        for partition in tuple(self.partitions.values()):
+        for partition in tuple(self._partitions.values()):
             if partition.log.log_dir is log_dir:
                 partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -485,7 +501,7 @@ class ReplicaManager:
         ``PartitionsWithLateTransactionsCount``."""
         return {
             partition.topic_partition: late
-            for partition in self.partitions.values()
+            for partition in self._partitions.values()
             if not partition.error
             and (
                 late := partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
@@ -498,11 +514,11 @@ class ReplicaManager:
         """Answer the fetches that wait. Flushes that run are left to their threads: the records are
         not acknowledged, and the log is closed with what is synced by then.
         """
-        self.fetches.end_all()
+        self.end_delayed_fetches()
         await self._deletions.stop()
         if flushes := tuple(self._flushing.values()):
             for flush in flushes:
                 flush.cancel()
             await asyncio.wait(flushes)
-        for partition in self.partitions.values():
+        for partition in self._partitions.values():
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -110,7 +110,7 @@ def test_fenced_reader_is_told_the_leader(broker: Broker, client: WireClient) ->
     broker.create_topic("t")
 
     async def bump(server: Any) -> None:
-        server.services.replica_manager.partitions["t", 0].leader_epoch = 3
+        server.services.replica_manager.partition("t", 0).leader_epoch = 3
 
     broker.call(bump)
     response = client.call(fetch(topic_id=topic_id(broker), leader_epoch=2), 16)
@@ -127,7 +127,7 @@ def test_diverging_reader_is_answered_at_once(broker: Broker, client: WireClient
     fill(client, 2)
 
     async def bump(server: Any) -> None:
-        server.services.replica_manager.partitions["t", 0].become_leader(1, 3, (1,), (1,))
+        server.services.replica_manager.partition("t", 0).become_leader(1, 3, (1,), (1,))
 
     broker.call(bump)
     fill(client, 1)
@@ -220,7 +220,7 @@ class TestWaiting:
         assert waiting
         gone.socket.close()
         assert self.until(broker, lambda manager: not manager.fetches.waiting)
-        assert self.until(broker, lambda m: not m.partitions["t", 0].has_delayed_operations)
+        assert self.until(broker, lambda m: not m.partition("t", 0).has_delayed_operations)
 
     def until(self, broker: Broker, condition: Any) -> bool:
         """Waits until `condition(replica_manager)` is true on the broker's loop."""
@@ -395,7 +395,7 @@ def test_storage_error_is_told_to_those_who_know_it(
 
     async def fail(server: Any) -> None:
         manager = server.services.replica_manager
-        manager.partitions["t", 0].stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        manager.partition("t", 0).stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     broker.call(fail)
     expected = ErrorCode.KAFKA_STORAGE_ERROR if version > 5 else ErrorCode.NOT_LEADER_OR_FOLLOWER

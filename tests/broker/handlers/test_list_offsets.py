@@ -98,7 +98,7 @@ def test_empty_log(broker: Broker, client: WireClient) -> None:
 
 def test_what_is_not_committed_is_not_found(filled: WireClient, broker: Broker) -> None:
     async def hold_back(server: Any) -> None:
-        server.services.replica_manager.partitions["t", 0].log.high_watermark = 2
+        server.services.replica_manager.partition("t", 0).log.high_watermark = 2
 
     broker.call(hold_back)
     assert ask(filled, 7, LATEST)[2] == 2

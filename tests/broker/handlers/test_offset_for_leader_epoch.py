@@ -41,7 +41,7 @@ def led_thrice(broker: Broker, client: WireClient) -> WireClient:
 
     def lead(epoch: int) -> None:
         async def change(server: Any) -> None:
-            partition = server.services.replica_manager.partitions["t", 0]
+            partition = server.services.replica_manager.partition("t", 0)
             partition.become_leader(1, epoch, (1,), (1,))
 
         broker.call(change)

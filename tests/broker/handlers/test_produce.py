@@ -390,7 +390,7 @@ class TestFlush:
         self, broker: Broker, gate: threading.Event, started: threading.Event, counted: list[int]
     ) -> Any:
         async def install(server: Any) -> Any:
-            log = server.services.replica_manager.partitions["t", 0].log
+            log = server.services.replica_manager.partition("t", 0).log
             files = log.log_dir.files
             original = files.fsync
 
@@ -417,7 +417,7 @@ class TestFlush:
         broker.create_topic("t")
 
         async def install(server: Any) -> Any:
-            log = server.services.replica_manager.partitions["t", 0].log
+            log = server.services.replica_manager.partition("t", 0).log
 
             def fsync(fd: int) -> None:
                 raise OSError(5, "Input/output error")
@@ -495,7 +495,7 @@ def test_producer_at_the_wrong_broker_is_told_the_leader(
     broker.create_topic("t")
 
     async def step_down(server: Any) -> None:
-        partition = server.services.replica_manager.partitions["t", 0]
+        partition = server.services.replica_manager.partition("t", 0)
         partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     broker.call(step_down)

@@ -77,7 +77,7 @@ class Side:
         return self._runner.run(self._execute(frame))
 
     def end_offset(self, topic: str = "t") -> int:
-        end: int = self.server.services.replica_manager.partitions[(topic, 0)].log.log_end_offset
+        end: int = self.server.services.replica_manager.partition(topic, 0).log.log_end_offset
         return end
 
     def topic_id(self, topic: str = "t") -> Uuid:
@@ -194,7 +194,7 @@ def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
         assert sides[0].execute(frame) == sides[1].execute(frame)
     for side in sides:
         services = side.server.services
-        partition = services.replica_manager.partitions[("t", 0)]
+        partition = services.replica_manager.partition("t", 0)
         changed = services.quotas.produce if owner == "quota" else partition
         before = getattr(changed, name)
         setattr(changed, name, value)
@@ -294,8 +294,10 @@ THREE = (("t", (0, 2)), ("second", (1,)))
 
 
 def ends(side: Side) -> list[int]:
-    partitions = side.server.services.replica_manager.partitions
-    return [partitions[key].log.log_end_offset for key in (("t", 0), ("t", 2), ("second", 1))]
+    manager = side.server.services.replica_manager
+    return [
+        manager.partition(*key).log.log_end_offset for key in (("t", 0), ("t", 2), ("second", 1))
+    ]
 
 
 @pytest.mark.parametrize("acks", [1, -1])

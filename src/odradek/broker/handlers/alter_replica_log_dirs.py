@@ -20,8 +20,8 @@ from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.log.directories.log_dir import LogDir
 from odradek.log.directories.log_manager import FILE_NAME_BYTES_MAX
-from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
@@ -105,14 +105,13 @@ class _ReplicaMoves:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
         if log_dir.offline:
             raise log_dir.error()
-        log = self._log(topic_partition)
-        if log.log_dir is not log_dir:
+        if self._current(topic_partition) is not log_dir:
             raise self._move_refused()
 
-    def _log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        partition = self._services.replica_manager.partitions.get(topic_partition)
-        if partition is not None:
-            return partition.log
+    def _current(self, topic_partition: TopicPartition) -> LogDir:
+        log_dir = self._services.replica_manager.replica_log_dir(topic_partition)
+        if log_dir is not None:
+            return log_dir
         if self._services.image().partition(*topic_partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)

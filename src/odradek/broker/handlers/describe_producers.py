@@ -41,7 +41,7 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
     answer = PartitionResponse(topic_partition.partition)
     try:
         check_topic_name(topic_partition.topic)
-        log = services.replica_manager.log(topic_partition)
+        producers = services.replica_manager.active_producers(topic_partition)
     except KafkaError as error:
         answer.error_code = int(error.code)
         # Kafka has no message for a partition that a topic of its own has not.
@@ -57,6 +57,6 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
             entry.coordinator_epoch,
             entry.transaction_first_offset,
         )
-        for producer_id, entry in log.producers.producers.items()
+        for producer_id, entry in producers.items()
     ]
     return answer

@@ -24,7 +24,7 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from odradek.replication.delayed_fetch import CONSUMER
-from odradek.replication.partition import READ_COMMITTED
+from odradek.replication.partition import READ_COMMITTED, FetchIsolation
 from odradek.result_tasks import in_task
 from odradek.results import Result
 
@@ -132,24 +132,23 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Behind all that may be known to who asks (``Partition.fetchOffsetForTimestamp``)."""
+    """The end of what the client may read (``Partition.fetchOffsetForTimestamp``)."""
     if request.replica_id != CONSUMER:
-        return partition.log.log_end_offset
+        return partition.end_offset(FetchIsolation.LOG_END)
     if request.isolation_level == READ_COMMITTED:
-        return partition.log.last_stable_offset
-    return partition.log.high_watermark
+        return partition.end_offset(FetchIsolation.COMMITTED)
+    return partition.end_offset(FetchIsolation.HIGH_WATERMARK)
 
 
 def _answer_at_once(
     partition: Partition, timestamp: int, latest: int, answer: ListOffsetsPartitionResponse
 ) -> bool:
     """Fills in what needs no reading; False when records must be read."""
-    log = partition.log
     if timestamp == LATEST:
         answer.offset = latest
         answer.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
+        answer.offset = partition.log_start_offset
         answer.leader_epoch = partition.earliest_epoch
     else:
         return timestamp == LATEST_TIERED
