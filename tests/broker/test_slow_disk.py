@@ -22,6 +22,10 @@ from odradek.errors import ErrorCode
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from odradek.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -353,6 +357,35 @@ def test_an_append_that_begins_a_segment_waits_for_no_fsync_on_the_loop(
             files.release()
             answer = client.receive().responses[0].partition_responses[0]
             assert answer.error_code == 0
+
+
+def test_create_partitions_during_an_fsync_acknowledges_nothing(
+    tmp_path: Path, files: SlowFiles
+) -> None:
+    """It applies the partition's unchanged leader epoch again. No consumer sees the record."""
+    config = {"log.flush.interval.messages": 1}
+    environment = Environment(files=files)
+    with Broker(config, data_dir=tmp_path, environment=environment) as broker:
+        broker.create_topic("t")
+        with (
+            WireClient(broker.bootstrap_servers) as client,
+            WireClient(broker.bootstrap_servers) as other,
+        ):
+            files.hold()
+            client.send(produce("t", batch(b"acknowledged"), acks=-1), 9)
+            assert files.reached.wait(DEADLINE_S), "nothing was synced"
+            topic = CreatePartitionsTopic("t", 3, None)
+            (created,) = other.call(CreatePartitionsRequest([topic]), 3).results
+            hidden = other.call(fetch(), 11).responses[0].partitions[0]
+            # The broker has sent two later responses by now.
+            acknowledged_early = is_answered(client)
+            files.release()
+            assert (hidden.error_code, hidden.high_watermark) == (0, 0)
+            assert not acknowledged_early
+            assert created.error_code == 0
+            answer = client.receive().responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+            assert values_in(other.call(fetch(), 11)) == [b"acknowledged"]
 
 
 def test_retention_reads_timestamps_on_a_thread(data_dir: Path, files: SlowFiles) -> None:
