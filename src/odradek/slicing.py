@@ -96,7 +96,10 @@ def sliced(work: Generator[Pause, None, Result[R]]) -> Result[R]:
         pause = next(work)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
-    return run(_remaining_slices(work, pause))
+    result = run(_remaining_slices(work, pause))
+    # A task that is cancelled before its first step does not close the work.
+    result.on_done(lambda _: work.close())
+    return result
 
 
 async def _remaining_slices(work: Generator[Pause, None, Result[R]], pause: Pause) -> Result[R]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from odradek.replication.purgatory import Purgatory
 from odradek.result_tasks import wait
 from odradek.results import Result
 from odradek.slicing import ELEMENTS_PER_SLICE, sliced
-from tests.replication.fakes import BATCH, ListLog, partition_of
+from tests.replication.fakes import BATCH, HeldExecutor, ListLog, partition_of
 
 LONG = 2 * ELEMENTS_PER_SLICE + 1
 
@@ -304,6 +305,25 @@ def test_partition_that_is_on_the_disk_is_read_by_a_thread() -> None:
         assert manager.is_idle
 
     run(check)
+
+
+@pytest.mark.parametrize("steps", [0, 3], ids=["not started", "waiting"])
+def test_cancelled_fetch_takes_back_the_read_that_no_thread_has_begun(steps: int) -> None:
+    async def check(manager: Manager) -> None:
+        manager.partitions[0].append(BATCH, 1, 0)
+        manager.logs[0].is_cold = True
+        threads = HeldExecutor()
+        loop = asyncio.get_running_loop()
+        manager.read_in_thread = partial(loop.run_in_executor, threads)  # type: ignore[method-assign]
+        result = manager.fetch(min_bytes=0)
+        await iterations(steps)
+        result.cancel()
+        await until(lambda: result.done)
+        ((read, _),) = threads.held
+        await until(read.cancelled)
+        assert manager.is_idle
+
+    run(check, partitions=1)
 
 
 def test_read_of_a_log_that_was_truncated_in_the_meantime_is_repeated() -> None:

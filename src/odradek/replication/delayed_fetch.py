@@ -161,7 +161,10 @@ class LogRead:
                 limits = (log.high_watermark, log.last_stable_offset)
                 self._cold_limits[len(self.data)] = limits
             found = self._manager.read_in_thread(cold.read)
-            yield found
+            try:
+                yield found
+            finally:  # a cancelled fetch takes back a read that no thread has begun
+                found.cancel()
             is_same = self._manager.find(target.topic, target.partition) is partition
             try:
                 return self._read(target, delayed, found.result if is_same else None)
