@@ -228,12 +228,11 @@ def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
 def test_the_product_waits_on_the_timers_of_its_environment() -> None:
     """A test or the simulator moves time there; the event loop has a time of its own."""
     tools = {"cli", "client", "demo", "environment", "pipeline", "testing"}
-    pauses_between_slices = {"offloading.py"}  # they let the loop go on, and mean no time
     waits = r"(?<!timers)\.call_later\(|\.call_at\(|asyncio\.sleep\((?!0\))|asyncio\.wait_for\("
     offenders = [
         _name(path)
         for path in PRODUCT
-        if path.relative_to(SOURCE).parts[0] not in tools | pauses_between_slices
+        if path.relative_to(SOURCE).parts[0] not in tools
         and re.search(waits, path.read_text("utf-8"))
     ]
     assert not offenders

@@ -9,7 +9,7 @@ generator goes on, or None at the end of a slice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Executor
 from typing import TypeVar
 
@@ -59,14 +59,19 @@ class WorkRunner:
         executor: Where callables run.
         jobs_max: Works in progress.
         slices: Held for a slice, and for the iteration of the loop before it.
-        pause_s: Wait so long between two slices of a work, so that it does not take the whole loop.
+        pause: Waits between two slices of a work, on the timers of the environment, so that the
+            work does not take the whole loop.
     """
 
     def __init__(
-        self, executor: Executor, jobs_max: int, slices: asyncio.Lock, pause_s: float = 0.0
+        self,
+        executor: Executor,
+        jobs_max: int,
+        slices: asyncio.Lock,
+        pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._executor = executor
-        self._pause_s = pause_s
+        self._pause = pause
         self._jobs = asyncio.Semaphore(jobs_max)
         self._slices = slices
 
@@ -88,7 +93,7 @@ class WorkRunner:
                             step = next(work)
                         except StopIteration as ended:
                             return ended.value  # type: ignore[no-any-return]
-                    if step is None and self._pause_s:
-                        await asyncio.sleep(self._pause_s)
+                    if step is None and self._pause is not None:
+                        await self._pause()
         finally:
             work.close()

@@ -85,7 +85,7 @@ class BrokerServer:
         self._clock = self._environment.clock
         self._timers = self._environment.timers
         self._store = store
-        self._threads = BrokerThreads()
+        self._threads = BrokerThreads(self._timers)
         self._stopping = StopSequence(self._clock, stop_limits or STOP_LIMITS)
         self._server: Server | None = None
         self._periodic: PeriodicTasks | None = None

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 from odradek.environment.thread_pool import ThreadPool
+from odradek.environment.timers import Timers
 from odradek.log.directories.log_manager import LogManager
 from odradek.offloading import WorkRunner
 
@@ -33,7 +34,7 @@ class BrokerThreads:
         timestamp_lookups: For searches by time, for the same reason.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Timers) -> None:
         self._io = ThreadPool(IO_THREADS_MAX, "odradek-io")
         unpacking = OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX
         self._unpacker = ThreadPool(unpacking, "odradek-unpack")
@@ -42,7 +43,10 @@ class BrokerThreads:
         self.executor: Executor = self._io
         self.opened_batches = WorkRunner(self._unpacker, OPENED_BATCHES_MAX, slices)
         self.timestamp_lookups = WorkRunner(
-            self._unpacker, TIMESTAMP_LOOKUPS_MAX, slices, LOOKUP_PAUSE_S
+            self._unpacker,
+            TIMESTAMP_LOOKUPS_MAX,
+            slices,
+            pause=partial(timers.sleep, LOOKUP_PAUSE_S),
         )
 
     async def close_logs(self, log_manager: LogManager, *, clean: bool, within_ms: float) -> None:
