@@ -4,6 +4,9 @@ It inherits nothing of the broker but these pipes, stands back when others want 
 `stand_back`), and ends when stdin does, in the middle of a job too: a broker that was killed leaves
 no worker behind. It works in the directory of the log, by relative names: a partition that is
 deleted meanwhile is renamed with it.
+
+The worker shares no object with the broker, so the environment of the broker does not reach it.
+`main` is given files, clock and a wait of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +17,10 @@ import queue
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 
-from odradek.environment.clock import SystemClock
-from odradek.environment.files import RealFiles
+from odradek.environment.clock import Clock, SystemClock
+from odradek.environment.files import Files, RealFiles
 from odradek.log.cleaner.cleaning import Cleaning, CorruptLog, Throttle
 from odradek.log.cleaner.worker_protocol import (
     CleaningDone,
@@ -53,13 +57,15 @@ class _Broker:
         sys.stdout.buffer.flush()
 
 
-def main() -> None:
+def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
+    """Clean one log after the other. `wait(seconds)` holds the worker back for the throttle."""
     stand_back()
     broker = _Broker()
     while True:
         job = decode_job(broker.receive())
         try:
-            broker.report(_clean(job, broker))
+            throttle = Throttle(job.bytes_per_second, clock, wait)
+            broker.report(_clean(job, broker, files, throttle, clock))
         except OSError as error:
             broker.report(CleaningFailed(error.errno or -1, str(error)))
         except CorruptLog as error:
@@ -88,12 +94,12 @@ def stand_back() -> None:
             group.write(str(AUTOGROUP_NICE))
 
 
-def _clean(job: CleaningJob, broker: _Broker) -> CleaningDone:
-    clock = SystemClock()
+def _clean(
+    job: CleaningJob, broker: _Broker, files: Files, throttle: Throttle, clock: Clock
+) -> CleaningDone:
     started_ms = clock.monotonic_ms()
     os.chdir(job.directory)
-    throttle = Throttle(job.bytes_per_second, clock, threading.Event().wait)
-    cleaning = Cleaning(job, RealFiles(), HERE, throttle)
+    cleaning = Cleaning(job, files, HERE, throttle)
     for group in cleaning.groups():
         broker.report(group)
         broker.receive()
@@ -101,4 +107,4 @@ def _clean(job: CleaningJob, broker: _Broker) -> CleaningDone:
 
 
 if __name__ == "__main__":
-    main()
+    main(RealFiles(), SystemClock(), threading.Event().wait)
