@@ -4,11 +4,12 @@ It works on real files, so that descriptors, regions and sendfile are real; what
 leave is kept beside: of each file its content at its last fsync. `crash` puts the files into a
 state that a power cut may leave: all that was synced, and of the rest a part, with holes.
 
-With `loses_names` the names of files are lost like their content: of what was created, renamed and
-removed since the last `fsync_dir` of its directory any part may be undone, in whatever order it was
-done, for a file system may write down metadata as it likes. Two rules bound it: a rename happens
-whole or not at all, and what builds on a lost change, for it is about the same name, is lost too.
-Directories themselves are never lost.
+With `loses_names` the names of files and directories are lost like the content of files: of what
+was created, renamed and removed since the last `fsync_dir` of its directory any part may be undone,
+in whatever order it was done, for a file system may write down metadata as it likes. Two rules
+bound it: a rename happens whole or not at all, and what builds on a lost change, for it is about
+the same name, is lost too. A new directory whose name is lost takes along all that is in it,
+however well that was synced. A removed directory may come back with any part of its files.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """A change of a directory that is not on the disk yet: what it takes to undo it."""
+    """A change of a directory that is not on the disk yet, with the data that undoes it."""
 
     path: str
     """The name that was created or removed, or the one that a file got."""
@@ -43,6 +44,8 @@ class NameChange:
     """The name that the file had before, when it was renamed."""
     removed: Removed | None = None
     """What had the name `path` before."""
+    tree: tuple[tuple[str, Removed], ...] | None = None
+    """The files of the directory that had the name `path` before, with their relative paths."""
 
     def names(self) -> set[str]:
         return {self.path} if self.source is None else {self.path, self.source}
@@ -59,7 +62,7 @@ class NameChange:
         )
 
     def created(self) -> bool:
-        return self.source is None and self.removed is None
+        return self.source is None and self.removed is None and self.tree is None
 
 
 class FaultyFiles:
@@ -140,7 +143,7 @@ class FaultyFiles:
     def replace(self, source: str, target: str) -> None:
         """Moves a file, or a directory with all in it; descriptors follow."""
         change = None
-        if self._loses_names and Path(source).is_file():
+        if self._loses_names:
             change = NameChange(target, source, self._about_to_go(target))
         self._move(source, target)
         if change is not None:
@@ -173,6 +176,8 @@ class FaultyFiles:
 
     def mkdir(self, path: str) -> None:
         self._real.mkdir(path)
+        if self._loses_names:
+            self._unsynced_names.append(NameChange(path))
 
     def listdir(self, path: str) -> list[str]:
         return self._real.listdir(path)
@@ -184,8 +189,25 @@ class FaultyFiles:
         return self._real.modified_ms(path)
 
     def remove_tree(self, path: str) -> None:
+        change = NameChange(path, tree=self._tree(path)) if self._loses_names else None
+        self._remove_tree(path)
+        below = path + "/"
+        self._unsynced_names = [
+            each for each in self._unsynced_names if not each.path.startswith(below)
+        ]
+        if change is not None:
+            self._unsynced_names.append(change)
+
+    def _remove_tree(self, path: str) -> None:
         shutil.rmtree(path)
         self._synced = {p: c for p, c in self._synced.items() if not p.startswith(path + "/")}
+
+    def _tree(self, path: str) -> tuple[tuple[str, Removed], ...]:
+        files = sorted(each for each in Path(path).rglob("*") if each.is_file())
+        return tuple(
+            (str(each.relative_to(path)), Removed(each.read_bytes(), self._synced.get(str(each))))
+            for each in files
+        )
 
     # -- what a test calls -------------------------------------------------------------------------
 
@@ -212,20 +234,35 @@ class FaultyFiles:
             if lost_names & change.names() or rng.random() < 0.5:
                 lost.append(change)
                 lost_names |= change.names()
-        for change in reversed(lost):
-            self._undo(change)
+        while lost:
+            change = lost.pop()
+            self._undo(change, rng)
+            if change.source is not None:  # what is in a renamed directory moves back with it
+                lost = [each.moved(change.path, change.source) for each in lost]
         self._unsynced_names = []
 
-    def _undo(self, change: NameChange) -> None:
-        if change.created():
+    def _undo(self, change: NameChange, rng: random.Random) -> None:
+        if change.created() and Path(change.path).is_dir():
+            self._remove_tree(change.path)
+        elif change.created():
             self._real.unlink(change.path)
             self._synced.pop(change.path, None)
         if change.source is not None:
             self._move(change.path, change.source)
         if change.removed is not None:
-            Path(change.path).write_bytes(change.removed.content)
-            if change.removed.synced is not None:
-                self._synced[change.path] = change.removed.synced
+            self._bring_back(change.path, change.removed)
+        if change.tree is not None:
+            Path(change.path).mkdir()
+            for name, removed in change.tree:
+                if rng.random() < 0.5:
+                    path = Path(change.path) / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self._bring_back(str(path), removed)
+
+    def _bring_back(self, path: str, removed: Removed) -> None:
+        Path(path).write_bytes(removed.content)
+        if removed.synced is not None:
+            self._synced[path] = removed.synced
 
 
 def _after_power_cut(current: bytes, synced: bytes, rng: random.Random) -> bytes:

@@ -64,7 +64,7 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="log-machine-"))
-        self.files = FaultyFiles()
+        self.files = FaultyFiles(loses_names=True)
         self.clock = ManualClock(NOW_MS)
         self.config = LogConfig(
             segment_bytes=1_000, index_interval_bytes=100, file_delete_delay_ms=0

@@ -60,14 +60,13 @@ class CrashPoint:
 
 
 class CrashingFiles(FaultyFiles):
-    """Stops at any change of a name, and loses renames of directories that were not synced."""
+    """Stops at any change of a name, and loses names that were not synced."""
 
     def __init__(self, point: CrashPoint) -> None:
         super().__init__(loses_names=True)
         self._point = point
         self.unreadable: Path | None = None
         """A log directory that cannot be read: it is offline after a start."""
-        self._unsynced_directories: list[tuple[str, str]] = []
 
     def listdir(self, path: str) -> list[str]:
         if Path(path) == self.unreadable:
@@ -76,18 +75,12 @@ class CrashingFiles(FaultyFiles):
 
     def replace(self, source: str, target: str) -> None:
         self._point.pass_by()
-        is_directory = Path(source).is_dir()
         super().replace(source, target)
-        if is_directory:
-            self._unsynced_directories.append((source, target))
         self._point.pass_by()
 
     def fsync_dir(self, path: str) -> None:
         self._point.pass_by()
         super().fsync_dir(path)
-        self._unsynced_directories = [
-            each for each in self._unsynced_directories if Path(each[1]).parent != Path(path)
-        ]
         self._point.pass_by()
 
     def fsync(self, fd: int) -> None:
@@ -97,13 +90,6 @@ class CrashingFiles(FaultyFiles):
     def mkdir(self, path: str) -> None:
         self._point.pass_by()
         super().mkdir(path)
-
-    def cut_power(self, root: Path, rng: random.Random) -> None:
-        self.crash(root, rng)
-        for source, target in reversed(self._unsynced_directories):
-            if rng.random() < 0.5 and not Path(source).exists():
-                self._move(target, source)
-        self._unsynced_directories = []
 
 
 class CrashingStore(MemoryStore):
@@ -183,7 +169,7 @@ class Machine:
         self.logs.close(clean=False)
         if power is not None:
             self.power_was_cut = True
-            self.files.cut_power(self.root, random.Random(power))
+            self.files.crash(self.root, random.Random(power))
         return crashed
 
     async def create(self, name: str, partitions: int) -> Uuid:

@@ -178,17 +178,23 @@ def make_directory(files: Files, path: str) -> None:
 def make_directories(files: Files, path: str) -> None:
     """Create a directory and those above it unless they exist. Each new one has `DIRECTORY_MODE`.
 
+    Their names are on the disk when this returns. An fsync of the directory does not cover its own
+    name, so a power cut could take it along with all that was synced in it.
+
     Raises:
         FileExistsError: There is a file of that name.
     """
+    parent = os.path.dirname(path)  # noqa: PTH120
     try:
         files.mkdir(path)
     except FileNotFoundError:
-        make_directories(files, os.path.dirname(path))  # noqa: PTH120
+        make_directories(files, parent)
         make_directory(files, path)
     except FileExistsError:
         if not os.path.isdir(path):  # noqa: PTH112
             raise
+        return
+    files.fsync_dir(parent)
 
 
 def create_file(files: Files, path: str) -> None:

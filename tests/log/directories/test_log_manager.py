@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -679,6 +680,21 @@ def test_logs_of_two_topics_of_one_name_are_both_opened(tmp_path: Path) -> None:
     manager.close()
     assert (tmp_path / "b" / "topic-0").exists()
     assert not (tmp_path / "a" / "topic-0").exists()
+
+
+def test_power_cut_after_a_flush_keeps_a_new_log_directory(tmp_path: Path, seed: int) -> None:
+    """Its name, too, and the names of the directories above it."""
+    for each in range(20):
+        files = FaultyFiles(loses_names=True)
+        root = tmp_path / str(each) / "new" / "data"
+        manager = open_manager(root, CONFIG, files)
+        append(open_log(manager), [b"acknowledged"])
+        open_log(manager).flush()
+        manager.close(clean=False)
+        files.crash(tmp_path / str(each), random.Random(seed + each))
+        manager = open_manager(root, CONFIG, files)
+        assert values_of(open_log(manager)) == [b"acknowledged"]
+        manager.close()
 
 
 def test_names_of_directories() -> None:
