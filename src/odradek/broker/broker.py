@@ -47,7 +47,7 @@ from odradek.replication.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.environment.timers import Timer
-    from odradek.log.directories.log_dir import LogDir
+    from odradek.log.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import MetadataStore

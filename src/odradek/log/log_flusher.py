@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from odradek.environment.files import READ, OpenFile
 from odradek.ids import TopicPartition
-from odradek.log.directories.log_dir import LogDir
+from odradek.log.log_dir import LogDir
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.log.state import checkpoints

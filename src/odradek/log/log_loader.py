@@ -18,7 +18,7 @@ from odradek.config.log_config import LONG_MAX, LogConfig
 from odradek.environment.files import READ, Files, OpenFile
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.cleaner.segment_swap import recover_swaps
-from odradek.log.directories.log_dir import LogDir
+from odradek.log.log_dir import LogDir
 from odradek.log.segments.log_segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,

@@ -16,8 +16,8 @@ from odradek.environment.files import OpenFile, make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import retention
-from odradek.log.directories.log_dir import LogDir
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from odradek.config.log_config import LogConfig
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timers
-    from odradek.log.directories.log_dir import LogDir
     from odradek.log.directories.log_manager import LogManager
+    from odradek.log.log_dir import LogDir
     from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage

@@ -23,7 +23,6 @@ from odradek.environment.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.directories.closing import CLOSING_THREADS
-from odradek.log.directories.log_dir import LogDir
 from odradek.log.directories.log_manager import (
     FILE_NAME_BYTES_MAX,
     LogDirectoryError,
@@ -31,6 +30,7 @@ from odradek.log.directories.log_manager import (
     parse_directory_name,
     renamed_directory,
 )
+from odradek.log.log_dir import LogDir
 from odradek.log.state import checkpoints
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (

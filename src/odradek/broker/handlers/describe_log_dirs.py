@@ -15,8 +15,8 @@ from pathlib import Path
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode
-from odradek.log.directories.log_dir import LogDir
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.log_dir import LogDir
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol.messages.describe_log_dirs_request import (
     DescribableLogDirTopic,

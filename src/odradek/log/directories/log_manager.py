@@ -39,9 +39,9 @@ from odradek.environment.randomness import random_uuid
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
-from odradek.log.directories.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
+from odradek.log.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.log_loader import LoadOptions, LogLoader
 from odradek.log.residency import NotResident
 from odradek.log.segments.log_segment import IndexCache
