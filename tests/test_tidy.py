@@ -296,6 +296,40 @@ def test_constants_have_one_definition() -> None:
     assert not {key: modules for key, modules in defined.items() if len(modules) > 1}
 
 
+ONE_CIRCLE = {"configs", "coordinators", "handlers", "requests", "transactions"}
+"""The packages of `broker`. `requests.context` names the types of all services, and everything that
+serves a request takes that context.
+"""
+
+
+def test_no_package_imports_itself_through_its_siblings() -> None:
+    """Imports of the modules in a package count as imports of the package, those for types too."""
+    graph = grimp.build_graph("odradek", cache_dir=None)
+    packages = {module.rpartition(".")[0] for module in graph.modules} - {""}
+    for package in sorted(packages):
+        imports = {
+            child: {
+                other
+                for other in graph.find_children(package) - {child}
+                if graph.direct_import_exists(importer=child, imported=other, as_packages=True)
+            }
+            for child in graph.find_children(package)
+        }
+        in_circles = {child for child in imports if child in _reached_from(child, imports)}
+        expected = ONE_CIRCLE if package == "odradek.broker" else set()
+        assert {child.rpartition(".")[2] for child in in_circles} <= expected, package
+
+
+def _reached_from(start: str, imports: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        found = imports[waiting.pop()] - reached
+        reached |= found
+        waiting += found
+    return reached
+
+
 def test_no_module_imports_itself_through_others() -> None:
     """Imports for types and inside of functions count."""
     graph = grimp.build_graph("odradek", cache_dir=None)

@@ -42,8 +42,8 @@ from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 from odradek.result_tasks import wait
 from odradek.results import Result
-from tests.coordinator.group.consumer.test_consumer_requests import classic_join
 from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, image_of, now
+from tests.coordinator.group.test_consumer_requests import classic_join
 from tests.coordinator.group.test_group_coordinator import CLIENT
 from tests.helpers.event_loop import on_loop
 

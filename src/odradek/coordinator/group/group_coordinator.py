@@ -25,12 +25,12 @@ from odradek.coordinator.group.classic.classic_member import (
 )
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.consumer.consumer_records import group_tombstones
-from odradek.coordinator.group.consumer.consumer_requests import ConsumerRequests
+from odradek.coordinator.group.consumer_requests import ConsumerRequests
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_records import encode
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.group_shards import GroupShards
-from odradek.coordinator.group.offsets.offset_requests import AppendMarker, OffsetRequests
+from odradek.coordinator.group.offset_requests import AppendMarker, OffsetRequests
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, complete_tickets
 from odradek.environment.clock import Clock
 from odradek.environment.randomness import random_uuid

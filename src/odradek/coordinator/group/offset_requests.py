@@ -1,7 +1,7 @@
 """The requests that concern a group's offsets, and deletion by age, topic or administrator.
 
-It finds the shard, asks the pure functions of this package for a result, and the runtime performs
-it. Owned by the event loop, as the coordinator that made it.
+It finds the shard and asks the pure functions of `offsets` and `offset_removal` for a result, which
+the runtime performs. Owned by the event loop, as the coordinator that made it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odradek.coordinator.coordinator_result import (
     TransactionalProducer,
     response_code,
 )
+from odradek.coordinator.group import offset_removal as removal
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.group_shards import GroupShards
-from odradek.coordinator.group.offsets import offset_removal as removal
 from odradek.coordinator.group.offsets.offset_commits import (
     CommitContext,
     commit_failed,

@@ -1,4 +1,4 @@
-"""Serves consumer groups (KIP-848): the shell around the pure functions of this package.
+"""Serves consumer groups (KIP-848): the shell around the pure functions of `consumer`.
 
 It finds the group, turns a classic group into a consumer group and back where members of the other
 protocol come, and has the runtime perform the result. Owned by the event loop, as the coordinator

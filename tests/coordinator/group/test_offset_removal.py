@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from odradek.coordinator.group import offset_removal as removal
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState, Member
 from odradek.coordinator.group.group_records import offset_commit_record
 from odradek.coordinator.group.group_shard import GroupShard
-from odradek.coordinator.group.offsets import offset_removal as removal
 from odradek.errors import ErrorCode
 from odradek.protocol import codec
 from odradek.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
