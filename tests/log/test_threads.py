@@ -9,6 +9,8 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -55,6 +57,15 @@ def in_thread(work) -> tuple[threading.Thread, list[Exception]]:
     return thread, errors
 
 
+def log_of_three_segments(manager: LogManager) -> UnifiedLog:
+    """One record in each; the active segment behind them is empty."""
+    log = open_log(manager)
+    for value in (b"1", b"2", b"3"):
+        append(log, [value])
+        log.roll(NOW_MS)
+    return log
+
+
 def test_appends_go_on_during_an_fsync_and_waiting_flushes_share_the_next(
     tmp_path: Path, files: GatedFiles
 ) -> None:
@@ -99,10 +110,7 @@ def test_a_flush_does_not_promise_what_was_appended_while_it_ran(
 
 def test_retention_under_a_flush_neither_waits_nor_fails(tmp_path: Path, files: GatedFiles) -> None:
     manager = open_manager(tmp_path, LogConfig(file_delete_delay_ms=0), files)
-    log = open_log(manager)
-    for value in (b"1", b"2", b"3"):
-        append(log, [value])
-        log.roll(NOW_MS)
+    log = log_of_three_segments(manager)
     files.gate.clear()
     thread, errors = in_thread(log.flush)
     assert files.reached.wait(120)
@@ -123,10 +131,7 @@ def test_deleting_a_log_under_a_flush_neither_waits_nor_takes_the_directory_down
     tmp_path: Path, files: GatedFiles
 ) -> None:
     manager = open_manager(tmp_path, LogConfig(), files)
-    log = open_log(manager)
-    for value in (b"1", b"2", b"3"):
-        append(log, [value])
-        log.roll(NOW_MS)
+    log = log_of_three_segments(manager)
     append(log, [b"4"])
     files.gate.clear()
     thread, errors = in_thread(log.flush)

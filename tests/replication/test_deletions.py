@@ -15,9 +15,8 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
-from odradek.environment.timers import LoopTimers
 from odradek.errors import KafkaError
-from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.ids import TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager, parse_directory_name
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
@@ -25,13 +24,12 @@ from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.store.interface import Operation
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewTopic
-from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import values_of
+from tests.replication.builders import NODE, replica_manager
 
-NODE = BrokerId(1)
 ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
 BROKER = BrokerRegistration(NODE, "localhost", 9092, None, (ENDPOINT,))
 KEPT, GONE_0, GONE_1 = (TopicPartition(*each) for each in (("kept", 0), ("gone", 0), ("gone", 1)))
@@ -143,17 +141,8 @@ class Machine:
             with ThreadPoolExecutor(1) as executor:
                 self.logs.load()
                 self.controller = Controller(self.store, config, clock=clock)
-                self.replicas = ReplicaManager(
-                    NODE,
-                    self.logs,
-                    clock,
-                    LoopTimers(),
-                    executor,
-                    config.log_config,
-                    asyncio.get_running_loop(),
-                    WorkRunner(executor, 1, asyncio.Lock()),
-                    self.controller.deletions_finished,
-                )
+                finished = self.controller.deletions_finished
+                self.replicas = replica_manager(self.logs, executor, finished)
                 self.controller.subscribe(self.replicas.applying)
                 try:
                     await self.controller.start(BROKER)

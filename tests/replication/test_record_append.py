@@ -12,19 +12,17 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
-from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
+from odradek.ids import TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
-from odradek.offloading import WorkRunner
 from odradek.replication.record_append import FEW_ENTRIES, AppendEntry, AppendResult
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch
+from tests.replication.builders import NODE, replica_manager
 from tests.replication.fakes import HeldExecutor
 
-NODE = BrokerId(1)
 TOPIC_ID = Uuid(b"1" * 16)
 MANY = FEW_ENTRIES + 1
 TIMEOUT_MS = 600_000
@@ -48,18 +46,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
 
     async def main(work: Work, **configs: str) -> None:
         with ThreadPoolExecutor(2) as executor:
-            opened = WorkRunner(executor, 1, asyncio.Lock())
-            loop = asyncio.get_running_loop()
-            manager = ReplicaManager(
-                NODE,
-                logs,
-                ManualClock(),
-                LoopTimers(),
-                executor,
-                config.log_config,
-                loop,
-                opened,
-            )
+            manager = replica_manager(logs, executor)
             manager.apply(None, image_of(**configs))
             await work(manager)
             await manager.stop()

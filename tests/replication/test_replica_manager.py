@@ -13,18 +13,16 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
-from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
-from odradek.offloading import WorkRunner
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
+from tests.replication.builders import NODE, replica_manager
 from tests.replication.fakes import HeldExecutor
 
-NODE = BrokerId(1)
 FIRST_ID, SECOND_ID = Uuid(b"1" * 16), Uuid(b"2" * 16)
 KEY = TopicPartition("t", 0)
 
@@ -65,13 +63,7 @@ def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None
     """Runs work on a replica manager over `logs`."""
 
     async def main(work: Work) -> None:
-        loop = asyncio.get_running_loop()
-        config = BrokerConfig({})
-        clock = ManualClock()
-        opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(
-            NODE, logs, clock, LoopTimers(), executor, config.log_config, loop, opened
-        )
+        manager = replica_manager(logs, executor)
         await work(manager)
         await manager.stop()
 
@@ -195,12 +187,7 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
 
     async def main() -> None:
         executor = HeldExecutor()
-        loop = asyncio.get_running_loop()
-        config = BrokerConfig({}).log_config
-        opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(
-            NODE, logs, ManualClock(), LoopTimers(), executor, config, loop, opened
-        )
+        manager = replica_manager(logs, executor)
         image = image_of(topic(), flush_messages="1")
         manager.apply(None, image)
         appended = manager.append_internal(KEY, batch())
@@ -230,14 +217,9 @@ def test_recovered_records_are_committed_after_the_flush_that_the_topic_asks_for
 
     async def main() -> None:
         executor = HeldExecutor()
-        loop = asyncio.get_running_loop()
-        config = BrokerConfig({}).log_config
-        opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(
-            NODE, restarted, ManualClock(), LoopTimers(), executor, config, loop, opened
-        )
+        manager = replica_manager(restarted, executor)
         manager.apply(None, image_of(topic(), flush_messages="1"))
-        flushed = loop.create_task(manager.flushes_ended())
+        flushed = asyncio.create_task(manager.flushes_ended())
         appended = manager.append_internal(KEY, batch_now(**repeated))
         await executor.asked.wait()
         assert not appended.done
@@ -272,11 +254,7 @@ def test_start_without_a_directory_puts_no_empty_log_in_the_place_of_a_missing_o
     logs.log_dirs[1].fail(OSError(5, "Input/output error"), "a test")
 
     async def main() -> None:
-        config, loop = BrokerConfig({}).log_config, asyncio.get_running_loop()
-        opened = WorkRunner(executor, 1, asyncio.Lock())
-        manager = ReplicaManager(
-            NODE, logs, ManualClock(), LoopTimers(), executor, config, loop, opened
-        )
+        manager = replica_manager(logs, executor)
         image = replace(image_of(topic(partitions=2)), offset=1)
         manager.apply(None, image)
         assert manager.log(KEY).log_end_offset == 0
