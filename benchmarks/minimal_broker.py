@@ -1,47 +1,43 @@
 """CPU of the broker per produce request, compared with a minimal C program.
 
-``python -m benchmarks.minimal_broker [--runs 4] [--scale 1.0] [--only ROW]``
-
 `programs/minimal_broker.c` does the least work that a broker does for a produce request. It waits
 with epoll, receives, checks the CRC-32C of the batch, appends the batch with one pwrite, and sends
 a fixed response. `programs/request_driver.c` drives the C program and Odradek with the same bytes,
 five requests in flight on one connection.
 
-The two sides alternate. The files of a run are deleted before the next run, because page-cache
-growth into fresh memory costs three times as much now and then. For the same reason the ratio of
-each side's least value decides.
+The C program runs in two ways. As `c_each` it sends the response to each request when the request
+is appended, and this side decides. As `c_together` it sends the responses to all requests of one
+receive at once, as Odradek does.
 
-Prints the raw values of all runs as JSON.
+The sides alternate. Each run has a process and files of its own, which are deleted when it ends.
+Page-cache growth into fresh memory costs three times as much now and then, so the ratio of each
+side's least value decides.
+
+`make evidence-c-program` runs it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
+import shutil
 import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from benchmarks.loads import drop_topic, fresh_topic
-from benchmarks.machine import description
-from benchmarks.memory import steady_memory
+from benchmarks.loads import fresh_topic
 from benchmarks.processes import cpu_nanoseconds
 from odradek.records.record import Record, build_batch
-from testkit.peer.server import BrokerProcess, start_odradek
+from testkit.peer.server import start_odradek
 from testkit.programs import build_c
 from testkit.requests import produce
 from testkit.wire import request_bytes
 
 PROGRAMS = Path(__file__).parent / "programs"
-SIDES = ("odradek", "c_program")
+ODRADEK, C_EACH, C_TOGETHER = "odradek", "c_each", "c_together"
+SIDES = (ODRADEK, C_EACH, C_TOGETHER)
+ANSWERS = {C_EACH: "each", C_TOGETHER: "together"}
+"""How the C program answers, by side."""
 RUNS = 4
 IN_FLIGHT = 5
 VERSION = 12
@@ -50,8 +46,10 @@ CLIENT_ID = "producer-1"
 SEED = 1
 TIMESTAMP_MS = 1_700_000_000_000
 WARM_UP = 500
-"""Requests before the first run. The last response to them is the fixed one of the C program."""
-TRIAL_SCALE = 0.15
+"""Requests to each new Odradek before its run. The last response is the C program's fixed one."""
+SAME_LENGTH = "bench-cprogram"
+"""The name in the requests to the C program, as long as that of a topic of Odradek."""
+METRIC = "cpu_us_per_request"
 DEADLINE_S = 120.0
 
 
@@ -69,7 +67,8 @@ class Size:
 SIZES = (
     Size("one_record", "1 record of 200 bytes", 1, 200, 200_000),
     Size("fifty_records", "50 records of 200 bytes", 50, 200, 60_000),
-    Size("large_batch", "127 records of 1 KB (128 KB)", 127, 1024, 7_000),
+    # As many as Kafka's producer puts into a batch of 131,072 bytes.
+    Size("large_batch", "126 records of 1 KB (128 KB)", 126, 1024, 7_000),
 )
 
 
@@ -110,61 +109,61 @@ def request_of(batch: bytes, topic: str) -> Request:
     return Request(frame, frame.index(batch))
 
 
-def least_ratio(row: dict[str, Any]) -> float:
-    """Odradek's least CPU per request divided by the C program's least."""
-    least = {side: min(run["cpu_us_per_request"] for run in row[side]) for side in SIDES}
-    return least["odradek"] / least["c_program"]
+def least_ratio(runs: list[dict[str, dict[str, float]]], side: str) -> float:
+    """Odradek's least CPU per request divided by the least of a side of the C program."""
+    ours, theirs = (min(run[key][METRIC] for run in runs) for key in (ODRADEK, side))
+    return ours / theirs
 
 
-def order_of(run: int) -> tuple[str, ...]:
+def order_of(number: int) -> tuple[str, ...]:
     """The order in which the sides are driven in a run."""
-    return SIDES if run % 2 == 0 else SIDES[::-1]
+    return SIDES if number % 2 == 0 else SIDES[::-1]
 
 
 class Comparison:
-    """Drives both sides. Owns the built programs, the files in `work` and the running Odradek."""
+    """Drives both sides. Owns the built programs and the files in `work`."""
 
-    def __init__(self, work: Path, odradek: BrokerProcess) -> None:
+    def __init__(self, work: Path) -> None:
         self._work = work
-        self._odradek = odradek
         self._driver = build_c(PROGRAMS / "request_driver.c", work / "request_driver")
         self._minimal = build_c(PROGRAMS / "minimal_broker.c", work / "minimal_broker")
         self._request_file = work / "request"
         self._response_file = work / "response"
 
-    def measure(self, size: Size, runs: int, scale: float) -> dict[str, Any]:
-        """All runs of a row."""
+    def measure(self, size: Size, number: int, scale: float) -> dict[str, dict[str, float]]:
+        """Run each side once, in the order of run `number`; return the values by side."""
         batch = batch_of(size)
         requests = max(int(size.requests * scale), IN_FLIGHT)
-        row: dict[str, Any] = {"title": size.title, "requests": requests}
-        with self._topic() as topic:
-            self._prepare(batch, topic)
-            _, response = self._drive(self._odradek.pid, self._port, WARM_UP)
-            self._response_file.write_bytes(response)
-            row["frame_bytes"] = self._request_file.stat().st_size
-        row |= {side: [] for side in SIDES}
-        for number in range(runs):
-            for side in order_of(number):
-                run = getattr(self, f"_run_{side}")(batch, requests)
-                measured = {**asdict(run), "cpu_us_per_request": run.cpu_us_per_request}
-                row[side].append(measured)
-                _report(
-                    f"run {number + 1} {side:9} {size.key:14} "
-                    f"{run.cpu_us_per_request:8.2f} CPU-us a request, "
-                    f"{run.elapsed_us / requests:8.2f} us elapsed"
-                )
-        return row
+        if not self._response_file.exists():
+            self._run_odradek(batch, IN_FLIGHT)
+        found: dict[str, dict[str, float]] = {}
+        for side in order_of(number):
+            os.sync()
+            run = (
+                self._run_odradek(batch, requests)
+                if side == ODRADEK
+                else self._run_c_program(batch, requests, ANSWERS[side])
+            )
+            found[side] = {**asdict(run), METRIC: run.cpu_us_per_request}
+        return found
 
     def _run_odradek(self, batch: bytes, requests: int) -> Run:
-        with self._topic() as topic:
-            self._prepare(batch, topic)
-            return self._drive(self._odradek.pid, self._port, requests)[0]
+        directory = self._work / "odradek"
+        try:
+            with start_odradek(directory) as odradek:
+                self._prepare(batch, fresh_topic(odradek))
+                port = int(odradek.bootstrap.rpartition(":")[2])
+                _, response = self._drive(odradek.pid, port, WARM_UP)
+                self._response_file.write_bytes(response)
+                return self._drive(odradek.pid, port, requests)[0]
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
-    def _run_c_program(self, batch: bytes, requests: int) -> Run:
-        request = self._prepare(batch, "c_program")
+    def _run_c_program(self, batch: bytes, requests: int, answers: str) -> Run:
+        request = self._prepare(batch, SAME_LENGTH)
         log = self._work / "minimal.log"
         options = [str(log), str(len(request.frame)), str(request.batch_position)]
-        command = [*self._minimal, *options, str(self._response_file)]
+        command = [*self._minimal, *options, str(self._response_file), answers]
         try:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
                 assert program.stdout is not None
@@ -177,25 +176,6 @@ class Comparison:
             return run
         finally:
             log.unlink(missing_ok=True)
-
-    @property
-    def _port(self) -> int:
-        return int(self._odradek.bootstrap.rpartition(":")[2])
-
-    @contextmanager
-    def _topic(self) -> Iterator[str]:
-        """A topic whose files are gone when the context ends."""
-        topic = fresh_topic(self._odradek)
-        os.sync()
-        try:
-            yield topic
-        finally:
-            drop_topic(self._odradek, topic)
-            deadline = time.monotonic() + DEADLINE_S
-            while any(self._odradek.log_dir.glob(f"{topic}-*")):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the files of {topic} are not deleted")
-                time.sleep(0.05)
 
     def _prepare(self, batch: bytes, topic: str) -> Request:
         request = request_of(batch, topic)
@@ -217,51 +197,3 @@ class Comparison:
                 raise RuntimeError(f"the client ended with {driver.returncode}")
         run = Run(requests, (after - before) / 1000, float(elapsed))
         return run, bytes.fromhex(response)
-
-
-def run(work: Path, runs: int, scale: float, only: list[str]) -> dict[str, Any]:
-    """All rows on one broker."""
-    with start_odradek(work / "odradek") as odradek:
-        comparison = Comparison(work, odradek)
-        rows = {
-            size.key: comparison.measure(size, runs, scale)
-            for size in SIZES
-            if not only or size.key in only
-        }
-    return {"rows": rows, "ratios": {key: least_ratio(row) for key, row in rows.items()}}
-
-
-def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.minimal_broker")
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of requests")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="ROW",
-        choices=[size.key for size in SIZES],
-        help=", ".join(size.key for size in SIZES),
-    )
-    options = parser.parse_args()
-    small = options.scale < TRIAL_SCALE
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as work,
-        nullcontext(False) if small else steady_memory(_report) as steady,
-    ):
-        result = {
-            "machine": description(steady_memory=steady, peers=False),
-            "in_flight": IN_FLIGHT,
-            "runs": options.runs,
-            "scale": options.scale,
-            **run(Path(work), options.runs, options.scale, options.only),
-        }
-    print(json.dumps(result, indent=1))
-
-
-if __name__ == "__main__":
-    main()

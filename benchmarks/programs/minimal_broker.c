@@ -1,7 +1,7 @@
 /*
  * The least work that a broker does for a produce request, for `benchmarks.minimal_broker`.
  *
- *   minimal_broker FILE FRAME_BYTES BATCH_POSITION RESPONSE
+ *   minimal_broker FILE FRAME_BYTES BATCH_POSITION RESPONSE each|together
  *
  * FILE receives the batches. All requests have FRAME_BYTES bytes, their size included, and hold one
  * record batch at BATCH_POSITION, whose length the batch itself states.
@@ -9,8 +9,9 @@
  *
  * The program listens on a free port of 127.0.0.1, prints the port, and serves one connection until
  * the client closes it. It waits with epoll and receives. For each complete request it checks the
- * batch's CRC-32C, appends the batch with one pwrite and puts the fixed response, with the request's
- * correlation id, into the output. The responses to all requests of one receive leave in one send.
+ * batch's CRC-32C, appends the batch with one pwrite and answers with the fixed response, which has
+ * the request's correlation id. With `each` every response leaves in a send of its own. With
+ * `together` the responses to all requests of one receive leave in one send.
  *
  * The listening socket has the options that Odradek sets: TCP_NODELAY, and Reno for peers on this
  * machine.
@@ -143,7 +144,8 @@ static void send_all(int peer, const unsigned char *at, size_t left)
 /* Execute all complete requests of `input` and return the bytes that they took. */
 static size_t execute(const unsigned char *input, size_t filled, size_t frame_bytes,
                       size_t batch_position, int file, off_t *end, const unsigned char *response,
-                      size_t response_bytes, unsigned char *output, size_t *output_bytes)
+                      size_t response_bytes, int peer, int is_each, unsigned char *output,
+                      size_t *output_bytes)
 {
 	size_t at = 0;
 	while (filled - at >= frame_bytes) {
@@ -172,6 +174,10 @@ static size_t execute(const unsigned char *input, size_t filled, size_t frame_by
 		       frame + CORRELATION_POSITION, 4);
 		*output_bytes += response_bytes;
 		at += frame_bytes;
+		if (is_each) {
+			send_all(peer, output, *output_bytes);
+			*output_bytes = 0;
+		}
 	}
 	return at;
 }
@@ -179,8 +185,10 @@ static size_t execute(const unsigned char *input, size_t filled, size_t frame_by
 int main(int count, char **words)
 {
 	static unsigned char input[BUFFER_BYTES], output[OUTPUT_BYTES], response[RESPONSE_BYTES_MAX];
-	if (count != 5) {
-		fprintf(stderr, "usage: minimal_broker FILE FRAME_BYTES BATCH_POSITION RESPONSE\n");
+	int is_each = count == 6 && strcmp(words[5], "each") == 0;
+	if (count != 6 || (!is_each && strcmp(words[5], "together") != 0)) {
+		fprintf(stderr, "usage: minimal_broker FILE FRAME_BYTES BATCH_POSITION RESPONSE "
+		                "each|together\n");
 		return 2;
 	}
 	size_t frame_bytes = strtoul(words[2], NULL, 10);
@@ -223,7 +231,7 @@ int main(int count, char **words)
 		filled += (size_t)received;
 		size_t output_bytes = 0;
 		size_t done = execute(input, filled, frame_bytes, batch_position, file, &end, response,
-		                      (size_t)response_bytes, output, &output_bytes);
+		                      (size_t)response_bytes, peer, is_each, output, &output_bytes);
 		if (output_bytes > 0)
 			send_all(peer, output, output_bytes);
 		if (done > 0) {
