@@ -39,6 +39,15 @@ def as_shipped() -> Tuning:
     }
 
 
+def equal_tuning() -> Tuning:
+    """Both brokers in a network namespace of their own, with equal send buffers."""
+    equal = {
+        "congestion control": f"{UNPACED.decode()}, the default of a network namespace of its own",
+        "send buffer": f"{SEND_BUFFER_BYTES} bytes",
+    }
+    return {name: {**shipped, **equal} for name, shipped in as_shipped().items()}
+
+
 def _congestion_control() -> str:
     try:
         return CONGESTION.read_text(encoding="ascii").strip()

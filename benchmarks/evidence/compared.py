@@ -97,7 +97,7 @@ def tuned(record: Record) -> list[str]:
         return []
     what = {key: None for side in record.tuning.values() for key in side}
     rows = [[key, *(side.get(key, "") for side in record.tuning.values())] for key in what]
-    return [*table(["as shipped", *(CAPTIONS[name] for name in record.tuning)], rows), ""]
+    return [*table(["setting", *(CAPTIONS[name] for name in record.tuning)], rows), ""]
 
 
 class RatioRows(PairedRows):
