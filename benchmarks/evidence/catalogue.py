@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from benchmarks.evidence import compared, histories, kills, measured
+from benchmarks.evidence import compared, further, histories, kills, measured
 from benchmarks.evidence.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         compared.FirstTable(),
+        further.EqualSockets(),
         compared.IdempotentRows(),
         compared.Commits(),
         compared.Transactions(),
         compared.GroupJoin(),
+        further.FurtherRows(),
+        further.CProgram(),
         measured.Partitions(),
         measured.FirstPaper(),
         measured.Scaling(),
