@@ -176,6 +176,8 @@ class Machine:
             for record in result.records:
                 self.log.append(record)
                 self.shard.replay(len(self.log), record.key, record.value)
+            if result.after_replay is not None:
+                result.after_replay()
         if result.after_commit is None:
             return
         if self.hold_stores and self.store_code is ErrorCode.NONE:

@@ -246,6 +246,40 @@ async def test_timers_are_armed_when_the_record_cannot_be_appended(tmp_path: Pat
 
 
 @on_loop
+async def test_static_member_whose_record_is_not_committed_in_time_keeps_its_new_id(
+    tmp_path: Path,
+) -> None:
+    """The record stays in the log, so a restart finds the new id."""
+    async with coordinator(tmp_path) as state:
+        waiting = join(state, group_instance_id="i")
+        await state.advance(0)
+        joined = await settled(waiting)
+        request = SyncGroupRequest(
+            group_id="g",
+            member_id=joined.member_id,
+            group_instance_id="i",
+            generation_id=joined.generation_id,
+        )
+        assert now(state.groups.sync(request)).error_code == 0
+        state.flushes = []
+        again = join(state, group_instance_id="i")
+        await state.advance(5_000)
+        assert again.get().error_code == E.COORDINATOR_NOT_AVAILABLE
+        group = state.groups.shards.of("g").groups["g"]
+        assert isinstance(group, ClassicGroup)
+        (new_id,) = group.members
+        assert new_id != joined.member_id
+        assert group.static_members == {"i": new_id}
+        assert group.leader_id == new_id
+        state.flushes[0].set_result(None)
+        await state.advance(0)
+    async with coordinator(tmp_path) as state:
+        group = state.groups.shards.of("g").groups["g"]
+        assert isinstance(group, ClassicGroup)
+        assert list(group.members) == [new_id]
+
+
+@on_loop
 async def test_leaving_waits_for_the_record_of_the_empty_group(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)

@@ -584,9 +584,7 @@ class ClassicGroup:
             if self.select_protocol() == self.protocol_name:
                 assignments = {m.member_id: m.assignment for m in self.members.values()}
                 result.records.append(self.metadata_record(assignments))
-                result.after_commit = self._static_member_stored(
-                    member, old, old_leader, event.version
-                )
+                self._store_static_member(member, old, old_leader, event.version, result)
                 return
             self.join_or_rebalance(
                 settings, f"{member.member_id} changes the protocol", result, now
@@ -621,24 +619,29 @@ class ClassicGroup:
         if self.is_leader(out.member_id):
             self.leader_id = into.member_id
 
-    def _static_member_stored(
-        self, member: Member, old: Member, old_leader: str | None, version: int
-    ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
-        """The continuation when the record that renames a static member is stored, or is not."""
+    def _store_static_member(
+        self, member: Member, old: Member, old_leader: str | None, version: int, result: GroupResult
+    ) -> None:
+        """Set the continuations of the record that renames a static member. The old member comes
+        back only if the append fails: a record that is not committed in time stays in the log."""
+        replayed: list[bool] = []
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
-            result = CoordinatorResult([], None)
+            following = CoordinatorResult([], None)
             if self.members.get(member.member_id) is not member:
-                return self._with_timer(result)
-            if code is not ErrorCode.NONE:
-                self.answer_join(member, join_error(code), result)
+                return self._with_timer(following)
+            if code is ErrorCode.NONE:
+                answer = self._returned(member, old_leader, version)
+            else:
+                answer = join_error(code)
+                (member if replayed else old).refresh_session(now)
+            self.answer_join(member, answer, following)
+            if code is not ErrorCode.NONE and not replayed:
                 self._swap(member, old)
-                old.refresh_session(now)
-                return self._with_timer(result)
-            self.answer_join(member, self._returned(member, old_leader, version), result)
-            return self._with_timer(result)
+            return self._with_timer(following)
 
-        return stored
+        result.after_replay = lambda: replayed.append(True)
+        result.after_commit = stored
 
     def _returned(self, member: Member, old_leader: str | None, version: int) -> JoinGroupResponse:
         """The answer to a static member that came back to a stable group.
