@@ -91,6 +91,11 @@ def first_missing(keys: list[str], record: Record) -> str | None:
     return next((key for key in keys if key not in record.keys), None)
 
 
+def pairs_at(scale: float, pairs: int) -> int:
+    """The number of pairs: a small trial needs a few only."""
+    return pairs if scale >= 1.0 else max(2, round(pairs * scale))
+
+
 class CommandExperiment(Experiment):
     """Each unit is a command. Its last line on stdout is the unit's values as a JSON object.
 

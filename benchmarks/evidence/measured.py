@@ -17,7 +17,7 @@ from benchmarks import (
 )
 from benchmarks.commits_verdict import pool, quantile
 from benchmarks.evidence.compared import EQUAL_US, Targets, head
-from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing
+from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing, pairs_at
 from benchmarks.evidence.paired import NAMES
 from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, MIB, judged, median, show, table
@@ -46,7 +46,10 @@ class Partitions(Experiment):
 
     def settings(self, scale: float) -> Values:
         count = max(many_partitions.TOPICS, int(many_partitions.PARTITIONS * scale))
-        return {"pairs": PAIRS, "partitions": count - count % many_partitions.TOPICS}
+        return {
+            "pairs": pairs_at(scale, PAIRS),
+            "partitions": count - count % many_partitions.TOPICS,
+        }
 
     def next_unit(self, record: Record) -> str | None:
         return first_missing([f"pair/{n}" for n in range(1, record.settings["pairs"] + 1)], record)
@@ -115,7 +118,7 @@ class FirstPaper(Experiment):
     )
 
     def settings(self, scale: float) -> Values:
-        return {"pairs": PAIRS}
+        return {"pairs": pairs_at(scale, PAIRS)}
 
     def next_unit(self, record: Record) -> str | None:
         keys = [f"round/{number}" for number in range(1, record.settings["pairs"] + 1)]
@@ -356,7 +359,7 @@ class CompactionBeside(Experiment):
     def settings(self, scale: float) -> Values:
         keys = max(int(compaction_beside.KEYS * scale), 10 * compaction.BATCH_RECORDS)
         return {
-            "pairs": PAIRS,
+            "pairs": pairs_at(scale, PAIRS),
             "keys": keys,
             "segment_bytes": compaction_beside.SEGMENT_BYTES,
             "log_bytes": 2 * keys * compaction_beside.RECORD_BYTES,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.commits_verdict import pool, quantile
-from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing
+from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing, pairs_at
 from benchmarks.evidence.record import Record, Values
 from benchmarks.loads import drop_topic, fresh_topic
 from testkit.peer.server import STARTERS, BrokerProcess
@@ -69,7 +69,7 @@ class PairedRows(Experiment):
     def settings(self, scale: float) -> Values:
         rows = [row for group in self.groups for row in group.rows]
         described = {row.key: {"title": row.title, "metrics": row.metrics} for row in rows}
-        return {"pairs": self.pairs, "rows": described}
+        return {"pairs": pairs_at(scale, self.pairs), "rows": described}
 
     def next_unit(self, record: Record) -> str | None:
         return first_missing(self.keys(record.settings["pairs"]), record)
