@@ -26,7 +26,7 @@ def tell(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    # Brokers are stopped when a run is interrupted, by a terminal or by whatever ends the process.
+    # SIGTERM interrupts a run like Ctrl-C, so that its brokers are stopped.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.command == "render":
         render()
@@ -49,7 +49,7 @@ def render() -> None:
 
 
 def check() -> int:
-    """Print the age of each record, and what differs."""
+    """Print the age of each record and the differences."""
     for line in pages.ages(EXPERIMENTS, FOLDER):
         print(line)
     found = [*pages.problems(EXPERIMENTS, ROOT), *_outdated_plots()]

@@ -86,7 +86,7 @@ def all_values(record: Record) -> list[str]:
 
 
 def head(record: Record) -> list[str]:
-    """What stands above a table: when, on what, how many pairs, and how both sides are tuned."""
+    """The text above a table: date, machine, number of pairs, and how both sides are set up."""
     pairs = record.settings["pairs"]
     return [f"{pairs} alternating pairs after a warm-up pair. {record.taken}", "", *tuned(record)]
 
@@ -261,7 +261,7 @@ def of_plain(record: Record, load: str, metric: str) -> float:
 
 
 def of_plain_verdict(record: Record, row: str, metric: str) -> str:
-    """The last cell of a row: every row is judged, and one that falls by more says so."""
+    """The last cell of a row. Every row with idempotent producers is judged."""
     if not row.startswith(IDEMPOTENT_ROW):
         return ""
     load = row.removeprefix(IDEMPOTENT_ROW)

@@ -23,7 +23,7 @@ ENDS_WITHIN_S = 60.0
 
 
 class BrokenPromise(Exception):
-    """A unit ran to its end and found what must not be. It is recorded as a failure."""
+    """A unit found a violation of a guarantee. It is recorded as a failure."""
 
 
 class NotRun(Exception):
@@ -32,7 +32,7 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a session may use: a directory for its files, and a function that shows progress."""
+    """The tools of a session: a directory for its files, and a function that shows progress."""
 
     work: Path
     tell: Callable[[str], None]
@@ -59,7 +59,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def settings(self, scale: float) -> Values:
-        """What a record says about how the experiment was set up."""
+        """The set-up of the experiment, for the record."""
 
     @abstractmethod
     def next_unit(self, record: Record) -> str | None:

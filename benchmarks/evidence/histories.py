@@ -10,7 +10,7 @@ from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, table
 
 SECONDS = 60.0
-# In all, whatever the number of runs that this takes.
+# Of all runs together.
 SECONDS_ALL = 7200.0
 KILLS_ALL = 300
 KILLS_A_RUN = 4
@@ -58,15 +58,15 @@ MODES = (
     Mode("both", "range", clients=BOTH_PROTOCOLS),
     Mode("subscribe", protocol="consumer", clients=BOTH_PROTOCOLS),
 )
-HEAD = ["seed", "mode", "operations", "transactions committed / aborted / unknown",
-        "of these by the second protocol", "records sent / read",
-        "faults: broker (SIGKILL) / network / clients", "anomalies", "allowed"]  # fmt: skip
+HEAD = ["seed", "mode", "operations", "transactions committed/aborted/unknown",
+        "of these by the second protocol", "records sent/read",
+        "faults: broker (SIGKILL)/network/clients", "anomalies", "allowed"]  # fmt: skip
 
 
 class Histories(CommandExperiment):
     """Units `seed N`. The seed decides the mode, so that all modes take turns.
 
-    Runs go on until they have both the seconds and the SIGKILLs that are wanted in all.
+    Runs go on until they have enough seconds and enough SIGKILLs together.
     """
 
     name = "histories"
@@ -160,20 +160,20 @@ def _row(values: Values) -> list[str]:
         f"{values['operations']:,}",
         _ends(both),
         _ends(ends["2"]) if "2" in ends else "",
-        f"{values['records_sent']:,} / {values['records_read']:,}",
-        f"{groups['broker']} ({sigkills(values)}) / {groups['net']} / {groups['client']}",
+        f"{values['records_sent']:,}/{values['records_read']:,}",
+        f"{groups['broker']} ({sigkills(values)})/{groups['net']}/{groups['client']}",
         anomalies or _without(values) or "0",
         f"{values['allowed']:,}",
     ]
 
 
 def _without(values: Values) -> str:
-    """What a run without anomalies does not show, because nothing of the kind succeeded."""
+    """The kinds of operations of which none succeeded: the run shows nothing about them."""
     return f"no {' and no '.join(values['idle'])} succeeded" if values["idle"] else ""
 
 
 def _ends(counts: dict[str, int]) -> str:
-    return " / ".join(f"{counts.get(end, 0):,}" for end in ("ok", "fail", "info"))
+    return "/".join(f"{counts.get(end, 0):,}" for end in ("ok", "fail", "info"))
 
 
 # --- planted bugs ---

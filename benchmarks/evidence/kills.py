@@ -9,7 +9,7 @@ from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, table
 
 PROGRAMS = ("at_most_once", "at_least_once", "exactly_once")
-# What each program promises not to happen.
+# The guarantee of each program: these counts are zero.
 PROMISES = {
     "at_most_once": ("doubled",),
     "at_least_once": ("lost",),

@@ -70,7 +70,7 @@ class Partitions(Experiment):
             return median([unit[name][metric] for unit in units])
 
         def idle_cost(name: str, metric: str) -> float:
-            """What a partition adds to the same broker before it had topics."""
+            """The difference to the same broker before it had topics, for each partition."""
             without = median([unit[name]["empty"][metric] for unit in units])
             return (middle(name, metric) - without) / float(record.settings["partitions"])
 

@@ -4,7 +4,7 @@
     ...
     <!-- end of evidence -->
 
-The name is that of an experiment, or `NAME.part` for one of several texts of an experiment.
+The name of an experiment, or `NAME.part` for one of its texts.
 """
 
 from __future__ import annotations

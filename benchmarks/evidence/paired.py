@@ -78,7 +78,7 @@ class PairedRows(Experiment):
         return [f"{group.key}/{pair}" for group in self.groups for pair in range(1, pairs + 1)]
 
     def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
-        """What else a unit records of the running brokers, as a row."""
+        """More values of the running brokers for the record of a unit, by row."""
         return {}
 
     def measure_other(self, key: str, context: Context) -> Values:
@@ -174,7 +174,7 @@ def runs(record: Record, row: str) -> dict[str, list[Values]]:
 
 
 def each(record: Record, row: str, name: str, metric: str) -> list[float]:
-    """The values of a metric, in the order of the pairs; a quantile is that of each pair."""
+    """The values of a metric, in the order of the pairs. Each pair has a quantile of its own."""
     return [
         quantile(run[HISTOGRAM], QUANTILES[metric])
         if metric in QUANTILES and HISTOGRAM in run
@@ -192,7 +192,7 @@ def is_pooled(record: Record, row: str, metric: str) -> bool:
 
 
 def middle(record: Record, row: str, name: str, metric: str) -> float:
-    """A broker's value: the median of the pairs; of a quantile that of all pairs' records."""
+    """A broker's value: the median of the pairs, or the quantile of the records of all pairs."""
     if not is_pooled(record, row, metric):
         return statistics.median(each(record, row, name, metric))
     # Records from before 2026-11-23 have the quantiles of all pairs, and no histograms.
