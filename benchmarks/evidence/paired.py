@@ -165,12 +165,13 @@ def counted(measured: dict[str, Any]) -> Values:
 
 
 def runs(record: Record, row: str) -> dict[str, list[Values]]:
-    """The runs of a row by broker, in the order of the pairs."""
+    """The runs of a row by broker, Odradek first, in the order of the pairs."""
     found: dict[str, list[Values]] = {}
     for values in record.values.values():
         for name, run in values.get(row, {}).items():
             found.setdefault(name, []).append(run)
-    return found
+    # The order in the record is that of the runs of the first pair.
+    return {name: found[name] for name in sorted(found, key=lambda name: name != NAMES[0])}
 
 
 def each(record: Record, row: str, name: str, metric: str) -> list[float]:

@@ -76,6 +76,12 @@ def test_rows_of_a_group_are_measured_in_turns_and_in_both_orders(
     assert found[1]["plain"]["odradek"] == {"rate": 8.0, "histogram_us": {"7": 2, "9": 1}}
 
 
+def test_odradek_comes_first_whichever_broker_ran_first() -> None:
+    record = record_of("x", {"kafka": {"rate": 1.0}, "odradek": {"rate": 2.0}})
+    assert list(paired.runs(record, "x")) == ["odradek", "kafka"]
+    assert paired.sides(record, "x") == ("odradek", "kafka")
+
+
 def test_each_group_has_a_unit_for_each_pair() -> None:
     class Rows(PairedRows):
         name = "rows"
