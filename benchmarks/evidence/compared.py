@@ -169,9 +169,11 @@ class FirstTable(RatioRows):
     def measure_other(self, key: str, context: Context) -> Values:
         pair = int(key.removeprefix("start/"))
         found = {}
-        for name in NAMES if pair % 2 == 0 else NAMES[::-1]:
-            with STARTERS[name](context.work / f"start-{pair}-{name}") as broker:
-                found[name] = {"ms": broker.started_s * 1000}
+        # The warm-up pair reads the programs into the page cache.
+        for number in (0, pair) if pair == 1 else (pair,):
+            for name in NAMES if number % 2 == 0 else NAMES[::-1]:
+                with STARTERS[name](context.work / f"start-{number}-{name}") as broker:
+                    found[name] = {"ms": broker.started_s * 1000}
         return {"start": found}
 
     def snippets(self, record: Record) -> dict[str, str]:
