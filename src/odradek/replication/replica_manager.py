@@ -265,7 +265,7 @@ class ReplicaManager:
         return None if partition is None else partition.log.log_dir
 
     def active_producers(self, topic_partition: TopicPartition) -> Mapping[int, ProducerEntry]:
-        """What the log knows of its producers, by producer id; KafkaError as `log`.
+        """The state of the log's producers, by producer id; KafkaError as `log`.
 
         The next append may change it.
         """
