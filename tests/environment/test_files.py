@@ -17,7 +17,7 @@ from odradek.environment.files import (
     make_directories,
     make_directory,
     read_file,
-    unlink_if_there,
+    unlink_if_exists,
     write_file,
     write_new_file,
 )
@@ -69,8 +69,8 @@ def test_files_are_written_whole_and_for_their_user_only(tmp_path: Path, sync: b
         "new": 0o600,
         "empty": 0o600,
     }
-    assert unlink_if_there(FILES, str(path))
-    assert not unlink_if_there(FILES, str(path))
+    assert unlink_if_exists(FILES, str(path))
+    assert not unlink_if_exists(FILES, str(path))
 
 
 def test_creating_a_file_that_exists_leaves_it_as_it_is(tmp_path: Path) -> None:

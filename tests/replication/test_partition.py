@@ -242,12 +242,12 @@ def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
 def test_internal_and_recompressed_partitions_are_opened() -> None:
     log = ListLog()
     partition = partition_of(log)
-    assert partition.appends_unopened
+    assert partition.appends_as_received
     log.config = replace(LogConfig(), compression_type="zstd")
     partition.config_changed()
     assert partition.needs_recompression
-    assert not partition.appends_unopened
+    assert not partition.appends_as_received
     topic_partition = TopicPartition("__consumer_offsets", 0)
     offsets = Partition(topic_partition, ZERO_UUID, ListLog())  # type: ignore[arg-type]
     assert offsets.internal
-    assert not offsets.appends_unopened
+    assert not offsets.appends_as_received

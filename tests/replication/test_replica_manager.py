@@ -132,13 +132,13 @@ def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]
         image = image_of(topic())
         manager.apply(None, image)
         partition = manager.partition("t", 0)
-        assert partition.appends_unopened
+        assert partition.appends_as_received
         changed = replace(image, topic_configs={TopicName("t"): {"compression.type": "zstd"}})
         manager.apply(image, changed)
         assert partition.log.config.compression_type == "zstd"
-        assert (partition.appends_unopened, partition.needs_recompression) == (False, True)
+        assert (partition.appends_as_received, partition.needs_recompression) == (False, True)
         manager.apply(changed, image)
-        assert partition.appends_unopened
+        assert partition.appends_as_received
 
     run(work)
 

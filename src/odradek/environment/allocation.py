@@ -1,10 +1,11 @@
-"""Disk space for a file before its bytes are written, where that makes writing cheaper.
+"""Preallocation of disk space for a file that grows by appends (Linux `fallocate`).
 
-ext4 finds space for each page of a write on its own when the file grows, which is more than half
-of what an append of 128 KiB costs; into space that was reserved in one piece the same bytes go for
-a third less CPU. The size of the file does not change: the reserved space lies behind its end and
-is never read. It is given back by truncating the file to its own size (`LogSegment` does, when it
-is rolled or closed; recovery does for a broker that was killed).
+When a file on ext4 grows, the file system allocates each page of a write separately. That is more
+than half of the cost of an append of 128 KiB. The same write into space that was reserved in one
+piece costs a third less CPU. The size of the file does not change, because the reserved space lies
+behind its end and is never read. Truncating the file to its own size releases the space:
+`LogSegment` does so when it is rolled or closed, and recovery does so after a SIGKILL of the
+broker.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ from pathlib import Path
 from typing import Any
 
 FREE_BYTES_MIN = 4 * 1_073_741_824
-"""With less room than this left in the file system nothing is reserved ahead."""
+"""Nothing is reserved when the file system has fewer free bytes than this."""
 
 GAINING_TYPES = frozenset({"ext4"})
-"""Types of file systems on which it was measured to help."""
+"""Types of file systems on which preallocation was measured to be faster."""
 
 _FALLOC_FL_KEEP_SIZE = 1
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def allocate_ahead(fd: int, position: int, length: int) -> bool:
-    """Reserves `length` bytes from `position` of the open file; False when nothing was reserved."""
+    """Reserve `length` bytes from `position` of the open file. Return False if none were reserved.
+
+    Nothing is reserved on file systems that do not gain, and when free space is below
+    `FREE_BYTES_MIN`.
+    """
     if not _gains(os.fstat(fd).st_dev):
         return False
     room = os.fstatvfs(fd)
@@ -37,22 +42,22 @@ def allocate_ahead(fd: int, position: int, length: int) -> bool:
 
 @functools.cache
 def _gains(device: int) -> bool:
-    """Whether the file system with that device number is of a type that gains."""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
+    """Return whether the file system with that device number has a type in `GAINING_TYPES`."""
+    device_number = f"{os.major(device)}:{os.minor(device)}"
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:  # not Linux
         return False
     for line in lines:
         mount, _, kind = line.partition(" - ")
-        if mount.split()[2] == wanted:
+        if mount.split()[2] == device_number:
             return kind.split()[0] in GAINING_TYPES
     return False
 
 
 @functools.cache
 def _fallocate() -> Any:
-    """The C library's ``fallocate`` with 64-bit offsets; None where there is none."""
+    """Return the C library's ``fallocate`` with 64-bit offsets, or None if it has none."""
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

@@ -1,7 +1,8 @@
-"""Time comes in by constructor: the system's clock, or one that a test moves.
+"""Clocks: the time of the system, or a time that a test controls.
 
-`time_ms` is wall-clock time in milliseconds since the epoch (record timestamps, retention);
-`monotonic_ms` never goes back (timers, time-outs). No other module reads the time.
+`time_ms` is wall-clock time in milliseconds since the epoch (record timestamps, retention).
+`monotonic_ms` never decreases (timers, time-outs). Components take a clock by constructor and do
+not read the time in another way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def time_ms(self) -> int: ...
 
@@ -19,7 +20,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the operating system."""
 
     __slots__ = ()
 
@@ -31,7 +32,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to: for tests and the simulator."""
+    """A clock that moves only when `advance` is called, for tests and the simulator."""
 
     __slots__ = ("_monotonic_ms", "_time_ms")
 
@@ -46,8 +47,8 @@ class ManualClock:
         return self._monotonic_ms
 
     def advance(self, delta_ms: int) -> None:
-        """Moves both clocks forward by `delta_ms` (not negative)."""
+        """Move both clocks forward by `delta_ms`, which must not be negative."""
         if delta_ms < 0:
-            raise ValueError(f"time does not go back: {delta_ms}")
+            raise ValueError(f"a clock cannot be moved back: {delta_ms} ms")
         self._time_ms += delta_ms
         self._monotonic_ms += delta_ms

@@ -1,7 +1,8 @@
 """The environment of a broker: everything that it takes from outside the process, in one object.
 
 The default is the real environment (the system's clock, the operating system's files). Tests and
-the simulator replace single parts of it: a clock that they move, a file system that is slow.
+the simulator replace single parts, for example by a clock under their control or a slow file
+system.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from odradek.environment.timers import LoopTimers, Timers
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Passed to a broker by constructor; the broker hands the parts to the components that use
-    them.
+    """The parts of the environment. A broker takes it by constructor and passes the parts on to its
+    components.
     """
 
     clock: Clock = field(default_factory=SystemClock)

@@ -1,8 +1,8 @@
 """The file system as a protocol, and the operating system's implementation of it.
 
 The log reads and writes through `Files` only, so that a test can provide a slow, full or failing
-file system. Every method may raise OSError. Paths are strings, because these calls are too
-frequent for Path objects.
+file system. Every method may raise OSError. Paths are strings, because the calls are frequent and
+`Path` objects would cost too much.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ UPDATE = os.O_RDWR | os.O_CLOEXEC
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
-"""Modes of new files and directories: only the user of the broker may read its data. What exists
-keeps its mode, and the umask of the process is not changed, because a broker may run inside
-another program.
+"""Modes of new files and directories: only the user that runs the broker may read its data.
+Existing files and directories keep their modes. The umask of the process is not changed, because a
+broker may run inside another program.
 """
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
 class Files(Protocol):
-    """The calls to the file system, made by the log and by connections that send its regions."""
+    """The file system calls of the log, and of connections that send file regions."""
 
     @property
     def nowait(self) -> int | None:
-        """The flag with which `preadv` never waits for the disk (RWF_NOWAIT) but raises
-        BlockingIOError, None where the system has none.
+        """The `preadv` flag RWF_NOWAIT, or None if the system has none. With the flag, `preadv`
+        raises BlockingIOError instead of waiting for the disk.
         """
 
     @property
@@ -82,7 +82,7 @@ class Files(Protocol):
 
 
 class RealFiles:
-    """The operating system itself: the hot calls are the `os` functions without a frame between."""
+    """The operating system's files. Frequent calls are the `os` functions without a wrapper."""
 
     __slots__ = ()
 
@@ -122,7 +122,7 @@ class RealFiles:
 
 
 class PortableFiles(RealFiles):
-    """The operating system without RWF_NOWAIT and sendfile, which not every system has."""
+    """The operating system's files without RWF_NOWAIT and `sendfile`, which some systems lack."""
 
     __slots__ = ()
 
@@ -131,10 +131,10 @@ class PortableFiles(RealFiles):
 
 
 class OpenFile:
-    """An open descriptor, closed when the last reference to this object goes.
+    """An open file descriptor, which is closed when the last reference to this object is dropped.
 
-    A pool of open files holds one reference. Every region and every call in progress holds its own,
-    so that eviction, deletion and a slow consumer never close a descriptor that another one uses.
+    A pool of open files holds one reference. Every region and every call in progress holds its own.
+    Eviction, deletion and slow consumers therefore never close a descriptor that is still in use.
     """
 
     __slots__ = ("fd", "files")
@@ -148,7 +148,7 @@ class OpenFile:
 
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
-    """Writes all of `data`, however short the single writes are; OSError leaves a part written."""
+    """Write all of `data`, in several writes if needed. After an OSError a part may be written."""
     view = memoryview(data)
     while len(view):
         written = files.pwrite(fd, view, position)
@@ -157,7 +157,11 @@ def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
 
 
 def read_file(files: Files, path: str) -> bytes:
-    """The whole file; FileNotFoundError when there is none."""
+    """Return the content of the file.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+    """
     fd = files.open(path, READ)
     try:
         chunks, position = [], 0
@@ -176,13 +180,14 @@ def make_directory(files: Files, path: str) -> None:
 
 
 def make_directories(files: Files, path: str) -> None:
-    """Create a directory and those above it unless they exist. Each new one has `DIRECTORY_MODE`.
+    """Create a directory and its missing parents. Each new directory has `DIRECTORY_MODE`.
 
-    Their names are on the disk when this returns. An fsync of the directory does not cover its own
-    name, so a power cut could take it along with all that was synced in it.
+    Each parent is synced as well, because an fsync of a directory does not cover its own name.
+    Without that, a power cut could remove the directory along with all files that were synced in
+    it.
 
     Raises:
-        FileExistsError: There is a file of that name.
+        FileExistsError: A file of that name exists.
     """
     parent = os.path.dirname(path)  # noqa: PTH120
     try:
@@ -198,12 +203,12 @@ def make_directories(files: Files, path: str) -> None:
 
 
 def create_file(files: Files, path: str) -> None:
-    """Create an empty file unless it exists: a library would create it with another mode."""
+    """Create an empty file unless it exists. A library that created it would use another mode."""
     files.close(files.open(path, READ_WRITE))
 
 
 def write_new_file(files: Files, path: str, data: bytes, *, sync: bool = False) -> None:
-    """Writes a file that is not there yet: a crash may leave it empty or torn."""
+    """Write a file that does not exist yet. A crash may leave it empty or torn."""
     handle = OpenFile(files, files.open(path, READ_WRITE | os.O_TRUNC))
     write_all(files, handle.fd, data, 0)
     if sync:
@@ -211,10 +216,11 @@ def write_new_file(files: Files, path: str, data: bytes, *, sync: bool = False) 
 
 
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
-    """Replaces the file whole: written beside it, synced if asked, renamed, directory synced.
+    """Replace a file as a whole: write a temporary file beside it and rename that.
 
-    After a crash there is the old content or the new; without `sync` a power cut may leave an empty
-    or torn file, which every reader of such a file must recognise.
+    After a crash the file has either its old or its new content. With `sync`, the file and its
+    directory are synced. Without it a power cut may leave an empty or torn file, which every reader
+    of such a file must recognise.
     """
     temporary = path + ".tmp"
     fd = files.open(temporary, READ_WRITE | os.O_TRUNC)
@@ -229,8 +235,8 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
         files.fsync_dir(os.path.dirname(path))  # noqa: PTH120
 
 
-def unlink_if_there(files: Files, path: str) -> bool:
-    """Removes a file; whether there was one."""
+def unlink_if_exists(files: Files, path: str) -> bool:
+    """Remove a file. Return whether it existed."""
     try:
         files.unlink(path)
     except FileNotFoundError:
@@ -239,7 +245,7 @@ def unlink_if_there(files: Files, path: str) -> bool:
 
 
 def machine_boot_id() -> str:
-    """What differs each time that this machine's kernel starts; empty where nothing tells."""
+    """Return an id that changes each time this machine's kernel starts; empty if it is unknown."""
     try:
         with open(BOOT_ID_FILE, encoding="ascii") as file:  # noqa: PTH123
             return file.read().strip()

@@ -1,8 +1,8 @@
-"""An interceptor of requests: an object of the environment that sees each request first.
+"""An interceptor of requests: an object of the environment that receives each request first.
 
-A broker without one executes requests directly and pays nothing for the possibility. An
-interceptor is given at construction, so it sees the requests of every connection: of those that
-are open, and of those that are being accepted.
+A broker without an interceptor executes requests directly, at no extra cost. An interceptor is set
+at construction. It receives the requests of every connection: of open connections, and of
+connections that are being accepted.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from odradek.results import Result
 
 Reply = list[Any] | Result[list[Any]]
-"""The chunks of a response, as of `odradek.net.connection.Dispatch`."""
+"""The chunks of a response, as for `odradek.net.connection.Dispatch`."""
 
 
 class InterceptedConnection(Protocol):
     """The connection on which an intercepted request arrived."""
 
     def abort(self, reason: str | None) -> None:
-        """Close the connection at once, and log the reason if there is one."""
+        """Close the connection immediately, and log the reason if there is one."""
 
 
 class RequestInterceptor(Protocol):
-    """Decides what happens to a request: execute it, respond in its place, or close."""
+    """A policy for requests: execute a request, respond without executing it, or close."""
 
     def intercept(
         self, connection: InterceptedConnection, frame: memoryview, execute: Callable[[], Reply]
@@ -32,10 +32,10 @@ class RequestInterceptor(Protocol):
         """Return the reply to the request in `frame`, as the broker's dispatcher does.
 
         Args:
-            connection: Where the request came from.
+            connection: The connection on which the request arrived.
             frame: Header and body. Valid until the request is executed.
-            execute: Executes the request and returns the reply. Call it once at most.
+            execute: Executes the request and returns the reply. It may be called once at most.
 
         Raises:
-            CloseConnection: There is no response; the connection is closed.
+            CloseConnection: No response is sent and the connection is closed.
         """

@@ -1,7 +1,7 @@
 """Random ids from the operating system.
 
-The modules `uuid` and `secrets` do the same, but importing them loads `platform`, `hmac` and
-`hashlib`: three milliseconds of the start of a broker.
+The modules `uuid` and `secrets` offer the same functions. Importing them loads `platform`, `hmac`
+and `hashlib`, which takes three milliseconds of a broker's start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _system = random.SystemRandom()
 
 
 def random_uuid() -> Uuid:
-    """A random UUID, version 4 (RFC 9562).
+    """Return a random UUID, version 4 (RFC 9562).
 
     As in Kafka, its text never begins with a dash, because it may be an argument of a command.
     """
@@ -29,5 +29,5 @@ def random_uuid() -> Uuid:
 
 
 def random_between(low: int, high: int) -> int:
-    """A random number from `low` to `high`, both included."""
+    """Return a random number from `low` to `high`, both included."""
     return _system.randint(low, high)

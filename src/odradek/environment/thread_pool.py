@@ -1,8 +1,8 @@
-"""Threads for blocking calls, which end with the process even in the middle of a call.
+"""Threads for blocking calls that end with the process, even in the middle of a call.
 
-`concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits, so one fsync
-on a slow disk would keep the process, or a program that runs a broker, from ending. These are
-daemon threads. What they write is as safe as after a crash: see `LogManager.close`.
+`concurrent.futures.ThreadPoolExecutor` joins its threads when the interpreter exits. A single fsync
+on a slow disk would delay the exit of the process, or of a program that runs a broker. The threads
+of this pool are daemon threads. Their writes are as safe as after a crash: see `LogManager.close`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class ThreadPool(Executor):
-    """Runs calls on at most `threads_max` threads, which start when they are needed.
+    """An executor with at most `threads_max` threads, which start when they are needed.
 
     The event loop submits calls. `shutdown` may be called from any thread.
     """
@@ -44,7 +44,7 @@ class ThreadPool(Executor):
         future: Future[T] = Future()
         with self._lock:
             if self._ended:
-                raise RuntimeError(f"{self._name}: submitted after shutdown")
+                raise RuntimeError(f"{self._name}: a call was submitted after shutdown")
             self._calls.put((future, lambda: fn(*args, **kwargs)))
             if not self._idle.acquire(blocking=False) and len(self._threads) < self._threads_max:
                 self._start_thread()
@@ -59,14 +59,14 @@ class ThreadPool(Executor):
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             _execute(*call)
-            del call  # an idle thread holds nothing of its last call
+            del call  # an idle thread must not keep the objects of its last call alive
             self._idle.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accept no further call; the threads end after those that were submitted.
+        """Accept no further calls. The threads end after the calls that were submitted.
 
         Args:
-            wait: Return when the threads have ended.
+            wait: Return only when the threads have ended.
             cancel_futures: Cancel the calls that have not started.
         """
         with self._lock:
@@ -93,7 +93,7 @@ def _execute(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+    except BaseException as error:  # noqa: BLE001 - raised by `Future.result`
         future.set_exception(error)
     else:
         future.set_result(result)

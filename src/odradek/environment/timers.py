@@ -1,7 +1,7 @@
-"""Timers: when a delay is over, a callback runs or a coroutine goes on.
+"""Timers: a callback runs, or a coroutine continues, after a delay.
 
-A component that waits takes `Timers` by constructor, and asks no event loop for the time. A test
-that moves time provides timers that move with its clock.
+A component that needs delays takes `Timers` by constructor and does not ask the event loop for the
+time. A test with a manual clock provides timers that move with its clock.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ class Timer(Protocol):
     """A callback that has not run yet."""
 
     def cancel(self) -> None:
-        """Prevent the callback. Has no effect after it ran."""
+        """Cancel the callback. Has no effect after the callback ran."""
 
 
 class Timers(Protocol):
-    """Used on the event loop of the broker only."""
+    """A source of timers. Used on the event loop of the broker only."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
         """Call `callback(*args)` on the event loop after `delay_s` seconds."""

@@ -1,10 +1,11 @@
 """Fetches: one read of all partitions, and the wait for min.bytes (Kafka's ``DelayedFetch``).
 
-A fetch reads its partitions. When that gives less than `min_bytes`, no error and no divergence, the
-fetch waits until enough bytes were appended to its partitions, or became stable, until something
-changed there (leader, deletion, disk), or until its time is up. Then the same read runs again, and
-its data is the result, whatever it is. Appends are only counted, and the read runs in the next
-iteration of the event loop, so many appends of one iteration cost one read.
+A fetch reads its partitions. It responds if they have `min_bytes`, an error or a divergence.
+Otherwise the fetch is delayed. It ends when enough bytes were appended to its partitions or became
+stable, when a partition changes (leader, deletion, disk), or when its time is up. Then the fetch
+reads once more and responds with that data, even if it is less than `min_bytes`. Appends are only
+counted, and the read runs in the next iteration of the event loop. Many appends in one iteration
+therefore cost one read.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ CONSUMER = -1
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 COLD_PASSES_MAX = 100
-"""A fetch that is outrun by appends while it reads from the disk gives what it has after so many
-passes."""
+"""A fetch that reads from the disk may be overtaken by appends and has to read again. After this
+many passes it responds with the data of the last one."""
 
 FetchData = list[FetchPartitionData]
 
@@ -60,7 +61,7 @@ class FetchManager(Protocol):
 
 
 class FetchTarget(Protocol):
-    """What a fetch reads of one partition. `topic` is a name or a topic id."""
+    """The request for one partition of a fetch. `topic` is a name or a topic id."""
 
     topic: str | Uuid
     partition: int
@@ -91,12 +92,13 @@ class LogRead:
     """One pass over the partitions of a fetch, within max.bytes.
 
     Attributes:
-        data: In the order of the targets. Its regions are open.
+        data: The data of each partition, in the order of the targets. Its regions are open.
         size_bytes: The size of the regions.
-        has_news: The response must not wait: a partition has an error or a divergence, or was not
+        has_news: The response must not wait. A partition has an error or a divergence, or was not
             read because the regions of responses hold too many files.
-        partitions: The partitions that exist here.
-        was_cold: It waited for the disk. Partitions may have changed since their limits were taken.
+        partitions: The partitions that exist on this broker.
+        was_cold: The pass waited for the disk. Partitions may have changed since their limits were
+            taken.
     """
 
     __slots__ = (
@@ -116,19 +118,20 @@ class LogRead:
         self.data: FetchData = []
         self.size_bytes = 0
         self.has_news = False
-        # A dictionary, because a partition that was read from the disk comes twice.
+        # A dictionary, because a partition that is read from the disk is added twice.
         self.partitions: dict[Partition, None] = {}
         self.was_cold = False
-        # By position in `data`: high watermark and last stable offset when a read from the disk was
-        # handed to a thread. The data has those of the moment in which the thread was done.
+        # By position in `data`: high watermark and last stable offset at the time when a read from
+        # the disk was submitted to a thread. `data` has the values at the time when the thread
+        # ended.
         self._cold_limits: dict[int, tuple[int, int]] = {}
 
     def in_slices(
         self, targets: Sequence[FetchTarget], delayed: DelayedFetch | None
     ) -> Generator[Pause, None, None]:
-        """Read all `targets`. Yields at the end of each time slice, and for reads from the disk.
+        """Read all `targets`. Yield at the end of each time slice, and for reads from the disk.
 
-        `delayed` watches each partition from its read on.
+        `delayed` watches each partition from the time of its read.
         """
         left = ELEMENTS_PER_SLICE
         try:
@@ -149,9 +152,9 @@ class LogRead:
     def _read_cold(
         self, target: FetchTarget, delayed: DelayedFetch | None, cold: ColdRead
     ) -> Generator[Pause, None, FetchPartitionData]:
-        """Read from the disk on a thread, then use what it found, if it is still true.
+        """Read from the disk on a thread, and use the result if it is still valid.
 
-        It is not when the topic was deleted and created again under its name in the meantime.
+        It is not valid if the topic was deleted and created again under its name in the meantime.
         """
         self.was_cold = True
         while True:
@@ -160,14 +163,14 @@ class LogRead:
                 log = partition.log
                 limits = (log.high_watermark, log.last_stable_offset)
                 self._cold_limits[len(self.data)] = limits
-            found = self._manager.read_in_thread(cold.read)
+            cold_read = self._manager.read_in_thread(cold.read)
             try:
-                yield found
-            finally:  # a cancelled fetch takes back a read that no thread has begun
-                found.cancel()
+                yield cold_read
+            finally:  # a cancelled fetch also cancels a read that no thread has started
+                cold_read.cancel()
             is_same = self._manager.find(target.topic, target.partition) is partition
             try:
-                return self._read(target, delayed, found.result if is_same else None)
+                return self._read(target, delayed, cold_read.result if is_same else None)
             except ColdRead as again:
                 cold = again
 
@@ -175,7 +178,7 @@ class LogRead:
         self,
         target: FetchTarget,
         delayed: DelayedFetch | None,
-        found: Callable[[], LogReadInfo] | None = None,
+        cold_result: Callable[[], LogReadInfo] | None = None,
     ) -> FetchPartitionData:
         params = self._params
         partition = self._manager.find(target.topic, target.partition)
@@ -185,7 +188,7 @@ class LogRead:
         self.partitions[partition] = None
         if delayed is not None:
             delayed.watch(partition)
-        if self.size_bytes and found is None and self._manager.is_out_of_files:
+        if self.size_bytes and cold_result is None and self._manager.is_out_of_files:
             self.has_news = True
             log = partition.log
             return FetchPartitionData(
@@ -204,7 +207,7 @@ class LogRead:
                 params.isolation,
                 target.leader_epoch,
                 target.last_fetched_epoch,
-                found,
+                cold_result,
             )
         except KafkaError as error:
             self.has_news = True
@@ -218,7 +221,7 @@ class LogRead:
         return data
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
-        """Whether there is more to read, or an error, in a partition that was read before."""
+        """Return whether a partition has more to read, or an error, since this pass read it."""
         for at, (target, data) in enumerate(zip(targets, self.data, strict=True)):
             partition = self._manager.find(target.topic, target.partition)
             if partition is None or partition.error:
@@ -231,7 +234,10 @@ class LogRead:
 
 
 def _refuse_replica(partition: Partition, leader_epoch: int) -> None:
-    """No other broker is a replica here (``Partition.followerReplicaOrThrow``)."""
+    """Raise the error for a replica's fetch: no other broker is a replica of the partition.
+
+    Follows ``Partition.followerReplicaOrThrow``.
+    """
     partition.check_leader_epoch(leader_epoch)
     raise KafkaError(
         ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -241,14 +247,16 @@ def _refuse_replica(partition: Partition, leader_epoch: int) -> None:
 
 
 def close_regions(data: FetchData) -> None:
-    """Give back the regions of data that will not be sent."""
+    """Close the regions of data that will not be sent."""
     for each in data:
         if each.region is not None:
             each.region.close()
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits, or may have to: one of many partitions watches them while it reads."""
+    """A fetch that is delayed, or may be. If it has many partitions, it watches them as it
+    reads.
+    """
 
     __slots__ = (
         "_bytes_missing",
@@ -270,17 +278,17 @@ class DelayedFetch(DelayedOperation):
         self._bytes_missing = params.min_bytes
         self._partitions: list[Partition] = []
         self._scheduled = False
-        # None while the first read is not over: then nobody waits for the result.
+        # None until the first read has ended. Until then no result has been returned.
         self._result: PendingResult[FetchData] | None = None
 
     def watch(self, partition: Partition) -> None:
-        """Count what is appended to `partition` from now on."""
+        """Count the bytes that are appended to `partition` from now on."""
         if not self.completed:
             self._partitions.append(partition)
             partition.watch_fetch(self, self._params.isolation)
 
     def wait(self, read: LogRead) -> Result[FetchData]:
-        """Return the data of the next read. The first one, `read`, was not sufficient."""
+        """Return the data of the next read. `read` is the first one, which was not sufficient."""
         close_regions(read.data)
         result: PendingResult[FetchData] = PendingResult(on_cancel=self.cancel)
         self._result = result
@@ -290,16 +298,16 @@ class DelayedFetch(DelayedOperation):
             self.appended(read.size_bytes)
         return result
 
-    # What partitions report.
+    # Reports of partitions.
 
     def appended(self, size_bytes: int) -> None:
-        """One of the partitions has so many more bytes to read."""
+        """Subtract `size_bytes`, which became readable in a partition, from the missing bytes."""
         self._bytes_missing -= size_bytes
         if self._bytes_missing <= 0:
             self._schedule()
 
     def interrupt(self) -> None:
-        """There is a reason to read again."""
+        """Read again as soon as possible, for a reason other than appended bytes."""
         self._bytes_missing = 0
         self._schedule()
 
@@ -309,7 +317,7 @@ class DelayedFetch(DelayedOperation):
         self._scheduled = True
         self._manager.fetches.loop.call_soon(self.try_complete)
 
-    # The contract of delayed operations.
+    # The methods of `DelayedOperation`.
 
     def try_complete(self) -> bool:
         if self._bytes_missing <= 0:
@@ -322,7 +330,7 @@ class DelayedFetch(DelayedOperation):
             partition.unwatch_fetch(self)
 
     def on_complete(self) -> None:
-        """Read again."""
+        """Read the partitions again. The data of this read is the result."""
         result = self._result
         if result is not None:
             result.follow(sliced(self._last_read()))
@@ -336,10 +344,10 @@ class DelayedFetch(DelayedOperation):
 def fetch(  # noqa: C901 - calls are what this path costs
     manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, Result[FetchData]]:
-    """Read the targets in time slices; wait and read again if that is not sufficient."""
+    """Read the targets in time slices. Wait and read again if the data is not sufficient."""
     delayed: DelayedFetch | None = None
     if targets[ELEMENTS_PER_SLICE:]:
-        # What is appended between two slices must count.
+        # Bytes that are appended between two time slices must be counted.
         delayed = DelayedFetch(manager, params, targets)
         manager.fetches.watch(delayed, params.max_wait_ms, len(targets))
     read = LogRead(manager, params)
@@ -373,7 +381,10 @@ def fetch(  # noqa: C901 - calls are what this path costs
 def _caught_up(
     read: LogRead, manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, LogRead]:
-    """Read again while partitions change during the reads from the disk, up to min.bytes."""
+    """Read again while partitions change during the reads from the disk, up to min.bytes.
+
+    `COLD_PASSES_MAX` limits the number of passes.
+    """
     for _ in range(COLD_PASSES_MAX if params.max_wait_ms > 0 else 0):
         if read.size_bytes >= params.min_bytes or read.has_news or not read.is_outdated(targets):
             break

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class DelayedProduce(DelayedOperation):
-    """Waits until each partition has committed the request's records, or cannot.
+    """A produce request that waits until each partition has committed its records, or has failed.
 
-    A partition that has not committed them in time has the error REQUEST_TIMED_OUT. Its records
-    stay in the log.
+    A partition that has not committed the records in time has the error REQUEST_TIMED_OUT. Its
+    records stay in the log.
 
     Args:
         required_offsets: The high watermark that each partition has to reach.
@@ -36,7 +36,7 @@ class DelayedProduce(DelayedOperation):
         self._on_ready = on_ready
 
     def watch(self) -> None:
-        """Wait for the partitions that have not committed the records already."""
+        """Start to watch the partitions that have not committed the records yet."""
         for partition, offset in tuple(self._waiting.items()):
             if partition.error:
                 self.resolve(partition, partition.error)
@@ -46,7 +46,7 @@ class DelayedProduce(DelayedOperation):
                 partition.watch_produce(self, offset)
 
     def resolve(self, partition: Partition, error: ErrorCode) -> None:
-        """The partition has committed the records, or will not: `error` says why."""
+        """Record that the partition has committed the records, or has failed with `error`."""
         if self._waiting.pop(partition, None) is None:
             return
         if error:

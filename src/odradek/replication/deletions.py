@@ -2,12 +2,12 @@
 
 The controller records a deletion, with the topic's id, in the write that removes the topic. A
 broker renames the directories of the topic's partitions, syncs the log directories, and then
-reports the deletion as finished. The controller removes the record. A crash in between leaves the
-record, and the next start finishes the deletion.
+reports the deletion as finished. The controller then removes the record. After a crash in between
+the record still exists, and the next start finishes the deletion.
 
-A log is deleted only for a recorded deletion. A log that the metadata does not know keeps its
-directory. It gets another name (``topic-0.<uuid>-stray``, as in Kafka) when a new topic needs the
-name.
+A log is deleted only if its deletion is recorded. A log that is not in the metadata keeps its
+directory. If a new topic needs the name, the old directory is renamed (``topic-0.<uuid>-stray``, as
+in Kafka).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
 
 LOGS_DELETED_A_SLICE = 20
-"""Logs deleted in one time slice: each one's directory is renamed."""
+"""Logs deleted in one time slice. The directory of each log is renamed."""
 LOGS_NAMED_MAX = 10
-"""Logs that one warning names."""
+"""Maximum number of logs that one warning names."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,8 @@ class TopicDeletions:
     """Owner of the deletions that this broker carries out. Used on the event loop only.
 
     Args:
-        finished: Called with the ids of topics whose logs are gone and cannot come back.
+        finished: Called with the ids of topics whose logs are deleted durably: they cannot
+            reappear after a power cut.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class TopicDeletions:
         self._executor = executor
         self._loop = loop
         self._finished = finished
-        # Their logs are renamed, but the log directories are not synced yet.
+        # Topics whose logs are renamed, but whose log directories are not synced yet.
         self._unsynced: list[Uuid] = []
         self._syncing: asyncio.Task[None] | None = None
 
@@ -66,8 +67,10 @@ class TopicDeletions:
             try:
                 renamed |= self._log_manager.delete(*logs[start : start + LOGS_DELETED_A_SLICE])
             except KafkaError as error:
-                # The log directory is offline now. The next start finds the record.
-                logger.warning("deleting the logs of a topic failed: %s", error)
+                # The log directory is offline now. The next start finds the recorded deletion.
+                logger.warning(
+                    "deleting the logs of a topic failed; the next start tries again: %s", error
+                )
                 failed = True
         if failed:
             return
@@ -77,10 +80,10 @@ class TopicDeletions:
             self._finished([topic_id])
 
     def settle_conflicts(self, image: MetadataImage) -> Generator[None, None, None]:
-        """Leave one log to each partition that has several, of topics of its name (at the start).
+        """At the start, select one log for each partition that has logs of several topics.
 
-        A topic was deleted and created again while a log directory was offline. Now the directory
-        is back with the old log. The log of the topic in `image` is used.
+        This happens when a topic was deleted and created again while a log directory was offline.
+        Now the directory is online again with the old log. The log of the topic in `image` is used.
         """
         for key, logs in self._log_manager.conflicting_logs().items():
             yield
@@ -94,7 +97,7 @@ class TopicDeletions:
                 if log.topic_id in image.deletions:
                     self._delete_conflicting(key)
                 else:
-                    self.set_aside(key, "it does not belong to the topic that has its name")
+                    self.set_aside(key, "it belongs to another topic than the one of that name")
             if used is not None:
                 self._log_manager.use(used)
 
@@ -103,11 +106,11 @@ class TopicDeletions:
         try:
             self._log_manager.delete(key)
         except KafkaError as error:
-            # The log directory is offline now. The next start finds the record.
-            logger.warning("deleting the logs of a topic failed: %s", error)
+            # The log directory is offline now. The next start finds the recorded deletion.
+            logger.warning("deleting %s failed; the next start tries again: %s", key, error)
 
     def finish_recorded(self, image: MetadataImage) -> Generator[None, None, None]:
-        """Finish the deletions that the store records at the start, before any log is used."""
+        """Finish the deletions that the metadata records, at the start, before any log is used."""
         recorded = image.deletions
         if not recorded:
             return
@@ -118,7 +121,7 @@ class TopicDeletions:
             if log.topic_id in recorded:
                 deleted.append(key)
             elif log.topic_id is None and key.topic in names:
-                # Nothing of it was ever flushed, or the topic id would be on the disk.
+                # None of its data was ever flushed, or the topic id would be on the disk.
                 self.set_aside(key, "it has no topic id, and a topic of this name was deleted")
         if deleted:
             logger.info("finishing the deletion of %d logs", len(deleted))
@@ -127,17 +130,19 @@ class TopicDeletions:
             try:
                 self._log_manager.delete(*deleted[start : start + LOGS_DELETED_A_SLICE])
             except KafkaError as error:
-                logger.warning("finishing the deletion of topics failed: %s", error)
+                logger.warning(
+                    "finishing the deletion of topics failed; the next start tries again: %s", error
+                )
                 return
-        # Always: the renames of the run before may not be on the disk.
+        # Always sync, because the renames of the previous run may not be on the disk.
         self._sync(recorded)
 
     def set_aside(self, key: TopicPartition, reason: str) -> None:
-        """Rename the log's directory, so that its name is free and its records are kept."""
+        """Rename the log's directory. Its name becomes free and its records are kept."""
         try:
             path = self._log_manager.set_aside(key)
         except KafkaError as error:
-            # The log directory is offline now: nothing of it is served.
+            # The log directory is offline now, so the log is not served.
             logger.warning("the log of %s cannot be set aside: %s", key, error)
             return
         if path is not None:
@@ -150,7 +155,7 @@ class TopicDeletions:
             )
 
     def report_unknown(self, known: Collection[tuple[str, int]]) -> None:
-        """Log which logs belong to no partition that the metadata assigns to this broker."""
+        """Log which logs belong to partitions that the metadata does not assign to this broker."""
         unknown = sorted(
             str(log.topic_partition)
             for log in self._log_manager.all_logs()
@@ -158,7 +163,7 @@ class TopicDeletions:
         )
         if unknown:
             logger.warning(
-                "%d logs belong to no partition of this broker, and stay as they are: %s%s",
+                "%d logs belong to no partition of this broker and are left unchanged: %s%s",
                 len(unknown),
                 ", ".join(unknown[:LOGS_NAMED_MAX]),
                 ", ..." if len(unknown) > LOGS_NAMED_MAX else "",
@@ -170,7 +175,7 @@ class TopicDeletions:
             self._syncing = self._loop.create_task(self._sync_all())
 
     async def _sync_all(self) -> None:
-        """Sync the log directories; one sync covers all deletions before it."""
+        """Sync the log directories. One sync covers all deletions before it."""
         try:
             while self._unsynced:
                 topic_ids, self._unsynced = self._unsynced, []
@@ -178,11 +183,15 @@ class TopicDeletions:
                 await self._loop.run_in_executor(self._executor, work)
                 self._finished(topic_ids)
         except KafkaError as error:
-            logger.warning("the next start finishes the deletion of topics: %s", error)
+            logger.warning(
+                "syncing the log directories failed; the next start finishes the deletion of "
+                "topics: %s",
+                error,
+            )
         finally:
             self._syncing = None
 
     async def stop(self) -> None:
-        """Wait for the sync that runs."""
+        """Wait for the sync in progress."""
         if self._syncing is not None:
             await self._syncing

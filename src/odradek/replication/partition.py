@@ -1,14 +1,15 @@
-"""One partition on this broker: who leads it, what is committed, and who waits for it to grow.
+"""One partition on this broker: its leader, its committed offset and its delayed operations.
 
-No files, no event loop, no clock: the log does the first, and those who wait are told by a call.
-The rules are Kafka's (``kafka.cluster.Partition``): acks=all needs min.insync.replicas before
-anything is appended; consumers see records below the high watermark only; a request that names a
-leader epoch must name ours.
+The partition uses no files, event loop or clock. The log accesses the files, and delayed operations
+are notified by calls. The rules are Kafka's (``kafka.cluster.Partition``). acks=all needs
+min.insync.replicas before the append. Consumers read only records below the high watermark. A
+leader epoch in a request must be equal to the partition's.
 
-On a single node the in-sync replicas are this broker, so the high watermark follows the log's
-end: at once, or, when the topic's flush.messages asks for it, after the flush that covers the
-records. While such a flush is due the high watermark stays behind it, so that no consumer reads
-what may still be lost."""
+On a single node this broker is the only in-sync replica, so the high watermark follows the log's
+end. It is advanced by the append itself, or, if the topic sets flush.messages, after the flush that
+covers the records. While such a flush is due the high watermark stays behind it, so that consumers
+do not read records that may still be lost.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
-# The bytes between two high watermarks are not counted: a delayed fetch reads again.
+# The number of bytes between two high watermarks is not known: a delayed fetch reads again.
 _ANY_SIZE = _END_OF_TIME = 1 << 62
 
 
@@ -47,7 +48,7 @@ READ_COMMITTED = 1
 
 
 class FetchIsolation(Enum):
-    """Up to which offset a fetch reads (Kafka's ``FetchIsolation``)."""
+    """The limit up to which a fetch reads (Kafka's ``FetchIsolation``)."""
 
     LOG_END = auto()
     """Replicas."""
@@ -57,12 +58,12 @@ class FetchIsolation(Enum):
     """Consumers with isolation level read_committed: up to the last stable offset."""
 
 
-# A look-up in an enum costs as much as a call; each fetch would make three.
+# A look-up in an enum costs as much as a call, and each fetch would make three.
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
 
 
 class WaitingFetch(Protocol):
-    """A fetch that waits for bytes of a partition, or for a reason to wait no longer."""
+    """A delayed fetch as a partition sees it: it counts bytes, and can be interrupted."""
 
     def appended(self, size_bytes: int) -> None: ...
 
@@ -76,7 +77,7 @@ class WaitingProduce(Protocol):
 
 
 class ColdRead(Exception):
-    """A read would have to wait for the disk.
+    """The signal that a read would have to wait for the disk.
 
     Attributes:
         read: Reads from the disk, on any thread.
@@ -89,14 +90,15 @@ class ColdRead(Exception):
 
 @dataclass(slots=True)
 class FetchPartitionData:
-    """The data of one partition in a fetch, or the error in its place.
+    """The data of one partition in a fetch, or its error.
 
     Attributes:
-        region: The records; None when there are none, or when the reader's log diverged.
+        region: The records. None when there are none, or when the reader's log diverged.
         aborted_transactions: (producer id, first offset) of the aborted transactions that overlap
             the region, for `FetchIsolation.COMMITTED` only.
         diverging_epoch: The largest epoch that the reader's log and this one may share (KIP-320).
-        current_leader: The leader's id and epoch, with an error that says that it is not here.
+        current_leader: The leader's id and epoch, set with an error that says that this broker does
+            not lead the partition in the requested epoch.
     """
 
     high_watermark: int = NO_OFFSET
@@ -119,7 +121,7 @@ class Partition:
         "_produce_count",
         "_produces",
         "_stable_offset_seen",
-        "appends_unopened",
+        "appends_as_received",
         "commits_on_append",
         "error",
         "flush_due_offset",
@@ -140,53 +142,58 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader: int = NO_LEADER
-        # Below every epoch: a new topic begins with epoch 0, which must count as a new one here.
+        # Below every epoch, so that epoch 0 of a new topic counts as a new epoch.
         self.leader_epoch = UNDEFINED_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        # Why this broker cannot serve the partition, or NONE while it leads it.
+        # The reason why this broker cannot serve the partition; NONE while it leads the partition.
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        # The offset up to which a flush has been asked for and has not ended; 0 when none is due.
+        # The offset up to which a flush was requested and has not ended; 0 when no flush is due.
         self.flush_due_offset = 0
         # Dictionaries, because the order of a set depends on addresses.
         self._fetches: dict[WaitingFetch, None] = {}
-        # Fetches of committed records: they wait for the last stable offset to move.
+        # Fetches of committed records. They wait for the last stable offset to advance.
         self._committed_fetches: dict[WaitingFetch, None] = {}
         self._stable_offset_seen = 0
-        # By the offset that the high watermark has to reach: a heap, with a count as a tie-breaker.
+        # A heap ordered by the required high watermark, with a count as the tie-breaker.
         self._produces: list[tuple[int, int, WaitingProduce]] = []
         self._produce_count = 0
         self.internal = topic_partition.topic in INTERNAL_TOPICS
-        # Each record of a client's batch is checked: internal and compacted topics.
+        # Each record of a client's batch is validated: internal and compacted topics.
         self.needs_record_validation = False
         self.needs_recompression = False
-        # Neither of the two: one look for the produce path.
-        self.appends_unopened = False
-        # Batches are appended unopened and committed by the append: no flush is ever due, and no
+        # Neither of the two. A single attribute, because the produce path reads it.
+        self.appends_as_received = False
+        # Batches are appended unopened and the append commits them: a flush is never due, and no
         # other replica has to confirm.
         self.commits_on_append = False
         self.config_changed()
 
     def config_changed(self) -> None:
-        """Derive the properties of appends from the log's configs. Called when those changed."""
+        """Derive the properties of appends from the log's configs. Called when the configs
+        change.
+        """
         config = self.log.config
         self.needs_record_validation = self.internal or config.cleanup_compact
         self.needs_recompression = config.compression_type != "producer"
-        self.appends_unopened = not self.needs_record_validation and not self.needs_recompression
+        self.appends_as_received = not self.needs_record_validation and not self.needs_recompression
         self.commits_on_append = (
-            self.appends_unopened and config.flush_messages == LONG_MAX and len(self.replicas) <= 1
+            self.appends_as_received
+            and config.flush_messages == LONG_MAX
+            and len(self.replicas) <= 1
         )
 
     def become_leader(
         self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> None:
-        """Take over leadership, or the replicas and the ISR of an epoch that this broker leads.
+        """Become the leader, or update the replicas and the ISR of an epoch that this broker leads.
 
-        A new epoch is recorded in the log before any request is served. An empty log records
-        it with its first record, because topics are created by the dozen. An unchanged epoch leaves
-        the high watermark, the epoch cache and the delayed operations alone: records that wait for
-        a flush are still to be flushed. An older epoch is ignored. If records that a start has
-        recovered exceed flush.messages, the caller starts a flush.
+        A new epoch is written to the log's epoch cache before any request is served. For an empty
+        log this is postponed to its first record, because many topics may be created at the same
+        time. If the epoch is unchanged, the high watermark, the epoch cache and the delayed
+        operations stay unchanged: records that wait for a flush still need it. An older epoch is
+        ignored. If the unflushed records that recovery found reach flush.messages, the caller
+        starts a flush.
 
         Raises:
             KafkaError: The epoch cannot be written.
@@ -204,21 +211,21 @@ class Partition:
         self.config_changed()
         if is_new_epoch and not self.flush_due_offset:
             if self.log.unflushed_messages >= self.log.config.flush_messages:
-                # A duplicate of a recovered record is acknowledged after the fsync, too.
+                # Even a duplicate of a recovered record is acknowledged only after the fsync.
                 self.flush_due_offset = self.log.log_end_offset
             else:
                 self._advance_high_watermark(self.log.log_end_offset)
 
     def become_follower(self, leader: int, leader_epoch: int) -> None:
-        """Stop serving: `leader` (-1: no broker) leads the partition in `leader_epoch`."""
+        """Stop serving the partition, which `leader` (-1: none) leads in `leader_epoch`."""
         self.leader = leader
         self.leader_epoch = max(leader_epoch, self.leader_epoch)
         self.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def stop(self, error: ErrorCode) -> None:
-        """Serve nothing from now on: the partition is deleted, led elsewhere, or its disk failed.
+        """Stop serving: the partition is deleted, another broker leads it, or its disk failed.
 
-        Delayed produce requests fail with `error`; delayed fetches read again.
+        Delayed produce requests fail with `error`. Delayed fetches read again.
         """
         self.error = error
         produces, self._produces = self._produces, []
@@ -229,7 +236,7 @@ class Partition:
     # --- delayed operations ---
 
     def watch_fetch(self, fetch: WaitingFetch, isolation: FetchIsolation) -> None:
-        """Report to `fetch` what can be read from now on, and reasons to read again."""
+        """Report to `fetch` the bytes that become readable, and other reasons to read again."""
         if isolation is FetchIsolation.COMMITTED:
             self._stable_offset_seen = self.log.last_stable_offset
             self._committed_fetches[fetch] = None
@@ -241,7 +248,9 @@ class Partition:
         self._committed_fetches.pop(fetch, None)
 
     def watch_produce(self, produce: WaitingProduce, required_offset: int) -> None:
-        """Resolve `produce` when the high watermark has reached `required_offset`, or cannot."""
+        """Resolve `produce` when the high watermark reaches `required_offset`, or an error
+        occurs.
+        """
         self._produce_count += 1
         heappush(self._produces, (required_offset, self._produce_count, produce))
 
@@ -262,11 +271,15 @@ class Partition:
     def append(
         self, batch: Writable, acks: int, now_ms: int, origin: Origin | None = None
     ) -> LogAppendInfo:
-        """Appends one batch as leader, synchronously; the high watermark follows unless a flush
-        is due. `origin` says more of a batch that is transactional or the broker's own.
+        """Append one batch as leader, synchronously. Commit it unless a flush is due.
 
-        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS
-        (nothing is appended then), and what the log's validation finds."""
+        Args:
+            origin: Further properties of a batch that is transactional or written by the broker.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS (nothing is
+                appended then), or an error of the log's validation.
+        """
         if self.error:
             raise KafkaError(self.error)
         log = self.log
@@ -280,7 +293,7 @@ class Partition:
             commit=not self.flush_due_offset,
         )
         if info.must_flush:
-            # A duplicate may lie before records that wait for the same flush.
+            # A duplicate may precede records that wait for the same flush.
             self.flush_due_offset = max(self.flush_due_offset, info.last_offset + 1)
         elif not self.flush_due_offset and not info.duplicate:
             if self._fetches:
@@ -294,11 +307,16 @@ class Partition:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, epoch_bump: bool = False
     ) -> VerificationGuard | None:
-        """The guard with which the producer's first batch of a transaction may be appended, once
-        the coordinator has vouched for it; None when the transaction is open here already.
+        """Return the guard that the first batch of a producer's transaction needs for its append.
 
-        `epoch_bump`: each transaction of the producer has its own epoch. Raises KafkaError when
-        this broker does not lead the partition.
+        The guard is valid after the transaction coordinator has confirmed the transaction. Return
+        None if the transaction is already open in this partition.
+
+        Args:
+            epoch_bump: Whether each transaction of the producer has its own epoch.
+
+        Raises:
+            KafkaError: This broker does not lead the partition.
         """
         if self.error:
             raise KafkaError(self.error)
@@ -308,10 +326,10 @@ class Partition:
         return producers.verifications.start(producer_id, epoch, sequence, now_ms, epoch_bump)
 
     def _stable_offset_moved(self, first_offset: int, size_bytes: int) -> None:
-        """Report to the fetches of committed records how much more they can read.
+        """Report to the fetches of committed records how many more bytes they can read.
 
-        `size_bytes` were appended at `first_offset`. They are the readable ones if everything
-        before them was stable already. If more became stable at once, its size is not known.
+        `size_bytes` were appended at `first_offset`. If everything before was already stable, these
+        are the readable bytes. If earlier records became stable as well, the size is not known.
         """
         stable_offset = self.log.last_stable_offset
         seen, self._stable_offset_seen = self._stable_offset_seen, stable_offset
@@ -323,7 +341,7 @@ class Partition:
             fetch.appended(size_bytes)
 
     def _check_min_isr(self) -> None:
-        """Raise NOT_ENOUGH_REPLICAS. The minimum is never more than there are replicas."""
+        """Raise NOT_ENOUGH_REPLICAS. The minimum is at most the number of replicas."""
         needed = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < needed:
             raise KafkaError(
@@ -332,17 +350,20 @@ class Partition:
             )
 
     def flushed(self, offset: int) -> bool:
-        """A flush that covers all below `offset` has ended. True when another one is due."""
+        """Handle the end of a flush up to `offset`. Return True when another flush is due."""
         if self.flush_due_offset > offset:
             self._advance_high_watermark(offset)
             return True
         self.flush_due_offset = 0
         self._advance_high_watermark(self.log.log_end_offset)
-        # What was completed may have appended again.
+        # A completed operation may have appended further records.
         return self.flush_due_offset > 0
 
     def _advance_high_watermark(self, offset: int) -> None:
-        """Commit everything below `offset`, and complete what waits for it. It never goes back."""
+        """Commit all records below `offset` and complete the operations that wait for it.
+
+        The high watermark never decreases.
+        """
         if not self.log.advance_high_watermark(offset):
             return
         while self._produces and self._produces[0][0] <= offset:
@@ -355,8 +376,10 @@ class Partition:
     # --- reads ---
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
-        """Raises unless this broker leads and `leader_epoch` is the current one or -1 (not
-        given).
+        """Check that this broker leads the partition in `leader_epoch`, or that it is -1 (not set).
+
+        Raises:
+            KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or the partition's error.
         """
         if self.error:
             raise KafkaError(self.error)
@@ -374,22 +397,22 @@ class Partition:
         isolation: FetchIsolation,
         leader_epoch: int = UNDEFINED_EPOCH,
         last_fetched_epoch: int = UNDEFINED_EPOCH,
-        found: Callable[[], LogReadInfo] | None = None,
+        cold_result: Callable[[], LogReadInfo] | None = None,
     ) -> FetchPartitionData:
         """Read batches from `offset` up to the offset that `isolation` allows.
 
-        With `last_fetched_epoch` the reader reports the epoch of its last record. Where this log
-        does not agree, the data has the end of the largest epoch that both may share (KIP-320).
+        `last_fetched_epoch` is the epoch of the reader's last record. If this log does not agree,
+        the result has the end of the largest epoch that both logs may share (KIP-320).
 
         Args:
-            found: Returns, or raises, the outcome of `ColdRead.read`, when that has run.
+            cold_result: Returns or raises the outcome of `ColdRead.read`, after that was run.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, or an error of the leader epoch.
             ColdRead: The disk would have to be read.
         """
         log = self.log
-        # Taken before the read, so that no response claims more than was true then.
+        # Taken before the read, so that no response reports a limit that the read did not have.
         high_watermark = stable_offset = max_offset = log.high_watermark
         producers = log.producers
         if producers.ongoing or producers.unreplicated:
@@ -405,12 +428,12 @@ class Partition:
         if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, data):
             return data
         try:
-            if found is None:
+            if cold_result is None:
                 info = log.read_resident(
                     offset, max_bytes, max_offset, min_one_message, with_aborted=committed
                 )
             else:
-                info = found()
+                info = cold_result()
                 if not log.confirm(offset, info):
                     raise NotResident
         except NotResident:
@@ -418,7 +441,7 @@ class Partition:
             raise ColdRead(partial(log.read, *limits, with_aborted=committed)) from None
         region = info.region
         if region is not None and info.first_batch_cut:
-            # Less than a batch is of no use to the reader; Kafka sends nothing then.
+            # A part of a batch is of no use to the reader. Kafka sends nothing in this case.
             region.close()
             region = None
         elif committed:
@@ -427,7 +450,7 @@ class Partition:
         return data
 
     def end_offset(self, isolation: FetchIsolation) -> int:
-        """The end of what a read with this isolation returns."""
+        """Return the offset at which a read with this isolation ends."""
         if isolation is FetchIsolation.LOG_END:
             return self.log.log_end_offset
         if isolation is FetchIsolation.COMMITTED:
@@ -439,7 +462,9 @@ class Partition:
         return self.log.log_start_offset
 
     def _diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
-        """Whether the reader's log diverged; `data` then has where."""
+        """Return whether the reader's log diverged, and set the end of the common part in
+        `data`.
+        """
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_EPOCH_OFFSET:
             raise KafkaError(
@@ -454,7 +479,7 @@ class Partition:
         return False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known."""
+        """Return (largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known."""
         log = self.log
         if epoch == self.leader_epoch or (
             not log.log_end_offset and 0 <= epoch < self.leader_epoch
@@ -464,11 +489,11 @@ class Partition:
 
     @property
     def earliest_epoch(self) -> int:
-        """The epoch in which the first record was, or will be, written; -1 when it is not known."""
+        """The epoch of the first record, existing or future; -1 when it is not known."""
         if not self.log.log_end_offset:
             return self.leader_epoch
         return self.log.epochs.epoch_for(self.log.log_start_offset)
 
     def log_start_offset_raised(self) -> None:
-        """Have delayed fetches read again: the offset of some may be below the new start."""
+        """Interrupt delayed fetches, because their offsets may be below the new log start."""
         self._interrupt_fetches()

@@ -1,8 +1,8 @@
-"""Operations that wait: each completes exactly once (Kafka's ``DelayedOperation``).
+"""Delayed operations, each of which completes exactly once (Kafka's ``DelayedOperation``).
 
-A delayed operation watches partitions. They report to it what may complete it, and it checks its
-condition in `try_complete`. Otherwise it completes when its time is up, or ends without completing
-because its client is gone.
+A delayed operation watches partitions. The partitions report events that may complete it, and
+`try_complete` checks its condition. An operation whose condition is not met in time completes when
+its time is up. It is cancelled without completing when its client disconnects.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timer, Timers
 
 OPERATIONS_WAITING_MAX = 10_000
-"""Delayed fetches at one time. Beyond it the one that waits for longest completes as if its time
-were up. A client that pipelines long polls without reading the responses costs no more memory than
-this, and other clients wait as long as they asked for.
+"""Maximum number of delayed fetches. When it is exceeded, the oldest fetch completes as if its time
+were up. This bounds the memory of a client that pipelines long polls without reading the responses.
+Other clients wait as long as they asked for.
 """
 PARTITIONS_WAITING_MAX = 250_000
-"""Partitions of delayed fetches at one time, of some 500 bytes each. Beyond it the same happens."""
+"""Maximum number of partitions of all delayed fetches, of some 500 bytes each. When it is exceeded,
+the oldest fetch completes as well.
+"""
 
 
 class DelayedOperation:
-    """See the module. Used on the event loop only.
+    """Base class of delayed operations; see the module. Used on the event loop only.
 
     Attributes:
-        completed: `on_complete` was called, or will never be.
-        timer: Calls `expire` when the time is up; None without a limit.
+        completed: `on_complete` was called, or will never be called.
+        timer: Calls `expire` when the time is up. None if there is no time limit.
     """
 
     __slots__ = ("completed", "timer")
@@ -42,18 +44,18 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Finish the operation. Called once, and never after `cancel`."""
+        """Finish the operation. Called once at most, and never after `cancel`."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Take into account that the time is up. Called before `on_complete`."""
+        """Handle the expiration. Called before `on_complete` when the time is up."""
 
     def release(self) -> None:
         """Stop watching. Called once, when the operation completes or is cancelled."""
         raise NotImplementedError
 
     def force_complete(self) -> None:
-        """Complete the operation, whether its condition holds or not."""
+        """Complete the operation, whether or not its condition holds."""
         if not self.completed:
             self.cancel()
             self.on_complete()
@@ -75,7 +77,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """The operations of one kind that wait. Used on the event loop only."""
+    """The delayed operations of one kind. Used on the event loop only."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Purgatory:
     ) -> None:
         self.loop = loop
         self._timers = timers
-        # The number of partitions of each, in the order in which they came.
+        # The number of partitions of each operation, in the order of arrival.
         self.waiting: dict[DelayedOperation, int] = {}
         self.partitions = 0
         self._waiting_max = waiting_max
@@ -94,10 +96,14 @@ class Purgatory:
         self._ended = False
 
     def watch(self, operation: DelayedOperation, timeout_ms: int, partitions: int = 1) -> bool:
-        """Have `operation`, which has so many partitions, wait for at most `timeout_ms`.
+        """Delay `operation`, which watches `partitions` partitions, for at most `timeout_ms`.
 
-        Returns False when it has too many partitions, or the broker stops: then it completes in the
-        next iteration of the event loop. So do the operations that have to make room for it.
+        If there is no room for it, the oldest operations complete in the next iteration of the
+        event loop.
+
+        Returns:
+            False when the operation has too many partitions, or when the broker stops. The
+            operation then completes in the next iteration of the event loop.
         """
         if self._ended or partitions > self._partitions_max:
             self.loop.call_soon(operation.force_complete)
@@ -115,11 +121,11 @@ class Purgatory:
         return True
 
     def forget(self, operation: DelayedOperation) -> None:
-        """`operation` waits no longer."""
+        """Remove `operation`, which is no longer delayed."""
         self.partitions -= self.waiting.pop(operation, 0)
 
     def end_all(self) -> None:
-        """Complete every operation, now and from now on: the broker stops."""
+        """Complete every delayed operation, and each later one immediately: the broker stops."""
         self._ended = True
         for operation in tuple(self.waiting):
             operation.force_complete()

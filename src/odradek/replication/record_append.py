@@ -1,9 +1,10 @@
-"""The records of a produce request, appended to the partitions that this broker leads.
+"""The append of a produce request's records to the partitions that this broker leads.
 
-Each entry is one batch for one partition. It is appended when its turn comes, in the order of the
-entries, because metadata may change between two time slices. Batches of internal, compacted and
-recompressed topics are opened first (`odradek.records.validate_body`). Those that take longer than
-a slice are appended after all others, one after the other.
+Each entry is one batch for one partition. Entries are appended in order, and the partition is
+looked up immediately before its append, because metadata may change between two time slices.
+Batches of internal, compacted and recompressed topics are opened first: their records are validated
+or recompressed (`odradek.records.validate_body`). Batches that take longer than a slice are
+appended after all others, one at a time.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
     from odradek.records.validate import Writable
 
 NEW_LOG_ELEMENTS = 20
-"""Elements of a time slice that the first append to a log counts as: it makes directory and files.
+"""Elements of a time slice that the first append to a log counts as, because it creates the
+directory and the files.
 """
 OPENED_BATCH_ELEMENTS = 50
 """Elements of a time slice that the first slice of an opened batch counts as."""
 FEW_ENTRIES = ELEMENTS_PER_SLICE // NEW_LOG_ELEMENTS
-"""So many entries are appended in one slice, whatever each costs."""
+"""Number of entries that are appended in one slice even if each is the first of its log."""
 
 
 class AppendManager(Protocol):
@@ -54,13 +56,13 @@ class AppendManager(Protocol):
 
 @dataclass(slots=True)
 class AppendEntry:
-    """The records of one partition.
+    """The records for one partition.
 
     Attributes:
         topic: A name or a topic id.
-        records: One batch, which is changed in place; None if the client sent nothing.
+        records: One batch, which is changed in place. None if the request has no records.
         origin: Set for a batch of a transaction.
-        error: The error of a batch that the request does not allow. It is not appended.
+        error: The error of a batch that the request does not allow. The batch is not appended.
     """
 
     topic: str | Uuid
@@ -72,7 +74,7 @@ class AppendEntry:
 
 @dataclass(slots=True)
 class AppendResult:
-    """The outcome for one entry: `info`, or `error` and what a client needs to handle it."""
+    """The outcome for one entry: `info`, or `error` and the data that clients need to handle it."""
 
     info: LogAppendInfo | None
     error: KafkaError | None = None
@@ -82,7 +84,7 @@ class AppendResult:
 
 
 class _Opening(NamedTuple):
-    """A batch that is being opened; its result will take the place at `position`."""
+    """A batch that is being opened. Its result replaces the one at `position`."""
 
     position: int
     partition: Partition
@@ -120,8 +122,8 @@ class RecordAppend:
         self._timeout_ms = timeout_ms
         self._internal_topics_allowed = internal_topics_allowed
         self.results: list[AppendResult] = []
-        # Appended, but not to be acknowledged before the high watermark has reached the offset; and
-        # the positions of their results.
+        # The high watermarks that appended records need before they are acknowledged, and the
+        # positions of their results.
         self._required_offsets: dict[Partition, int] = {}
         self._positions: dict[Partition, int] = {}
         self._opening: list[_Opening] = []
@@ -129,7 +131,7 @@ class RecordAppend:
     def in_slices(
         self, entries: Sequence[AppendEntry]
     ) -> Generator[None, None, Result[list[AppendResult]]]:
-        """Append all entries. Yields at the end of each time slice."""
+        """Append all entries. Yield at the end of each time slice."""
         left = ELEMENTS_PER_SLICE
         for entry in entries:
             if left <= 0:
@@ -139,7 +141,7 @@ class RecordAppend:
         return self.finish()
 
     def append(self, entry: AppendEntry) -> int:
-        """Append one entry, or begin to open it. Returns how many elements of a slice it cost."""
+        """Append one entry, or begin to open it. Return its cost in elements of a slice."""
         partition = self._manager.find(entry.topic, entry.partition)
         cost = 1
         try:
@@ -148,9 +150,9 @@ class RecordAppend:
             if not partition.log.on_disk:
                 cost = NEW_LOG_ELEMENTS
             records = entry.records
-            if records is None or entry.error is not None or not partition.appends_unopened:
+            if records is None or entry.error is not None or not partition.appends_as_received:
                 records = self._checked(partition, entry)
-                if not partition.appends_unopened:
+                if not partition.appends_as_received:
                     self._open(partition, entry, records)
                     return cost + OPENED_BATCH_ELEMENTS
             info = partition.append(records, self._acks, self._now_ms, entry.origin)
@@ -177,10 +179,10 @@ class RecordAppend:
         return entry.records
 
     def _require(self, partition: Partition, info: LogAppendInfo, position: int) -> None:
-        """Hold the result back until its records are flushed and committed, where that is promised.
+        """Delay the result until its records are flushed and committed, if `acks` requires that.
 
-        A duplicate is acknowledged no sooner than its original. acks=1 waits only for the flush
-        that its own records made due.
+        A duplicate is acknowledged no sooner than its original. acks=1 waits only for a flush that
+        its own records made due.
         """
         if self._acks == ACKS_ALL or info.must_flush or info.duplicate:
             self._required_offsets[partition] = info.last_offset + 1
@@ -189,7 +191,7 @@ class RecordAppend:
     # --- batches that are opened ---
 
     def _open(self, partition: Partition, entry: AppendEntry, records: memoryview) -> None:
-        """Append a batch after a look at its records: now if that takes one slice, else later."""
+        """Open a batch and append it: immediately if this takes one slice, otherwise later."""
         from odradek.records.scan import is_usual
         from odradek.records.validate_body import open_batch
 
@@ -224,7 +226,7 @@ class RecordAppend:
         return AppendResult(info)
 
     async def _append_later(self) -> Result[list[AppendResult]]:
-        """Append the batches that take more than one slice, one after the other."""
+        """Append the batches that take more than one slice, one at a time."""
         try:
             for position, partition, entry, work, step in self._opening:
                 try:
@@ -243,7 +245,7 @@ class RecordAppend:
     # --- the end ---
 
     def finish(self) -> Result[list[AppendResult]]:
-        """Every entry was begun. The result is executed when every entry is appended."""
+        """Return the result, after every entry was begun. It is executed when all are appended."""
         if self._opening:
             return run(self._append_later())
         if self._required_offsets:
@@ -262,15 +264,15 @@ class RecordAppend:
                 self.results[self._positions[partition]] = failed
             result.complete(self.results)
 
-        # With acks=0 and 1 the request waits for a flush. Kafka flushes in the request itself and
-        # has no time-out for it.
+        # With acks=0 and 1 the request waits for a flush. Kafka flushes within the request and has
+        # no time-out for it.
         timeout_ms = self._timeout_ms if self._acks == ACKS_ALL else None
         self._manager.wait_committed(self._required_offsets, timeout_ms, ready)
         return result
 
 
 def refused(partition: Partition | None, error: KafkaError) -> AppendResult:
-    """The result for records that were not appended."""
+    """Return the result for records that were not appended."""
     if partition is None:
         return AppendResult(None, error)
     result = AppendResult(None, error, partition.topic_partition)

@@ -1,13 +1,14 @@
-"""The partitions of this broker: kept in step with the metadata image, appended to, read, flushed.
+"""The partitions of this broker: updated from the metadata image, appended to, read, flushed.
 
-`apply` is called with each new image. It creates the logs of new partitions, deletes those of
-topics whose deletion is recorded (`deletions`), passes changed topic configs on to the logs, and
-takes over leadership.
+`apply` is called with each new image. It creates the logs of new partitions and takes over
+leadership. It deletes the logs of topics whose deletion is recorded (`deletions`), and passes
+changed topic configs on to the logs.
 
-Everything happens on the event loop, except fsync, which runs in the executor, one at a time for a
-log. A flush acknowledges all records that were appended before it began (group commit). A flush
-that fails takes the log's directory offline and is not tried again: after a failed fsync the page
-cache may say clean what never reached the disk."""
+All methods run on the event loop. The executor runs only reads that wait for the disk, and fsync,
+once at a time for each log. A flush acknowledges all records that were appended before it began
+(group commit). A flush that fails takes the log directory offline and is not repeated: after a
+failed fsync the page cache may report data as clean that never reached the disk.
+"""
 
 from __future__ import annotations
 
@@ -83,10 +84,11 @@ class ReplicaManager:
         self._log_config = log_config
         self._loop = loop
         self.opened_batches = opened_batches
-        # Raised with every change of a partition's existence, leadership or configs. Caches that
+        # Increased by each change of a partition's existence, leadership or configs. Caches that
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
         self.generation = 0
-        # Looked up with a plain (topic, partition) tuple, which is equal to the TopicPartition.
+        # The key of a look-up may be a plain (topic, partition) tuple: it equals the
+        # TopicPartition.
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
         self._topic_ids: set[Uuid] = set()
@@ -97,14 +99,16 @@ class ReplicaManager:
     # --- metadata ---
 
     def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
-        """Makes the partitions here those of `new_image`."""
+        """Create, update and remove partitions so that they match `new_image`."""
         run_to_completion(self.applying(old_image, new_image))
 
     def applying(
         self, old_image: MetadataImage | None, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """As `apply`, with a yield wherever a turn is over. Meanwhile a new partition may not be
-        there yet, or one that is gone may still be: clients try again, as they do in a cluster.
+        """As `apply`, with a yield at the end of each time slice.
+
+        Between slices a new partition may not exist yet, and a removed one may still exist. Clients
+        try again, as they do in a cluster.
         """
         old_image = old_image or MetadataImage()
         old_topics, new_topics = old_image.topics_by_name, new_image.topics_by_name
@@ -131,7 +135,7 @@ class ReplicaManager:
     def _remove_topics(
         self, old_image: MetadataImage, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """Remove the topics that `new_image` lacks, or has under another topic id."""
+        """Remove the topics that are not in `new_image`, or have another topic id there."""
         removed = 0
         for name, topic in old_image.topics_by_name.items():
             new_topic = new_image.topics_by_name.get(name)
@@ -164,7 +168,7 @@ class ReplicaManager:
     ) -> Partition:
         log = self._log_manager.get(key)
         if log is not None and log.topic_id not in (None, topic_id):
-            reason = f"it belongs to the topic id {uuid_to_string(log.topic_id)}, unknown here"
+            reason = f"it belongs to the unknown topic id {uuid_to_string(log.topic_id)}"
             self._deletions.set_aside(key, reason)
             log = None
         if log is None:
@@ -235,39 +239,48 @@ class ReplicaManager:
     # --- look-ups ---
 
     def find(self, topic: str | Uuid, partition: int) -> Partition | None:
-        """The partition of a topic that is given by its name or by its id."""
+        """Return the partition of a topic, which is identified by its name or by its id."""
         if topic.__class__ is str:
             return self._partitions.get((topic, partition))
         return self._partitions_by_id.get((topic, partition))  # type: ignore[arg-type]
 
     def unknown_code(self, topic: str | Uuid) -> ErrorCode:
-        """The error for a partition that `find` does not find."""
+        """Return the error code for a partition that `find` does not find."""
         if isinstance(topic, str) or topic in self._topic_ids:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition, or KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the partition.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         found = self._partitions.get((topic, partition))
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found
 
     def log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """The log of a partition that this broker leads; KafkaError otherwise."""
+        """Return the log of a partition that this broker leads.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the partition's error.
+        """
         partition = self.partition(*topic_partition)
         partition.check_leader_epoch(-1)
         return partition.log
 
     def replica_log_dir(self, topic_partition: TopicPartition) -> LogDir | None:
-        """The log directory of this broker's replica; None if it has none."""
+        """Return the log directory of this broker's replica, or None if it has no replica."""
         partition = self._partitions.get(topic_partition)
         return None if partition is None else partition.log.log_dir
 
     def active_producers(self, topic_partition: TopicPartition) -> Mapping[int, ProducerEntry]:
-        """The state of the log's producers, by producer id; KafkaError as `log`.
+        """Return the state of the log's producers, by producer id. The next append may change it.
 
-        The next append may change it.
+        Raises:
+            KafkaError: As for `log`.
         """
         return self.log(topic_partition).producers.producers
 
@@ -276,15 +289,15 @@ class ReplicaManager:
     def fetch_records(
         self, params: FetchParams, targets: Sequence[FetchTarget]
     ) -> Result[list[FetchPartitionData]]:
-        """Read the targets, at the earliest when there are `params.min_bytes` to read.
+        """Read the targets. Respond when at least `params.min_bytes` can be read, or time is up.
 
         The data is in the order of the targets. The caller closes its regions. The result is
-        executed after the first read. `cancel` ends its wait.
+        executed after the first read. `cancel` ends the delay.
         """
         return sliced(fetch(self, params, targets))
 
     def end_delayed_fetches(self) -> None:
-        """Complete the fetches that wait, and let none wait from now on: the broker stops."""
+        """Complete all delayed fetches, and delay none from now on: the broker stops."""
         self.fetches.end_all()
 
     # --- appends ---
@@ -297,11 +310,12 @@ class ReplicaManager:
         *,
         internal_topics_allowed: bool = False,
     ) -> Result[list[AppendResult]]:
-        """Append the entries, each to another partition, and wait as `acks` asks for it.
+        """Append the entries, each to another partition, and wait as `acks` requires.
 
         The results are in the order of the entries. The result is executed when every entry is
-        appended, or refused. It is done with acks=all when the records are committed, or after
-        `timeout_ms`. Records that make a flush due are acknowledged after it, whatever `acks` is.
+        appended or refused. With acks=all it is done when the records are committed, or after
+        `timeout_ms`. If records make a flush due, they are acknowledged after the flush, with any
+        `acks`.
         """
         append = RecordAppend(
             self, self._clock.time_ms(), acks, timeout_ms, internal_topics_allowed
@@ -324,7 +338,7 @@ class ReplicaManager:
         sequence: int,
         epoch_bump: bool = False,
     ) -> tuple[TopicPartition, VerificationGuard | None]:
-        """The guard for a transaction's first batch; see `Partition.start_verification`.
+        """Return the guard for a transaction's first batch; see `Partition.start_verification`.
 
         Raises:
             KafkaError: This broker does not lead the partition.
@@ -344,9 +358,9 @@ class ReplicaManager:
     ) -> Result[LogAppendInfo]:
         """Append a coordinator's batch with acks=all, without a time limit.
 
-        The result is done when the batch is committed, or fails with the KafkaError that prevents
-        it. A transactional batch (of offsets) needs the `guard` of `start_verification`, unless
-        its transaction is open there.
+        The result is done when the batch is committed. It fails with the KafkaError that prevented
+        the commit. A transactional batch (of offsets) needs the `guard` of `start_verification`,
+        unless its transaction is already open in the partition.
 
         Raises:
             KafkaError: Nothing was appended.
@@ -366,13 +380,13 @@ class ReplicaManager:
         *,
         transaction_version: int = 1,
     ) -> Result[LogAppendInfo]:
-        """End the producer's transaction in one partition. The result is as of `append_internal`.
+        """End the producer's transaction in one partition. The result is as for `append_internal`.
 
-        A marker for a producer without an open transaction here is appended, too.
+        A marker is also appended when the producer has no open transaction in the partition.
 
         Raises:
-            KafkaError: Nothing was appended: INVALID_PRODUCER_EPOCH and
-                TRANSACTION_COORDINATOR_FENCED for a marker of the past, UNKNOWN_TOPIC_OR_PARTITION,
+            KafkaError: Nothing was appended: INVALID_PRODUCER_EPOCH or
+                TRANSACTION_COORDINATOR_FENCED for an outdated marker, UNKNOWN_TOPIC_OR_PARTITION,
                 NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
         """
         marker = EndTransactionMarker(committed, coordinator_epoch)
@@ -384,7 +398,7 @@ class ReplicaManager:
     def _append_committed(
         self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
     ) -> Result[LogAppendInfo]:
-        partition = self._partitions.get(topic_partition)  # `find` costs each commit a call
+        partition = self._partitions.get(topic_partition)  # `find` would be one more call
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
@@ -407,10 +421,10 @@ class ReplicaManager:
         timeout_ms: int | None,
         on_ready: Callable[[dict[Partition, ErrorCode]], None],
     ) -> None:
-        """Calls `on_ready(errors)` when each partition's high watermark reached its offset, or
-        cannot.
+        """Call `on_ready(errors)` when each high watermark has reached its offset, or on errors.
 
-        Starts the flushes that are due: the high watermark of a single node waits for nothing else.
+        Start the flushes that are due, because on a single node the high watermark waits only for
+        flushes.
         """
         delayed = DelayedProduce(required_offsets, on_ready)
         if timeout_ms is not None:
@@ -424,12 +438,12 @@ class ReplicaManager:
     # --- flushing ---
 
     def start_flush(self, partition: Partition) -> None:
-        """Flushes the log off the loop, unless a flush runs: then another one follows it."""
+        """Flush the log in the executor. If a flush is running, it is followed by another one."""
         if partition not in self._flushing:
             self._flushing[partition] = self._loop.create_task(self._flush(partition))
 
     async def flushes_ended(self) -> None:
-        """Wait for the flushes that run: those of recovered records, before clients connect."""
+        """Wait for the running flushes. Flushes of recovered records end before clients connect."""
         if flushes := tuple(self._flushing.values()):
             await asyncio.wait(flushes)
 
@@ -438,7 +452,7 @@ class ReplicaManager:
         try:
             again = True
             while again:
-                # What is appended from here on is not promised by this flush.
+                # Records that are appended from here on may not be covered by this flush.
                 end_offset = log.log_end_offset
                 await self._loop.run_in_executor(self._executor, log.flush)
                 again = partition.flushed(end_offset)
@@ -453,7 +467,7 @@ class ReplicaManager:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def log_dir_failed(self, log_dir: LogDir) -> None:
-        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        """Stop the partitions of an offline log directory. They respond KAFKA_STORAGE_ERROR."""
         for partition in tuple(self._partitions.values()):
             if partition.log.log_dir is log_dir:
                 partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -462,19 +476,20 @@ class ReplicaManager:
 
     @property
     def is_out_of_files(self) -> bool:
-        """Whether a response should hold no file beside those that it holds."""
+        """Whether the regions of responses hold so many files that a response should add none."""
         return self._log_manager.pool.is_crowded
 
     def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
-        """Runs a read that has to wait for the disk, `UnifiedLog.read`, off the loop."""
+        """Run `UnifiedLog.read`, which may wait for the disk, in the executor."""
         return self._loop.run_in_executor(self._executor, read)
 
     # --- deleting records ---
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
-        """Deletes what is below `offset` (-1: below the high watermark); the new log start offset.
+        """Delete the records below `offset` (-1: the high watermark). Return the log start offset.
 
-        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, and as `log`.
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark, and as for `log`.
         """
         partition = self.partition(*topic_partition)
         partition.check_leader_epoch(-1)
@@ -491,14 +506,16 @@ class ReplicaManager:
             partition.log_start_offset_raised()
         return log.log_start_offset
 
-    # --- transactions that hang ---
+    # --- hanging transactions ---
 
     def late_transactions(
         self, now_ms: int, transaction_max_timeout_ms: int
     ) -> dict[TopicPartition, LateTransaction]:
-        """Of the partitions led here, the open transactions that should have been ended long ago,
-        one a partition: the one that holds up its readers. Their number is Kafka's metric
-        ``PartitionsWithLateTransactionsCount``."""
+        """Return the late transactions of the partitions that this broker leads.
+
+        A transaction is late when it is open although it should have ended long ago. For each
+        partition the result has the transaction that holds back the last stable offset. Their
+        number is Kafka's metric ``PartitionsWithLateTransactionsCount``."""
         return {
             partition.topic_partition: late
             for partition in self._partitions.values()
@@ -511,8 +528,10 @@ class ReplicaManager:
     # --- the end ---
 
     async def stop(self) -> None:
-        """Answer the fetches that wait. Flushes that run are left to their threads: the records are
-        not acknowledged, and the log is closed with what is synced by then.
+        """Complete the delayed fetches and stop all partitions.
+
+        Running flushes are left to their threads. Their records are not acknowledged, and the log
+        is closed with the records that are synced by then.
         """
         self.end_delayed_fetches()
         await self._deletions.stop()

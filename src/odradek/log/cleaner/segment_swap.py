@@ -20,7 +20,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.environment.files import READ, Files, OpenFile, unlink_if_there
+from odradek.environment.files import READ, Files, OpenFile, unlink_if_exists
 from odradek.log.segments.log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
 from odradek.log.segments.offset_index import index_path
 from odradek.records.batch import HEADER_BYTES, parse_header
@@ -104,14 +104,14 @@ def _rename(files: Files, directory: str, base: int, source: str, target: str) -
 
 def _remove(files: Files, directory: str, base: int, suffix: str) -> None:
     for kind in SEGMENT_SUFFIXES:
-        unlink_if_there(files, index_path(directory, base, kind) + suffix)
+        unlink_if_exists(files, index_path(directory, base, kind) + suffix)
 
 
 def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:
     """Removes what an unfinished cleaning left among these names of a directory."""
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
-            unlink_if_there(files, f"{directory}/{name}")
+            unlink_if_exists(files, f"{directory}/{name}")
 
 
 # -- after a crash ---------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from odradek.environment.files import (
     RealFiles,
     machine_boot_id,
     make_directories,
-    unlink_if_there,
+    unlink_if_exists,
 )
 from odradek.environment.randomness import random_uuid
 from odradek.errors import ErrorCode, KafkaError
@@ -330,7 +330,7 @@ class LogManager:
         """
         unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
         synced, marked = (
-            unlink_if_there(self.files, f"{log_dir.path}/{name}")
+            unlink_if_exists(self.files, f"{log_dir.path}/{name}")
             for name in (checkpoints.CLEAN_SHUTDOWN_FILE, checkpoints.CLOSED_UNSYNCED_FILE)
         )
         if synced or marked:
@@ -680,7 +680,7 @@ class LogManager:
             self.files.fsync_dir(log_dir.path)
             marker = f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
             checkpoints.write_clean_shutdown(self.files, marker)
-            unlink_if_there(self.files, f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}")
+            unlink_if_exists(self.files, f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}")
         except OSError as error:
             log_dir.fail(error, "marking a clean stop")
 

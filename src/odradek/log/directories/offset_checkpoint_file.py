@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-from odradek.environment.files import READ, Files, OpenFile, unlink_if_there
+from odradek.environment.files import READ, Files, OpenFile, unlink_if_exists
 from odradek.ids import TopicPartition
 from odradek.log.state import checkpoints
 
@@ -52,7 +52,7 @@ class OffsetCheckpointFile:
         """
         unfinished = re.compile(re.escape(self._name) + r"\.\d+\.tmp\Z")
         for name in filter(unfinished.match, names):
-            unlink_if_there(self._files, f"{self._directory}/{name}")
+            unlink_if_exists(self._files, f"{self._directory}/{name}")
         self.offsets = self._latest = checkpoints.read_offsets(self._files, self.path)
 
     def write(self, collect: Callable[[], Offsets]) -> None:
@@ -108,10 +108,10 @@ class OffsetCheckpointFile:
             renamed = self._rename(temporary, number, offsets, last)
         except OSError:
             with contextlib.suppress(OSError):
-                unlink_if_there(self._files, temporary)
+                unlink_if_exists(self._files, temporary)
             raise
         if not renamed:
-            unlink_if_there(self._files, temporary)
+            unlink_if_exists(self._files, temporary)
         if sync:
             self._finish_sync(number)
         elif renamed and not last:

@@ -21,7 +21,7 @@ from odradek.environment.files import (
     UPDATE,
     Buffer,
     OpenFile,
-    unlink_if_there,
+    unlink_if_exists,
     write_all,
 )
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, FilePool, PooledFile
@@ -713,7 +713,7 @@ class LogSegment:
         """Removes the files at once: they hold nothing."""
         self.let_go()
         for suffix in SEGMENT_SUFFIXES:
-            unlink_if_there(self._pool.files, self.path(suffix))
+            unlink_if_exists(self._pool.files, self.path(suffix))
 
 
 def _index_bytes(index: OffsetIndex, time_index: TimeIndex) -> int:

@@ -10,7 +10,7 @@ from odradek.environment.files import (
     Files,
     OpenFile,
     read_file,
-    unlink_if_there,
+    unlink_if_exists,
     write_new_file,
 )
 from odradek.log.segments.log_segment import LogSegment
@@ -67,7 +67,7 @@ def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
 def remove_producer_files(files: Files, directory: str, offset: int) -> None:
     """Removes the files of that offset, as far as there are any."""
     for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
-        unlink_if_there(files, index_path(directory, offset, suffix))
+        unlink_if_exists(files, index_path(directory, offset, suffix))
 
 
 def delete_producer_files(
