@@ -91,7 +91,7 @@ def produce(
     _refuse_unreadable(files or [])
     admin_client(bootstrap_server)
     producer = _producer(bootstrap_server, acks, compression, transactional_id)
-    kind = _CountingSender if as_json else _Sender
+    kind = _CountingSender if as_json else _RecordSender
     plain = kind(producer, topic, partition, headers or None)
     in_transactions = transactional_id is not None
     sender = _TransactionalSender(plain, commit_every, abort) if in_transactions else plain
@@ -147,7 +147,7 @@ def _producer(
 
 
 def _send_all(
-    sender: _Sender | _TransactionalSender, files: list[Path], rate: float, split: Splitter
+    sender: _RecordSender | _TransactionalSender, files: list[Path], rate: float, split: Splitter
 ) -> int:
     """Sends every line; how many there were."""
     sent = 0
@@ -160,7 +160,7 @@ def _send_all(
     return sent
 
 
-class _Sender:
+class _RecordSender:
     """Sends through librdkafka; the first record that the broker refuses ends the command."""
 
     outcome = ""
@@ -216,7 +216,7 @@ class _Sender:
         raise CommandError(f"{self.topic}: {self._error} ({acknowledged})")
 
 
-class _CountingSender(_Sender):
+class _CountingSender(_RecordSender):
     """Also notes what the broker said of each record, which costs each of them a little."""
 
     def __init__(self, producer: Producer, topic: str, partition: int, headers: Headers) -> None:
@@ -257,7 +257,7 @@ class _CountingSender(_Sender):
 class _TransactionalSender:
     """Sends in transactions of `records_max` records (0: of all), each committed or aborted."""
 
-    def __init__(self, sender: _Sender, records_max: int, abort: bool) -> None:
+    def __init__(self, sender: _RecordSender, records_max: int, abort: bool) -> None:
         self._sender = sender
         self.topic = sender.topic
         self._records_max = records_max

@@ -92,7 +92,7 @@ def _fetch(
     params = _params(services, context, request)
     data = services.replica_manager.fetch_records(params, fetch.partitions)
     is_limited = services.quotas.fetch.enabled and params.replica_id == CONSUMER
-    response = _Response(services, context, fetch, is_limited)
+    response = _ResponseBuilder(services, context, fetch, is_limited)
     if data.completed:
         return response.of(data.value)
     return data.chain(response.of, executed=True)
@@ -145,7 +145,7 @@ def _forgotten(request: FetchRequest, context: RequestContext) -> list[Partition
     ]
 
 
-class _Response:
+class _ResponseBuilder:
     """Makes the response to one request from the data of its partitions."""
 
     __slots__ = (
