@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from odradek.cli.output import CommandError
 from odradek.testing import Broker
 
 from .conftest import Cli
@@ -90,6 +91,8 @@ def test_all_shows_defaults_too(cli: Cli) -> None:
 def test_refusals_are_one_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
     result = cli("config", *arguments)
     assert result.exit_code == 1
+    if not isinstance(result.exception, CommandError):
+        raise AssertionError("not a refusal") from result.exception
     assert message in str(result.exception)
     assert "\n" not in str(result.exception)
 
