@@ -4,8 +4,13 @@ reproducible."""
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from random import SystemRandom
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,6 +42,25 @@ settings.register_profile(
     ],
 )
 settings.load_profile("odradek")
+
+
+class PlainImports(MetaPathFinder):
+    """Import `odradek` without pytest's assertion rewriting, as outside of tests.
+
+    pytest rewrites the whole package, because it contains a pytest plugin. The broker's thread and
+    the test's thread import modules of it at the same time, and CPython 3.11 cannot build two
+    syntax trees at the same time: SystemError("AST constructor recursion depth mismatch").
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "odradek":
+            return None
+        return PathFinder.find_spec(fullname, path, target)
+
+
+sys.meta_path.insert(0, PlainImports())
 
 
 def pytest_configure(config: pytest.Config) -> None:

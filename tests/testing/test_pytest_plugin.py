@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+
+import pytest
 
 USERS_TESTS = textwrap.dedent(
     """
@@ -50,3 +54,10 @@ def test_without_xdist_one_broker_serves_all_tests(tmp_path: Path) -> None:
     (tmp_path / "test_users.py").write_text(USERS_TESTS)
     output = _run(tmp_path)
     assert len({line for line in output.splitlines() if line.startswith("broker ")}) == 1
+
+
+@pytest.mark.parametrize("name", ["odradek.broker.broker", "odradek.cli.app"])
+def test_modules_of_odradek_are_imported_without_assertion_rewriting(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__spec__ is not None
+    assert type(module.__spec__.loader) is SourceFileLoader
