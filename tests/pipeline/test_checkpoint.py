@@ -96,6 +96,22 @@ def test_batch_is_unfinished_between_its_plan_and_its_commit() -> None:
     assert not checkpoint_with({}).has_unfinished_batch()
 
 
+@pytest.mark.parametrize(
+    "removed",
+    [("offsets/0", "offsets/1", "offsets/2"), ("offsets/1", "offsets/2")],
+    ids=["all plans", "the newest plans"],
+)
+def test_finished_batch_without_its_plan_is_an_error_that_names_it(
+    removed: tuple[str, ...],
+) -> None:
+    checkpoint_with(BATCHES).check_plans_exist()
+    checkpoint_with({}).check_plans_exist()
+    texts = {name: text for name, text in BATCHES.items() if name not in removed}
+    with pytest.raises(PipelineError, match="finished batch 1, and the file offsets/1") as refused:
+        checkpoint_with(texts).check_plans_exist()
+    assert "\n" not in str(refused.value)
+
+
 def test_batches_are_counted_by_number_and_not_by_name() -> None:
     texts = {"offsets/9": "", "offsets/10": "", "commits/9": "", "commits/.10.crc": ""}
     assert checkpoint_with(texts).has_unfinished_batch()

@@ -57,6 +57,21 @@ class Checkpoint:
         """Return whether the newest planned batch has not finished, as after a crash."""
         return self._newest_batch("offsets") > self._newest_batch("commits")
 
+    def check_plans_exist(self) -> None:
+        """Raise PipelineError if the newest finished batch has no plan.
+
+        Spark writes the plan of a batch before it runs and keeps both files equally long, so the
+        plans were removed. Spark would start again at batch 0, and after that batch wrongly report
+        that another job uses the checkpoint.
+        """
+        finished = self._newest_batch("commits")
+        if finished > self._newest_batch("offsets"):
+            raise PipelineError(
+                f"The checkpoint {self._path} has finished batch {finished}, and the file"
+                f" offsets/{finished} with its offsets is missing. Bring the newest copy of the"
+                " checkpoint back, or ingest into another directory."
+            )
+
     def planned_ranges(self, batch_id: int) -> tuple[PlannedRange, ...]:
         """Return the offsets that Spark planned for a batch, by topic and partition.
 

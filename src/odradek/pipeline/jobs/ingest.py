@@ -217,3 +217,4 @@ class IngestJob:
             raise PipelineError(
                 f"{tables.checkpoint} is not the checkpoint of {tables.path('table')}. {advice}"
             )
+        self._checkpoint.check_plans_exist()
