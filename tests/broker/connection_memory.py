@@ -19,7 +19,7 @@ from pathlib import Path
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.shape_budget import ShapeBudget
-from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
 from odradek.net.connection import Connection
 from odradek.net.limits import SCRATCH_BYTES, TAIL_BYTES, NetLimits
 from odradek.net.receive import Scratch
@@ -60,8 +60,8 @@ class Memory:
     def __post_init__(self) -> None:
         limits = self.limits
         self.requests = MemoryBudget(limits.request_bytes_queued_max)
-        self.queued = QueuedAnswers(limits.response_bytes_queued_total_max)
-        self.unsent = UnsentAnswers(limits.response_bytes_unsent_max)
+        self.queued = QueuedResponses(limits.response_bytes_queued_total_max)
+        self.unsent = UnsentResponses(limits.response_bytes_unsent_max)
         self.ahead = ReceivedAhead(limits.received_ahead_bytes_max)
         self.scratch = Scratch(limits.lent_bytes_max)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.environment.timers import LoopTimers
-from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
 from odradek.net.connection import Connection, Shared
 from odradek.net.limits import NetLimits
 from odradek.net.receive import Scratch
@@ -104,8 +104,8 @@ def open_connection(
     *,
     limits: NetLimits | None = None,
     budget: MemoryBudget | None = None,
-    queued: QueuedAnswers | None = None,
-    unsent: UnsentAnswers | None = None,
+    queued: QueuedResponses | None = None,
+    unsent: UnsentResponses | None = None,
     ahead: ReceivedAhead | None = None,
     scratch: Scratch | None = None,
     room: float = float("inf"),
@@ -119,8 +119,8 @@ def open_connection(
         dispatch=dispatch,
         limits=limits,
         budget=budget or MemoryBudget(limits.request_bytes_queued_max),
-        queued=queued or QueuedAnswers(limits.response_bytes_queued_total_max),
-        unsent=unsent or UnsentAnswers(limits.response_bytes_unsent_max),
+        queued=queued or QueuedResponses(limits.response_bytes_queued_total_max),
+        unsent=unsent or UnsentResponses(limits.response_bytes_unsent_max),
         ahead=ahead or ReceivedAhead(limits.received_ahead_bytes_max),
         scratch=scratch or Scratch(limits.lent_bytes_max),
     )

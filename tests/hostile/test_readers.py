@@ -131,7 +131,7 @@ def test_a_log_cut_short_under_an_answer_ends_that_connection_only(
         received = drained(blocked)
         assert received < size
         assert received <= kept + 10_000, "bytes were sent that are not in the file"
-        assert "cut short" in reason(blocked)
+        assert "truncated" in reason(blocked)
         blocked.socket.close()
 
 

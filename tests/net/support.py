@@ -1,4 +1,4 @@
-"""What the tests of the network layer share: frames, loops, sockets, waiting without sleeping."""
+"""Helpers of the tests of the network layer: frames, loops, sockets, waiting without sleeping."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from odradek.records.region import FileRegion
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 on_both_loops = pytest.mark.parametrize("loop", list(LOOPS))
 DEADLINE_S = 180
-"""Only a hang takes so long: a busy machine may stand still for many seconds."""
+"""Only a hang takes this long. A busy machine may not run the test for many seconds."""
 
 
 def run(main: Coroutine[Any, Any, Any], loop: str = "asyncio") -> Any:
-    """Runs `main` to its end on a loop of that kind; a hang fails the test."""
+    """Run `main` to its end on a loop of that kind. A hang fails the test."""
 
     async def bounded() -> Any:
         async with asyncio.timeout(DEADLINE_S):
@@ -43,19 +43,19 @@ def run(main: Coroutine[Any, Any, Any], loop: str = "asyncio") -> Any:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Turns the loop until `condition` holds; `run` bounds it."""
+    """Run the loop until `condition` holds, for at most the time that `run` allows."""
     while not condition():  # noqa: ASYNC110 - a turn of the loop: any event may be it
         await asyncio.sleep(0)
 
 
-async def turns(count: int = 5) -> None:
-    """Lets what is ready on the loop happen."""
+async def iterations(count: int = 5) -> None:
+    """Run everything that is ready on the loop, in `count` iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 def silent(_: object) -> Chunks:
-    """Reply of a dispatcher that sends no response."""
+    """Return the reply of a dispatcher that sends no response."""
     return []
 
 
@@ -64,7 +64,7 @@ def frame(body: bytes) -> bytes:
 
 
 def frames_in(data: bytes | bytearray) -> list[bytes]:
-    """The bodies of complete frames; what is left over must be nothing."""
+    """Return the bodies of complete frames. The data must end with a complete frame."""
     bodies = []
     pos = 0
     while pos < len(data):
@@ -76,12 +76,12 @@ def frames_in(data: bytes | bytearray) -> list[bytes]:
 
 
 def body(seed: int, size: int) -> bytes:
-    """`size` bytes in which every piece differs from every other."""
+    """Return `size` bytes in which every piece differs from every other."""
     return random.Random(seed).randbytes(size)
 
 
 class OpenFile:
-    """A file for regions; `FileRegion` keeps it open by referring to it."""
+    """A file for regions. `FileRegion` keeps it open by referring to it."""
 
     def __init__(self, path: Path, files: Files | None = None) -> None:
         self.files = files or RealFiles()
@@ -92,7 +92,7 @@ class OpenFile:
 
 
 class CountedRegion(FileRegion):
-    """A region that knows how many are open, and that may claim to be cold."""
+    """A region that counts the open ones, and that may report that it is not in the page cache."""
 
     __slots__ = ("cold", "counter", "is_open")
 
@@ -132,7 +132,7 @@ async def serving(
 
 
 class Peer:
-    """A client's socket under the test's full control."""
+    """A client's socket that the test controls."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -152,7 +152,7 @@ class Peer:
         await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
     async def read(self, count: int) -> bytes:
-        """`count` bytes, or fewer if the connection ends before."""
+        """Return `count` bytes, or fewer if the connection ends before."""
         loop = asyncio.get_running_loop()
         chunks = bytearray()
         while len(chunks) < count:
@@ -166,7 +166,7 @@ class Peer:
         return bytes(chunks)
 
     async def read_frame(self) -> bytes | None:
-        """A whole frame's body; None at the end of the connection."""
+        """Return a whole frame's body, or None at the end of the connection."""
         head = await self.read(4)
         if len(head) < 4:
             return None
@@ -175,13 +175,13 @@ class Peer:
         return data if len(data) == size else None
 
     async def ended(self) -> bool:
-        """Waits for the end of the connection; what came before it is thrown away."""
+        """Wait for the end of the connection and drop the bytes before it."""
         while await self.read(1 << 16):
             pass
         return True
 
     def reset(self) -> None:
-        """Vanishes without a word that could be waited for: RST."""
+        """Disconnect by RST, without an orderly close."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
@@ -193,7 +193,7 @@ class Peer:
 
 
 async def until_descriptors_at_most(count: int) -> None:
-    """uvloop closes descriptors a turn or two after it says that the connection is lost."""
+    """Wait for uvloop, which closes descriptors an iteration or two after `connection_lost`."""
     await until(lambda: open_descriptors() <= count)
 
 

@@ -1,4 +1,4 @@
-"""Connections without sockets: order of execution and of answers, back pressure, the end."""
+"""Connections without sockets: order of execution and of responses, back pressure, closing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.net.budget import MemoryBudget, QueuedAnswers, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedResponses, UnsentResponses
 from odradek.net.connection import Chunks, CloseConnection, Connection, Reply, plain_address
 from odradek.net.limits import (
     BACKLOG_BYTES,
     IN_FLIGHT_BYTES,
     READ_PIECE_BYTES,
-    TURN_REQUESTS_MAX,
+    SLICE_REQUESTS_MAX,
     NetLimits,
 )
 from odradek.result_tasks import in_task
@@ -27,16 +27,23 @@ from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.call_count import count_calls
 from tests.helpers.fuzzing import rounds
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
-from tests.net.support import CountedRegion, OpenFile, body, frame, frames_in, run, silent, turns
+from tests.net.support import (
+    CountedRegion,
+    OpenFile,
+    body,
+    frame,
+    frames_in,
+    iterations,
+    run,
+    silent,
+)
 
 FUZZ_S = 3.0
 KINDS = ["list", "none", "pending", "completed", "executing", "executing pending", "none later"]
 
 
 class Script:
-    """A dispatcher whose replies are of the kinds asked for; what is pending is completed when told
-    to.
-    """
+    """A dispatcher with replies of the requested kinds. The test completes the pending ones."""
 
     def __init__(self, kinds: list[str]) -> None:
         self.kinds = kinds
@@ -49,24 +56,24 @@ class Script:
         assert not self.executing, "started while the one before was being executed"
         number = int(bytes(view))
         kind = self.kinds[number]
-        answer: Chunks = [b"answer ", b"%d" % number]
+        response: Chunks = [b"response ", b"%d" % number]
         if kind.startswith("executing"):
-            return self.execute(number, answer, kind == "executing pending")
+            return self.execute(number, response, kind == "executing pending")
         self.executed.append(number)
         if kind == "list":
-            return answer
+            return response
         if kind == "none":
             return []
         if kind == "completed":
-            return Result(answer)
-        return self.later([] if kind == "none later" else answer)
+            return Result(response)
+        return self.later([] if kind == "none later" else response)
 
-    def later(self, answer: Chunks) -> PendingResult[Chunks]:
+    def later(self, response: Chunks) -> PendingResult[Chunks]:
         result: PendingResult[Chunks] = PendingResult()
-        self.open.append((result, answer))
+        self.open.append((result, response))
         return result
 
-    def execute(self, number: int, answer: Chunks, pending: bool) -> Result[Chunks]:
+    def execute(self, number: int, response: Chunks, pending: bool) -> Result[Chunks]:
         self.executing += 1
         result: PendingResult[Chunks] = PendingResult(executed=False)
 
@@ -74,9 +81,9 @@ class Script:
             self.executing -= 1
             self.executed.append(number)
             if pending:
-                result.follow(self.later(answer))
+                result.follow(self.later(response))
             else:
-                result.complete(answer)
+                result.complete(response)
 
         self.gates.append(end)
         return result
@@ -84,7 +91,7 @@ class Script:
     @property
     def expected(self) -> list[bytes]:
         silent = ("none", "none later")
-        return [b"answer %d" % n for n, kind in enumerate(self.kinds) if kind not in silent]
+        return [b"response %d" % n for n, kind in enumerate(self.kinds) if kind not in silent]
 
 
 @given(
@@ -92,7 +99,7 @@ class Script:
     seed=st.integers(0, 2**32),
     in_flight=st.integers(1, 8),
 )
-def test_answers_leave_in_the_order_of_the_requests(
+def test_responses_are_sent_in_the_order_of_the_requests(
     kinds: list[str], seed: int, in_flight: int
 ) -> None:
     choices = random.Random(seed)
@@ -108,21 +115,21 @@ def test_answers_leave_in_the_order_of_the_requests(
             if script.gates and choices.random() < 0.7:
                 script.gates.pop()()
             if script.open and choices.random() < 0.7:
-                result, answer = script.open.pop(choices.randrange(len(script.open)))
-                result.complete(answer)
+                result, response = script.open.pop(choices.randrange(len(script.open)))
+                result.complete(response)
             transport.take(choices.randint(0, 30))
-            await turns(choices.randint(0, 4))
+            await iterations(choices.randint(0, 4))
             assert len(connection._queue) <= in_flight
-        await turns()
+        await iterations()
         transport.take(10_000)
-        await turns()
+        await iterations()
         assert frames_in(transport.written) == script.expected
 
     run(main())
     assert script.executed == list(range(len(kinds)))
 
 
-def test_answers_that_are_ready_together_leave_in_one_write() -> None:
+def test_responses_that_are_ready_together_are_sent_in_one_write() -> None:
     async def main() -> None:
         connection, transport = open_connection(lambda _, view: [b"x", bytes(view)])
         feed(connection, b"".join(frame(b"%d" % number) for number in range(100)))
@@ -132,18 +139,18 @@ def test_answers_that_are_ready_together_leave_in_one_write() -> None:
     run(main())
 
 
-def test_calls_a_request_costs_between_socket_and_dispatcher() -> None:
+def test_number_of_calls_between_socket_and_dispatcher_for_a_request() -> None:
     """get_buffer, buffer_updated, dispatch, unpack, sum, pack, join, write.
 
-    One more needs a reason written here.
+    A further call needs a reason written here.
     """
 
     class Sink(MockTransport):
         write = bytearray().extend  # type: ignore[assignment]
 
     async def main() -> None:
-        answer = [b"header", b"answer"]
-        connection, _ = open_connection(lambda _, view: answer)
+        response = [b"header", b"response"]
+        connection, _ = open_connection(lambda _, view: response)
         connection._transport = Sink()
         request = frame(bytes(300))
         many = request * 100
@@ -166,7 +173,7 @@ def test_calls_a_request_costs_between_socket_and_dispatcher() -> None:
     run(main())
 
 
-def test_a_slow_reader_stops_its_own_requests_and_what_it_sends_is_bounded() -> None:
+def test_a_slow_reader_stops_its_own_requests_and_its_received_bytes_are_bounded() -> None:
     async def main() -> None:
         executed: list[int] = []
 
@@ -177,7 +184,7 @@ def test_a_slow_reader_stops_its_own_requests_and_what_it_sends_is_bounded() -> 
         connection, transport = open_connection(dispatch, room=5000)
         stream = frame(bytes(100)) * 100_000
         taken = feed(connection, stream)
-        assert taken < 200_000, "read on although nothing can be answered"
+        assert taken < 200_000, "read on although no response can be sent"
         assert not transport.reading
         assert len(transport.waiting) <= 70_000
         assert connection._receive.kept <= 140_000
@@ -185,17 +192,17 @@ def test_a_slow_reader_stops_its_own_requests_and_what_it_sends_is_bounded() -> 
             if taken == len(stream) and len(executed) == 100_000:
                 break
             transport.take(1_000_000)
-            await turns(2)
+            await iterations(2)
             taken += feed(connection, memoryview(stream)[taken:])
         assert len(executed) == 100_000
         transport.take(10_000_000)
-        await turns()
+        await iterations()
         assert len(transport.written) == 100_000 * 1004
 
     run(main())
 
 
-def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
+def test_pipelined_requests_with_pending_responses_are_bounded() -> None:
     async def main() -> None:
         due: list[PendingResult[Chunks]] = []
 
@@ -213,16 +220,16 @@ def test_pipelined_requests_whose_answers_are_due_are_bounded() -> None:
             for result in due[answered:]:
                 result.complete([b"y"])
             answered = len(due)
-            await turns(4)
+            await iterations(4)
             taken += feed(connection, memoryview(stream)[taken:])
             assert len(connection._queue) <= NetLimits().requests_in_flight_max
-        await turns()
+        await iterations()
         assert len(frames_in(transport.written)) == 100_000
 
     run(main())
 
 
-def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
+def test_responses_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
     async def main() -> None:
         first: PendingResult[Chunks] = PendingResult()
         executed: list[int] = []
@@ -235,18 +242,18 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes() -> None:
         feed(connection, frame(b"x") * 20)
         assert len(executed) == 1 + 3
         first.complete([b"first"])
-        await turns(20)
+        await iterations(20)
         assert len(executed) == 20
-        assert [len(answer) for answer in frames_in(transport.written)] == [5] + 19 * [400_000]
+        assert [len(response) for response in frames_in(transport.written)] == [5] + 19 * [400_000]
 
     run(main())
 
 
-def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
-    """Lists behind a pending response count, and so do pending ones that are completed there."""
+def test_responses_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
+    """Lists behind a pending response count, and so do pending responses that complete there."""
 
     async def main() -> None:
-        queued = QueuedAnswers(1_000_000)
+        queued = QueuedResponses(1_000_000)
         firsts: list[PendingResult[Chunks]] = []
         executed: list[int] = []
 
@@ -265,7 +272,7 @@ def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
         for number, (connection, _) in enumerate(opened):
             kind = b"later" if number % 2 else b"now"
             feed(connection, frame(b"wait") + frame(kind) * 5)
-            await turns()
+            await iterations()
         assert queued.used <= 1_000_000 + 5 * 100_000
         assert len(executed) <= 20 + len(opened)
         # A connection without responses in its queue is served.
@@ -277,7 +284,7 @@ def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
             for first in firsts:
                 if not first.done:
                     first.complete([b"first"])
-            await turns(20)
+            await iterations(20)
         assert queued.used == 0
         for _, transport in opened[:-1]:
             assert [len(each) for each in frames_in(transport.written)] == [5] + 5 * [100_000]
@@ -287,7 +294,7 @@ def test_answers_that_wait_are_bounded_in_bytes_over_all_connections() -> None:
 
 def test_requests_in_flight_are_bounded_over_all_connections() -> None:
     async def main() -> None:
-        queued = QueuedAnswers(100 * IN_FLIGHT_BYTES)
+        queued = QueuedResponses(100 * IN_FLIGHT_BYTES)
         due: list[PendingResult[Chunks]] = []
 
         def dispatch(_: Any, view: memoryview) -> Reply:
@@ -297,7 +304,7 @@ def test_requests_in_flight_are_bounded_over_all_connections() -> None:
         opened = [open_connection(dispatch, queued=queued) for _ in range(50)]
         for connection, _ in opened:
             feed(connection, frame(b"x") * 20)
-            await turns()
+            await iterations()
         assert 100 <= len(due) <= 100 + len(opened), "each may have one"
         assert all(connection._queue for connection, _ in opened)
         answered = 0
@@ -305,7 +312,7 @@ def test_requests_in_flight_are_bounded_over_all_connections() -> None:
             for result in due[answered:]:
                 result.complete([b"y"])
                 answered += 1
-            await turns()
+            await iterations()
         assert len(due) == 50 * 20
         assert queued.used == 0
         assert all(len(frames_in(transport.written)) == 20 for _, transport in opened)
@@ -315,7 +322,7 @@ def test_requests_in_flight_are_bounded_over_all_connections() -> None:
 
 def test_a_large_request_in_flight_counts_more_than_a_small_one() -> None:
     async def main() -> None:
-        queued = QueuedAnswers(1_000_000)
+        queued = QueuedResponses(1_000_000)
         connection, transport = open_connection(lambda *_: PendingResult(), queued=queued)
         feed(connection, frame(b"x"))
         small = queued.used
@@ -324,17 +331,17 @@ def test_a_large_request_in_flight_counts_more_than_a_small_one() -> None:
         feed(connection, frame(bytes(3_000_000)))
         assert queued.used < 200_000
         transport.abort()
-        await turns()
+        await iterations()
         assert queued.used == 0
 
     run(main())
 
 
-def test_regions_that_wait_take_no_memory(tmp_path: Path) -> None:
+def test_regions_that_wait_use_no_memory(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log"
         path.write_bytes(bytes(1_000_000))
-        queued = QueuedAnswers(10_000)
+        queued = QueuedResponses(10_000)
         first: PendingResult[Chunks] = PendingResult()
         regions = [0]
 
@@ -349,18 +356,18 @@ def test_regions_that_wait_take_no_memory(tmp_path: Path) -> None:
         feed(connection, frame(b"fetch") * 20)
         assert (queued.used - request, regions) == (20 * 6, [20])
         transport.abort()
-        await turns()
+        await iterations()
         assert (queued.used, regions) == (0, [0])
 
     run(main())
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
-def test_an_impossible_size_closes_after_the_answers_before_it(size: int, caplog: Any) -> None:
+def test_an_invalid_frame_size_closes_after_the_earlier_responses(size: int, caplog: Any) -> None:
     async def main() -> None:
         connection, transport = open_connection(lambda _, view: [bytes(view)])
         feed(connection, frame(b"good") + size.to_bytes(4, "big", signed=True) + b"garbage")
-        await turns()
+        await iterations()
         assert frames_in(transport.written) == [b"good"]
         assert connection.closed
 
@@ -369,7 +376,7 @@ def test_an_impossible_size_closes_after_the_answers_before_it(size: int, caplog
     assert "127.0.0.1:50000 (PLAINTEXT)" in caplog.text
 
 
-def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> None:
+def test_a_refused_request_closes_after_the_earlier_responses(caplog: Any) -> None:
     async def main() -> None:
         due: PendingResult[Chunks] = PendingResult()
 
@@ -380,20 +387,20 @@ def test_a_refused_request_closes_after_the_answers_before_it(caplog: Any) -> No
 
         connection, transport = open_connection(dispatch)
         feed(connection, frame(b"good") + frame(b"bad") + frame(b"never"))
-        await turns()
+        await iterations()
         assert not connection.closed
         assert not transport.reading
-        due.complete([b"answer"])
-        await turns()
+        due.complete([b"response"])
+        await iterations()
         assert connection.closed
-        assert frames_in(transport.written) == [b"answer"]
+        assert frames_in(transport.written) == [b"response"]
 
     run(main())
     assert "it is bad" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["raises", "pending", "executing", "abandoned", "nonsense"])
-def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog: Any) -> None:
+def test_a_request_that_fails_closes_its_connection_and_is_logged(how: str, caplog: Any) -> None:
     async def main() -> None:
         result: PendingResult[Chunks] = PendingResult(executed=how != "executing")
 
@@ -413,7 +420,7 @@ def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog
             result.fail(ValueError("broken"))
         elif how == "abandoned":
             result.fail(Abandoned())
-        await turns(8)
+        await iterations(8)
         assert connection.closed
         assert frames_in(transport.written)[:1] == [b"ok"]
 
@@ -422,7 +429,7 @@ def test_a_request_that_fails_closes_its_connection_and_says_so(how: str, caplog
     assert said.get(how, "ValueError: broken") in caplog.text
 
 
-def test_the_end_of_a_connection_calls_back_and_forgets_answers() -> None:
+def test_a_lost_connection_calls_back_and_drops_its_responses() -> None:
     async def main() -> None:
         due: PendingResult[Chunks] = PendingResult()
         closed: list[str] = []
@@ -432,18 +439,18 @@ def test_the_end_of_a_connection_calls_back_and_forgets_answers() -> None:
         connection.on_close.append(lambda: closed.append("last"))
         feed(connection, frame(b"x"))
         transport.abort()
-        await turns()
+        await iterations()
         assert connection.closed
         assert closed == ["first", "last"]
         due.complete([b"too late"])
-        await turns()
+        await iterations()
         assert not transport.written
         assert connection not in connection._shared.connections
 
     run(main())
 
 
-def test_what_was_received_before_the_end_of_the_stream_is_executed() -> None:
+def test_requests_received_before_the_end_of_the_stream_are_executed() -> None:
     executed: list[bytes] = []
 
     async def main() -> None:
@@ -459,14 +466,14 @@ def test_what_was_received_before_the_end_of_the_stream_is_executed() -> None:
         feed(connection, frame(b"one") + frame(b"two") + frame(b"three"))
         assert connection.eof_received()
         gate.set()
-        await turns(20)
+        await iterations(20)
         assert connection.closed
 
     run(main())
     assert executed == [b"one", b"two", b"three"]
 
 
-def test_the_end_of_the_stream_closes_when_nothing_is_left_to_execute() -> None:
+def test_the_end_of_the_stream_closes_when_no_request_is_pending() -> None:
     async def main() -> None:
         due: PendingResult[Chunks] = PendingResult()
         connection, _ = open_connection(lambda _, view: due)
@@ -476,7 +483,7 @@ def test_the_end_of_the_stream_closes_when_nothing_is_left_to_execute() -> None:
     run(main())
 
 
-def test_stop_answers_what_was_received_and_reads_no_more() -> None:
+def test_stop_executes_received_requests_and_stops_reading() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
@@ -491,24 +498,24 @@ def test_stop_answers_what_was_received_and_reads_no_more() -> None:
         connection.stop()
         assert not transport.reading
         gate.set()
-        await turns(20)
+        await iterations(20)
         assert frames_in(transport.written) == [b"one", b"two"]
         assert connection.closed
 
     run(main())
 
 
-def test_stop_closes_an_idle_connection_at_once() -> None:
+def test_stop_closes_an_idle_connection_immediately() -> None:
     async def main() -> None:
         connection, _ = open_connection(lambda _, view: [])
         connection.stop()
-        await turns()
+        await iterations()
         assert connection.closed
 
     run(main())
 
 
-def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
+def test_frames_wait_for_memory_in_fifo_order_and_small_requests_do_not_wait() -> None:
     async def main() -> None:
         executed: list[int] = []
         budget = MemoryBudget(1_000_000)
@@ -530,11 +537,11 @@ def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
         assert executed == [100]
         assert list(budget.waiting) == [second, third]
         feed(first, stream[500_000:])
-        await turns()
+        await iterations()
         assert executed == [100, 900_000]
         assert second_transport.reading
         feed(second, stream[taken:])
-        await turns()
+        await iterations()
         feed(third, frame(bytes(200_000))[100:])
         assert executed == [100, 900_000, 900_000, 200_000]
         assert not budget.used
@@ -542,7 +549,7 @@ def test_frames_wait_for_memory_in_turn_and_small_requests_do_not() -> None:
     run(main())
 
 
-def test_who_vanishes_while_waiting_for_memory_is_forgotten() -> None:
+def test_a_connection_lost_while_waiting_for_memory_is_forgotten() -> None:
     async def main() -> None:
         budget = MemoryBudget(1_000_000)
         first, first_transport = open_connection(lambda _, view: [], budget=budget)
@@ -550,20 +557,20 @@ def test_who_vanishes_while_waiting_for_memory_is_forgotten() -> None:
         feed(first, frame(bytes(900_000))[:500_000])
         feed(second, frame(bytes(900_000))[:500_000])
         second_transport.abort()
-        await turns()
+        await iterations()
         assert not budget.waiting
         first_transport.abort()
-        await turns()
+        await iterations()
         assert not budget.used
 
     run(main())
 
 
-def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
+def test_when_unsent_responses_exceed_their_limit_the_slowest_reader_is_closed(
     caplog: Any,
 ) -> None:
     async def main() -> None:
-        unsent = UnsentAnswers(1_000_000)
+        unsent = UnsentResponses(1_000_000)
         opened = [
             open_connection(lambda _, view: [bytes(400_000)], unsent=unsent, room=0)
             for _ in range(3)
@@ -574,22 +581,22 @@ def test_when_answers_that_nobody_takes_fill_the_memory_the_slowest_reader_goes(
         taking.take(400_004)
         feed(first, frame(b"x"))
         feed(third, frame(b"x"))
-        await turns()
+        await iterations()
         assert [first.closed, second.closed, third.closed] == [False, True, False]
         assert unsent.used == 800_008
         taking.abort()
-        await turns()
+        await iterations()
         assert unsent.used == 400_004
 
     run(main())
-    assert "does not take its answers" in caplog.text
+    assert "does not receive the responses" in caplog.text
 
 
-def test_bytes_between_regions_count_while_the_peer_takes_nothing(tmp_path: Path) -> None:
+def test_bytes_between_regions_count_while_the_peer_reads_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "log"
         path.write_bytes(bytes(1_000_000))
-        unsent = UnsentAnswers(1_000_000)
+        unsent = UnsentResponses(1_000_000)
         regions = [0]
 
         def dispatch(_: Any, view: memoryview) -> Reply:
@@ -603,14 +610,14 @@ def test_bytes_between_regions_count_while_the_peer_takes_nothing(tmp_path: Path
         while regions != [0]:
             transport.take(100_000)
             assert unsent.used <= READ_PIECE_BYTES + 50_000
-            await turns()
+            await iterations()
         transport.take(10_000_000)
-        await turns()
+        await iterations()
         assert unsent.used == connection._sender.unsent_bytes == 0
         assert len(transport.written) == 4 + 5 + 50_000 + 2_000_000
         feed(connection, frame(b"x"))
         connection._transport.abort()
-        await turns()
+        await iterations()
         assert (unsent.used, regions) == (0, [0])
 
     run(main())
@@ -628,18 +635,18 @@ def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> Non
         connection, transport = open_connection(dispatch, room=0)
         large = frame(bytes(2_000_000))
         feed(connection, frame(b"x") + large[:500_000])
-        place = connection._receive.view
-        due.complete([b"answer"])
-        await turns()
+        buffer = connection._receive.view
+        due.complete([b"response"])
+        await iterations()
         taken = 500_000 + feed(connection, large[500_000:])
-        assert connection._receive.view is place
+        assert connection._receive.view is buffer
         assert not transport.reading
         assert executed == [1]
         transport.take(100)
-        await turns()
+        await iterations()
         assert transport.reading
         feed(connection, large[taken:])
-        await turns()
+        await iterations()
         assert executed == [1, 2_000_000]
         assert transport.reading
         assert not connection._shared.budget.used
@@ -647,7 +654,7 @@ def test_a_large_frame_that_completes_while_requests_wait_is_not_copied() -> Non
     run(main())
 
 
-def test_a_flood_of_small_requests_leaves_the_others_their_turn() -> None:
+def test_a_flood_of_small_requests_lets_other_connections_continue() -> None:
     async def main() -> None:
         order: list[str] = []
         first, first_transport = open_connection(lambda _, view: silent(order.append("flood")))
@@ -655,24 +662,24 @@ def test_a_flood_of_small_requests_leaves_the_others_their_turn() -> None:
         stream = frame(b"x") * 40_000
         taken = feed(first, stream)
         feed(second, frame(b"x"))
-        assert order.index("other") == TURN_REQUESTS_MAX
+        assert order.index("other") == SLICE_REQUESTS_MAX
         while taken < len(stream):
-            await turns()
+            await iterations()
             taken += feed(first, stream[taken:])
-        await turns(200)
+        await iterations(200)
         assert len(order) == 40_001
         assert first_transport.reading
 
     run(main())
 
 
-def test_addresses_are_plain() -> None:
+def test_mapped_ipv4_addresses_become_ipv4() -> None:
     assert plain_address(("::ffff:10.1.2.3", 9092, 0, 0)) == ("10.1.2.3", 9092)
     assert plain_address(("::1", 9092, 0, 0)) == ("::1", 9092)
     assert plain_address(("127.0.0.1", 9092)) == ("127.0.0.1", 9092)
 
 
-def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
+def test_fuzzed_streams_never_raise_and_never_hold_more_than_was_sent(
     caplog: Any, seed: int
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -695,7 +702,7 @@ def test_fuzzed_streams_never_raise_and_never_hold_more_than_they_sent(
                 pos += feed(connection, memoryview(stream)[pos : pos + count])
                 assert connection._receive.kept <= pos
             transport.abort()
-            await turns(2)
+            await iterations(2)
             assert not connection._shared.budget.used
 
     run(main())
@@ -709,14 +716,14 @@ def test_failed_result_closes_a_connection_that_is_at_its_limit_of_requests() ->
         connection, transport = open_connection(lambda _, view: next(due), limits=limits)
         feed(connection, frame(b"0") + frame(b"1") + frame(b"2"))
         results[0].fail(CloseConnection("a test"))
-        await turns()
+        await iterations()
         assert transport.closing
         assert connection.closed
 
     run(main())
 
 
-def test_request_refused_while_requests_are_about_to_go_on_closes_the_connection() -> None:
+def test_request_refused_while_requests_are_about_to_continue_closes_the_connection() -> None:
     async def main() -> None:
         first: PendingResult[Chunks] = PendingResult(executed=False)
 
@@ -728,11 +735,11 @@ def test_request_refused_while_requests_are_about_to_go_on_closes_the_connection
         connection, transport = open_connection(dispatch)
         later = frame(b"1")
         feed(connection, frame(b"0") + later[:3])
-        first.complete([b"answer"])
-        await turns(1)  # what was kept goes on in the next iteration
+        first.complete([b"response"])
+        await iterations(1)  # the kept requests continue in the next iteration
         feed(connection, later[3:])
-        await turns()
-        assert frames_in(transport.written) == [b"answer"]
+        await iterations()
+        assert frames_in(transport.written) == [b"response"]
         assert transport.closing
         assert connection.closed
 

@@ -1,4 +1,4 @@
-"""Memory for a large frame is charged as its bytes arrive; who holds some and sends none goes."""
+"""Memory of a large frame is charged as its bytes arrive. Holders that stop sending are closed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from odradek.environment.clock import ManualClock
 from odradek.net.budget import MemoryBudget
 from odradek.net.limits import CLAIM_BYTES, PROGRESS_BYTES_MIN, NetLimits
 from tests.helpers.mock_transport import feed, open_connection
-from tests.net.support import Peer, frame, on_both_loops, run, serving, silent, turns, until
+from tests.net.support import Peer, frame, iterations, on_both_loops, run, serving, silent, until
 
 LARGE = 3 * CLAIM_BYTES
 WAIT_MS = NetLimits().request_bytes_wait_ms
 
 
-def test_sizes_that_are_claimed_and_not_sent_keep_nobody_waiting() -> None:
+def test_announced_sizes_without_bytes_do_not_delay_other_connections() -> None:
     async def main() -> None:
         budget = MemoryBudget(16 * CLAIM_BYTES)
         claim = (100 * 1_048_576).to_bytes(4, "big") + bytes(10)
@@ -32,7 +32,7 @@ def test_sizes_that_are_claimed_and_not_sent_keep_nobody_waiting() -> None:
     run(main())
 
 
-def test_a_frame_in_mid_air_waits_for_its_next_step_and_reads_nothing_meanwhile() -> None:
+def test_a_frame_received_in_part_waits_for_its_next_step_without_reading() -> None:
     async def main() -> None:
         executed: list[int] = []
         budget = MemoryBudget(2 * CLAIM_BYTES)
@@ -46,7 +46,7 @@ def test_a_frame_in_mid_air_waits_for_its_next_step_and_reads_nothing_meanwhile(
         assert CLAIM_BYTES <= taken < LARGE and not transport.reading
         assert budget.waiting
         feed(other, frame(bytes(900_000))[100:])
-        await turns()
+        await iterations()
         assert transport.reading
         feed(large, stream[taken:])
         assert executed == [LARGE]
@@ -72,7 +72,7 @@ def test_one_frame_larger_than_the_limit_is_received_alone() -> None:
 
 
 async def holding(server: Any, count: int, sent: int) -> list[Peer]:
-    """`count` peers with so many bytes of a large frame there."""
+    """Return `count` peers that have each sent `sent` bytes of a large frame."""
     peers = [await Peer.connect(server) for _ in range(count)]
     for peer in peers:
         before = server.budget.used
@@ -82,7 +82,7 @@ async def holding(server: Any, count: int, sent: int) -> list[Peer]:
 
 
 @on_both_loops
-def test_all_who_hold_memory_and_hardly_send_go_at_once(loop: str) -> None:
+def test_all_idle_holders_of_memory_are_closed_together(loop: str) -> None:
     async def main() -> None:
         clock = ManualClock()
         limits = NetLimits(request_bytes_queued_max=5 * CLAIM_BYTES)
@@ -107,7 +107,7 @@ def test_all_who_hold_memory_and_hardly_send_go_at_once(loop: str) -> None:
 
 
 @on_both_loops
-def test_when_all_wait_for_one_another_one_of_them_goes(loop: str) -> None:
+def test_when_all_holders_wait_for_one_another_one_is_closed(loop: str) -> None:
     async def main() -> None:
         clock = ManualClock()
         limits = NetLimits(request_bytes_queued_max=3 * CLAIM_BYTES)

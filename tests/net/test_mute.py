@@ -1,4 +1,4 @@
-"""Muting a connection: answers leave, no request starts, and nobody else waits."""
+"""Muting a connection: responses are sent, no request starts, and no other connection waits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from odradek.net.server import Server
-from tests.net.support import Peer, frame, on_both_loops, run, serving, turns, until
+from tests.net.support import Peer, frame, iterations, on_both_loops, run, serving, until
 
 LONG_S = 3600.0
 SHORT_S = 0.01
 
 
 class Muting:
-    """A dispatcher that echoes, and mutes for as long as it is told, once for each entry."""
+    """A dispatcher that echoes, and mutes for the seconds of each entry of `pauses_s`."""
 
     def __init__(self, *pauses_s: float) -> None:
         self.pauses_s = list(pauses_s)
@@ -32,7 +32,7 @@ class Muting:
 
 @asynccontextmanager
 async def muted(pause_s: float) -> AsyncIterator[tuple[Server, Peer, Any]]:
-    """A client that has one answer, and its connection, which is muted for `pause_s` since."""
+    """Yield a client that has one response, and its connection, muted for `pause_s` since then."""
     muting = Muting(pause_s)
     async with serving(muting) as server:
         peer = await Peer.connect(server)
@@ -42,7 +42,7 @@ async def muted(pause_s: float) -> AsyncIterator[tuple[Server, Peer, Any]]:
 
 
 @on_both_loops
-def test_the_answer_leaves_at_once_and_the_next_request_waits_for_the_end(loop: str) -> None:
+def test_the_response_is_sent_immediately_and_the_next_request_waits_for_the_end(loop: str) -> None:
     async def scenario() -> None:
         muting = Muting(SHORT_S)
         async with serving(muting) as server:
@@ -57,7 +57,7 @@ def test_the_answer_leaves_at_once_and_the_next_request_waits_for_the_end(loop: 
     run(scenario(), loop)
 
 
-def test_while_it_is_muted_nothing_starts_whatever_arrives_and_others_go_on() -> None:
+def test_a_muted_connection_starts_no_request_and_others_continue() -> None:
     async def scenario() -> None:
         muting = Muting(LONG_S)
         async with serving(muting) as server:
@@ -67,7 +67,7 @@ def test_while_it_is_muted_nothing_starts_whatever_arrives_and_others_go_on() ->
             await peer.send(frame(b"two") + frame(b"three"))
             await other.send(frame(b"other"))
             assert await other.read_frame() == b"other"
-            await turns()
+            await iterations()
             assert muting.seen == [b"one", b"other"]
 
     run(scenario())
@@ -98,7 +98,7 @@ def test_a_stop_does_not_wait_for_the_end_of_a_pause() -> None:
     run(scenario())
 
 
-def test_a_client_that_goes_away_is_forgotten() -> None:
+def test_a_client_that_disconnects_is_forgotten() -> None:
     async def scenario() -> None:
         async with muted(SHORT_S) as (server, peer, connection):
             peer.reset()

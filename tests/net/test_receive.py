@@ -24,7 +24,7 @@ from odradek.net.receive import ReceiveBuffer, Scratch, allocate
 from odradek.result_tasks import in_task
 from odradek.results import PendingResult, Result
 from tests.helpers.mock_transport import feed, open_connection
-from tests.net.support import body, frame, run, silent, turns
+from tests.net.support import body, frame, iterations, run, silent
 
 SIZES = st.one_of(
     st.integers(0, 40),
@@ -77,7 +77,7 @@ def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], splits:
     slow=st.lists(st.booleans(), min_size=8, max_size=8),
     lent_bytes_max=st.sampled_from([0, NetLimits().lent_bytes_max]),
 )
-def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
+def test_the_bytes_of_a_request_in_execution_are_kept_while_more_arrive(
     sizes: list[int], splits: list[int], slow: list[bool], lent_bytes_max: int
 ) -> None:
     bodies = [body(number, size) for number, size in enumerate(sizes)]
@@ -108,7 +108,7 @@ def test_the_bytes_of_a_request_in_execution_stay_while_more_arrive(
             assert len(gates) <= 1, "a request started while another was being executed"
             if gates and (turn % 3 == 0 or pos == len(stream) or not connection._reading):
                 gates.pop().set()
-                await turns()
+                await iterations()
         assert not connection._shared.budget.used
         assert not connection._shared.ahead.used
         assert scratch.lent == 0
@@ -136,7 +136,7 @@ def test_buffers_of_requests_in_execution_are_small_while_they_are_many() -> Non
             assert view == b"%3d" % number
         for result, _ in executing.values():
             result.complete([b"response"])
-        await turns()
+        await iterations()
         assert scratch.lent == 0
         assert len(scratch.view) == SCRATCH_BYTES
 
@@ -153,7 +153,7 @@ def test_idle_connections_hold_no_buffer_of_their_own() -> None:
     assert not receive.apart
 
 
-def test_a_torn_small_frame_leaves_the_shared_buffer() -> None:
+def test_a_torn_small_frame_is_copied_from_the_shared_buffer() -> None:
     scratch = Scratch(NetLimits().lent_bytes_max)
     one, other = ReceiveBuffer(scratch), ReceiveBuffer(scratch)
     one.get_buffer()[:6] = frame(b"abc")[:6]
@@ -171,8 +171,8 @@ def test_a_large_frame_is_received_into_a_buffer_of_its_size() -> None:
         connection, _ = open_connection(lambda _, view: silent(received.append(bytes(view))))
         stream = frame(body(1, 3_000_000))
         feed(connection, memoryview(stream)[:1000])
-        place = connection.get_buffer(-1)
-        assert len(place) == CLAIM_BYTES
+        buffer = connection.get_buffer(-1)
+        assert len(buffer) == CLAIM_BYTES
         assert connection._charged == 1000 + CLAIM_BYTES
         assert connection.receiving is not None and connection.receiving[1] == 1000
         feed(connection, memoryview(stream)[1000:])
@@ -182,7 +182,7 @@ def test_a_large_frame_is_received_into_a_buffer_of_its_size() -> None:
     assert received == [body(1, 3_000_000)]
 
 
-def test_large_buffers_take_memory_only_as_it_is_used() -> None:
+def test_large_buffers_use_memory_only_as_bytes_arrive() -> None:
     size = 100 * 1_048_576
     view = allocate(size)
     assert len(view) == size
@@ -190,7 +190,7 @@ def test_large_buffers_take_memory_only_as_it_is_used() -> None:
 
 
 def _present(view: memoryview) -> int:
-    """How many of the bytes have memory of their own; what else the process does is no matter."""
+    """Return how many of the bytes have physical memory, from the page map of the process."""
     first = ctypes.addressof(ctypes.c_char.from_buffer(view)) // mmap.PAGESIZE
     pages = len(view) // mmap.PAGESIZE
     with Path("/proc/self/pagemap").open("rb") as pagemap:
@@ -209,7 +209,7 @@ def test_a_frame_of_the_largest_size_passes_and_a_larger_one_does_not(caplog: An
         feed(connection, frame(bytes(1000)))
         assert not transport.closing
         feed(connection, frame(bytes(1001)))
-        await turns()
+        await iterations()
         assert transport.closing
         assert seen == [1000]
 

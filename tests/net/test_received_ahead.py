@@ -19,7 +19,7 @@ from odradek.net.limits import (
 )
 from odradek.results import PendingResult
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
-from tests.net.support import body, frame, run, silent, turns
+from tests.net.support import body, frame, iterations, run, silent
 
 Opened = tuple[Connection, MockTransport]
 
@@ -28,7 +28,7 @@ LIMITS = NetLimits(requests_in_flight_max=2)
 
 
 class Requests:
-    """A dispatcher whose responses are given by the test. The first byte says what a frame is."""
+    """A dispatcher whose responses the test completes. The first byte of a frame is its kind."""
 
     def __init__(self) -> None:
         self.pending: dict[Connection, list[PendingResult[Chunks]]] = {}
@@ -50,7 +50,7 @@ class Requests:
 
 
 def torn(size: int) -> bytes:
-    """The first `size` bytes of a frame that is larger."""
+    """Return the first `size` bytes of a frame that is larger."""
     return frame(SILENT + body(1, 2 * TAIL_BYTES))[:size]
 
 
@@ -82,7 +82,7 @@ FRAMES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, frames=FRAMES, bytes_max=st.integers(10_000, 400_000))
-def test_what_is_charged_is_what_connections_keep(
+def test_the_charged_bytes_are_the_bytes_that_connections_keep(
     steps: list[tuple[int, str, int]], frames: list[tuple[bytes, int]], bytes_max: int
 ) -> None:
     bodies = [kind + body(number, size) for number, (kind, size) in enumerate(frames)]
@@ -111,7 +111,7 @@ def test_what_is_charged_is_what_connections_keep(
                 transport.take(1_000_000)
             else:
                 transport.abort()
-            await turns(4)
+            await iterations(4)
             still_open = [each for each, _ in everyone if not each.closed]
             assert ahead.used == sum(each._receive.ahead for each in still_open)
             assert ahead.used <= ahead.bytes_max
@@ -123,14 +123,14 @@ def test_what_is_charged_is_what_connections_keep(
             assert seen == (bodies * 4)[: len(seen)]
             requests.respond(connection)
             transport.abort()
-        await turns(6)
+        await iterations(6)
         assert ahead.used == 0
         assert not ahead._kept
 
     run(main())
 
 
-def test_requests_go_on_after_reading_has_stopped_for_want_of_memory() -> None:
+def test_requests_continue_after_reading_has_stopped_for_lack_of_memory() -> None:
     async def main() -> None:
         requests = Requests()
         ahead = ReceivedAhead(10 * SCRATCH_BYTES)
@@ -145,7 +145,7 @@ def test_requests_go_on_after_reading_has_stopped_for_want_of_memory() -> None:
         assert not transport.reading
         assert connection._receive.ahead == connection._receive.kept == 3_000 - 5
         requests.respond(connection)
-        await turns()
+        await iterations()
         assert transport.reading
         feed(connection, stream[taken:])
         assert requests.seen[connection] == bodies
@@ -154,7 +154,7 @@ def test_requests_go_on_after_reading_has_stopped_for_want_of_memory() -> None:
     run(main())
 
 
-def test_a_connection_on_hold_stops_reading_at_once_where_memory_is_scarce() -> None:
+def test_a_connection_on_hold_stops_reading_immediately_when_memory_is_scarce() -> None:
     async def main() -> None:
         requests = Requests()
         ahead = ReceivedAhead(100_000)
@@ -163,7 +163,7 @@ def test_a_connection_on_hold_stops_reading_at_once_where_memory_is_scarce() -> 
         feed(connection, frame(EXECUTING))
         assert not transport.reading
         requests.respond(connection)
-        await turns()
+        await iterations()
         assert transport.reading
         assert ahead.used == 0
 
@@ -188,7 +188,7 @@ def test_at_the_limit_the_oldest_torn_frame_closes_its_connection(caplog: Any) -
             others.append(open_connection(requests.dispatch, ahead=ahead))
             feed(others[-1][0], torn(TAIL_BYTES))
             assert ahead.used <= ahead.bytes_max
-            await turns()
+            await iterations()
             if idle_transport.aborted:
                 break
         assert idle_transport.aborted
@@ -197,7 +197,7 @@ def test_at_the_limit_the_oldest_torn_frame_closes_its_connection(caplog: Any) -
 
     run(main())
     assert len(caplog.records) == 1
-    assert "received ahead or in part is used up" in caplog.text
+    assert "received_ahead_bytes_max) is used up" in caplog.text
 
 
 def test_a_request_behind_a_long_poll_is_not_counted() -> None:
@@ -211,10 +211,10 @@ def test_a_request_behind_a_long_poll_is_not_counted() -> None:
         assert ahead.used == 0
         for _ in range(50):
             feed(open_connection(requests.dispatch, ahead=ahead)[0], torn(TAIL_BYTES))
-        await turns()
+        await iterations()
         assert not good_transport.aborted
         requests.respond(good)
-        await turns()
+        await iterations()
         assert len(requests.seen[good]) == 2
 
     run(main())
@@ -230,16 +230,16 @@ def test_connections_that_the_broker_holds_are_closed_last() -> None:
         left = [open_connection(requests.dispatch, ahead=ahead) for _ in range(40)]
         for connection, _ in left:
             feed(connection, torn(TAIL_BYTES))
-        await turns()
+        await iterations()
         assert not any(transport.aborted for _, transport in held)
         assert any(transport.aborted for _, transport in left)
-        # Where the broker holds nearly all of them, they are closed as well.
+        # If the broker holds nearly all of them, they are closed as well.
         many = [open_connection(requests.dispatch, ahead=ahead) for _ in range(200)]
         for connection, _ in many:
             feed(connection, frame(EXECUTING) + bytes(3_000))
             feed(connection, bytes(SCRATCH_BYTES))
             assert ahead.used <= ahead.bytes_max
-        await turns()
+        await iterations()
         assert any(transport.aborted for _, transport in many)
 
     assert SECOND_CHANCES_MAX < 40

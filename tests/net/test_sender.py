@@ -26,21 +26,21 @@ from tests.net.support import (
     Peer,
     body,
     frame,
+    iterations,
     on_both_loops,
     open_descriptors,
     run,
     serving,
-    turns,
     until,
     until_descriptors_at_most,
 )
 
-ways = pytest.mark.parametrize("use_sendfile", [True, False], ids=["sendfile", "reads"])
+transfers = pytest.mark.parametrize("use_sendfile", [True, False], ids=["sendfile", "reads"])
 SIZE = 12_000_000
 
 
 class FileServer:
-    """Answers a request of (position, length) pairs with a header and a region for each pair."""
+    """Responds to (position, length) pairs with a header and a region for each pair."""
 
     def __init__(self, path: Path, size: int = SIZE, files: Files | None = None) -> None:
         self.path = path / "log"
@@ -68,7 +68,7 @@ def ask(*pairs: tuple[int, int]) -> bytes:
 
 
 @on_both_loops
-@ways
+@transfers
 def test_regions_and_bytes_arrive_in_order(tmp_path: Path, loop: str, use_sendfile: bool) -> None:
     files = FileServer(tmp_path)
     questions = [
@@ -94,7 +94,7 @@ def test_regions_and_bytes_arrive_in_order(tmp_path: Path, loop: str, use_sendfi
 
 
 @on_both_loops
-@ways
+@transfers
 def test_a_peer_that_does_not_read_blocks_only_itself(
     tmp_path: Path, loop: str, use_sendfile: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,9 +119,9 @@ def test_a_peer_that_does_not_read_blocks_only_itself(
 
 
 @on_both_loops
-@ways
+@transfers
 @pytest.mark.parametrize("how", ["reset", "close"])
-def test_a_peer_that_vanishes_in_mid_response_leaves_nothing_behind(
+def test_a_peer_that_disconnects_during_a_response_leaks_nothing(
     tmp_path: Path, loop: str, use_sendfile: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = FileServer(tmp_path)
@@ -148,8 +148,8 @@ def test_a_peer_that_vanishes_in_mid_response_leaves_nothing_behind(
 
 
 @on_both_loops
-@ways
-def test_a_file_cut_short_under_a_blocked_response_ends_the_connection(
+@transfers
+def test_a_file_truncated_during_a_blocked_response_ends_the_connection(
     tmp_path: Path, loop: str, use_sendfile: bool, caplog: Any
 ) -> None:
     files = FileServer(tmp_path)
@@ -173,16 +173,17 @@ def test_a_file_cut_short_under_a_blocked_response_ends_the_connection(
 
     run(main(), loop)
     assert files.open_regions == [0]
-    assert "cut short" in caplog.text
+    assert "truncated" in caplog.text
 
 
-@ways
-def test_a_file_cut_short_behind_what_was_sent_ends_the_connection(
+@transfers
+def test_a_file_truncated_behind_the_sent_bytes_ends_the_connection(
     tmp_path: Path, use_sendfile: bool, caplog: Any
 ) -> None:
-    """sendfile hands pages to the socket, not bytes: what is cut from a page on its way is zero.
+    """sendfile hands pages to the socket, not bytes, so a truncated page in flight becomes zero.
 
-    Zeros of the cut range, then, and never bytes of anything else; read bytes stay as they were.
+    The truncated range may arrive as zeros, but never as other bytes. Bytes that were read before
+    stay as they were.
     """
     files = FileServer(tmp_path)
 
@@ -201,10 +202,10 @@ def test_a_file_cut_short_behind_what_was_sent_ends_the_connection(
 
     run(main())
     assert files.open_regions == [0]
-    assert "cut short" in caplog.text
+    assert "truncated" in caplog.text
 
 
-@ways
+@transfers
 @pytest.mark.parametrize("length", [100, 1_000_000])
 def test_a_region_beyond_the_end_of_its_file_ends_the_connection(
     tmp_path: Path, use_sendfile: bool, length: int, caplog: Any
@@ -222,11 +223,11 @@ def test_a_region_beyond_the_end_of_its_file_ends_the_connection(
 
     run(main())
     assert files.open_regions == [0]
-    assert "cut short" in caplog.text
+    assert "truncated" in caplog.text
 
 
 @on_both_loops
-@ways
+@transfers
 @pytest.mark.parametrize("length", [1000, 5_000_000])
 def test_cold_regions_are_read_by_a_thread(
     tmp_path: Path, loop: str, use_sendfile: bool, length: int, monkeypatch: pytest.MonkeyPatch
@@ -257,7 +258,7 @@ def test_cold_regions_are_read_by_a_thread(
 
 
 @on_both_loops
-def test_a_region_stays_open_while_a_thread_reads_it_although_the_peer_is_gone(
+def test_a_region_stays_open_while_a_thread_reads_it_after_a_disconnect(
     tmp_path: Path, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = FileServer(tmp_path)
@@ -325,7 +326,7 @@ def test_a_file_system_without_sendfile_is_read(tmp_path: Path) -> None:
     run(main())
 
 
-def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None:
+def test_one_connection_does_not_block_the_loop(tmp_path: Path) -> None:
     files = FileServer(tmp_path)
 
     async def main() -> None:
@@ -349,7 +350,7 @@ def test_one_connection_does_not_keep_the_loop_to_itself(tmp_path: Path) -> None
 
 
 class Socket(socket.socket):
-    """Takes so many bytes of a send as the list says; then all it can."""
+    """Accepts as many bytes of each send as the list says, and afterwards all that it can."""
 
     takes: list[int | None]
 
@@ -358,7 +359,7 @@ class Socket(socket.socket):
 
 
 class ShortSendfile(RealFiles):
-    """The same of a sendfile."""
+    """Sends as many bytes of each sendfile as the list says, and afterwards all that it can."""
 
     def __init__(self, takes: list[int | None]) -> None:
         self._takes = takes
@@ -368,14 +369,14 @@ class ShortSendfile(RealFiles):
 
 
 def _room(takes: list[int | None], size: int) -> int:
-    """None in the list: the socket is full."""
+    """Return the number of bytes to accept. None in the list means that the socket is full."""
     room = takes.pop(0) if takes else size
     if room is None:
         raise BlockingIOError(errno.EAGAIN, "full")
     return min(room, size)
 
 
-ANSWER = 100_000
+REGION_BYTES = 100_000
 SHORT_WAYS: list[list[int | None]] = [
     [],
     [None],
@@ -385,8 +386,8 @@ SHORT_WAYS: list[list[int | None]] = [
     [3, 2, None],
     [6, None],
     [6, 1],
-    [6, ANSWER - 1],
-    [6, ANSWER - PLUG_BYTES],
+    [6, REGION_BYTES - 1],
+    [6, REGION_BYTES - PLUG_BYTES],
     [6, 50_000, None],
     [6, 50_000, 10_000, None],
 ]
@@ -396,47 +397,47 @@ SHORT_WAYS: list[list[int | None]] = [
 @pytest.mark.parametrize("full", [False, True], ids=["", "plugged"])
 @pytest.mark.parametrize("end", [b"", b"end"], ids=["bare", "tail"])
 @pytest.mark.parametrize("takes", SHORT_WAYS, ids=str)
-def test_a_socket_that_takes_a_part_gets_the_rest_in_order(
+def test_a_socket_that_accepts_a_part_gets_the_rest_in_order(
     tmp_path: Path,
     takes: list[int | None],
     end: bytes,
     full: bool,
 ) -> None:
-    sent, transport, reasons, sender, regions = _answered(
+    sent, transport, reasons, sender, regions = _send_response(
         tmp_path, takes, end, 1 if full else float("inf")
     )
     assert not reasons
     assert regions == [0]
     assert not sender.busy
-    assert sent == b"header" + body(7, 2 * ANSWER)[5 : 5 + ANSWER] + end
+    assert sent == b"header" + body(7, 2 * REGION_BYTES)[5 : 5 + REGION_BYTES] + end
     assert not transport.waiting
 
 
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
 @pytest.mark.parametrize("takes", [[], [3], [6, 10_000]], ids=str)
-def test_a_file_cut_short_under_the_straight_way_is_the_end(
+def test_a_file_truncated_during_direct_sending_ends_the_connection(
     tmp_path: Path, takes: list[int | None]
 ) -> None:
-    sent, _, reasons, sender, regions = _answered(
+    sent, _, reasons, sender, regions = _send_response(
         tmp_path, takes, b"end", float("inf"), cut_at=20_000
     )
     assert len(reasons) == 1
-    assert "cut short" in reasons[0]
-    assert sent == (b"header" + body(7, 2 * ANSWER)[5:20_000])[: len(sent)]
+    assert "truncated" in reasons[0]
+    assert sent == (b"header" + body(7, 2 * REGION_BYTES)[5:20_000])[: len(sent)]
     sender.drop()
     assert regions == [0]
 
 
-def _answered(
+def _send_response(
     tmp_path: Path,
     takes: list[int | None],
     end: bytes,
     room: float,
     cut_at: int | None = None,
 ) -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
-    """Sends an answer with one region; what went through socket and transport, in order."""
+    """Send a response with one region. Return the bytes that reached socket and transport."""
     takes, reasons = list(takes), list[str]()
-    files = FileServer(tmp_path, 2 * ANSWER, ShortSendfile(takes))
+    files = FileServer(tmp_path, 2 * REGION_BYTES, ShortSendfile(takes))
     if cut_at is not None:
         os.truncate(files.path, cut_at)
 
@@ -444,7 +445,7 @@ def _answered(
         ours, peer = socket.socketpair()
         with peer, Socket(fileno=ours.detach()) as sock:
             sock.setblocking(False)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * ANSWER)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * REGION_BYTES)
             sock.takes = takes
             transport = RelayTransport(sock, room)
             sender = Sender(
@@ -456,7 +457,7 @@ def _answered(
                 on_failure=lambda reason, level: reasons.append(reason),
             )
             transport.sender = sender
-            region = CountedRegion(files.open_regions, files.file, 5, ANSWER)
+            region = CountedRegion(files.open_regions, files.file, 5, REGION_BYTES)
             sender.send([b"hea", b"der", region, *(bytes([each]) for each in end)])
             while transport.waiting and not reasons:
                 transport.relay()
@@ -468,7 +469,7 @@ def _answered(
 
 
 class RelayTransport(MockTransport):
-    """Hands what it takes to the socket; what is beyond its room waits, and pauses the sender."""
+    """Hands the bytes that it accepts to the socket. Bytes beyond its room pause the sender."""
 
     sender: Sender
 
@@ -485,13 +486,13 @@ class RelayTransport(MockTransport):
             self.sender.paused = True
 
     def relay(self) -> None:
-        """The peer takes all that waits."""
+        """Let the peer receive all bytes that wait."""
         self.room = float("inf")
         self._move()
         self.sender.resume()
 
 
-def test_what_comes_after_the_end_is_closed(tmp_path: Path) -> None:
+def test_regions_sent_after_the_end_are_closed(tmp_path: Path) -> None:
     files = FileServer(tmp_path)
 
     async def main() -> None:
@@ -505,7 +506,7 @@ def test_what_comes_after_the_end_is_closed(tmp_path: Path) -> None:
         )
         sender.drop()
         sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
-        await turns()
+        await iterations()
 
     run(main())
     assert files.open_regions == [0]
@@ -524,7 +525,7 @@ def _count_pumps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def _until_quiet(other: Peer, files: FileServer, pumps: list[int]) -> None:
-    """Waits until only `other`'s own requests make the senders run: nobody spins."""
+    """Wait until only `other`'s own requests make the senders run, so that none of them spins."""
     while True:
         before = pumps[0]
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Listening, accepting, limits on connections, idleness, and a graceful end, on real sockets."""
+"""Listening, accepting, limits on connections, idleness, and a graceful stop, on real sockets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.net.support import (
     DEADLINE_S,
     Peer,
     frame,
+    iterations,
     on_both_loops,
     open_descriptors,
     run,
     serving,
-    turns,
     until,
     until_descriptors_at_most,
 )
@@ -45,16 +45,16 @@ async def answered(peer: Peer) -> bool:
 
 
 async def one_connection(server: Server) -> None:
-    """uvloop opens a descriptor of its own for the first one."""
+    """Open and close a connection: uvloop opens a descriptor of its own for the first one."""
     peer = await Peer.connect(server)
     assert await answered(peer)
     peer.close()
     await until(lambda: not server.connections)
-    await turns(20)
+    await iterations(20)
 
 
 @on_both_loops
-def test_several_listeners_serve_and_name_themselves(loop: str) -> None:
+def test_requests_carry_the_name_of_their_listener(loop: str) -> None:
     seen: list[tuple[str, tuple[str, int]]] = []
 
     def dispatch(connection: Any, view: memoryview) -> list[bytes]:
@@ -82,7 +82,7 @@ def test_several_listeners_serve_and_name_themselves(loop: str) -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_all_addresses_is_both_families_and_ipv4_is_shown_as_such() -> None:
+def test_an_empty_host_serves_both_families_and_shows_ipv4_addresses() -> None:
     seen: list[tuple[str, str]] = []
 
     def dispatch(connection: Any, view: memoryview) -> list[bytes]:
@@ -118,7 +118,7 @@ def test_a_name_is_bound_to_all_its_addresses_on_one_port() -> None:
         ("no.such.host.invalid", "the host is unknown"),
     ],
 )
-def test_what_cannot_be_bound_is_one_clear_line(
+def test_a_bind_error_is_one_clear_line(
     host: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve = socket.getaddrinfo
@@ -149,7 +149,7 @@ def test_what_cannot_be_bound_is_one_clear_line(
 
 
 @on_both_loops
-def test_at_max_connections_new_ones_wait_for_their_turn(loop: str) -> None:
+def test_at_max_connections_new_connections_wait(loop: str) -> None:
     async def main() -> None:
         limits = NetLimits(connections_max=2)
         async with serving(echo, limits=limits) as server:
@@ -202,12 +202,12 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
 
 
 @on_both_loops
-def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any) -> None:
+def test_accepting_continues_after_the_descriptors_ran_out(loop: str, caplog: Any) -> None:
     async def main() -> None:
         async with serving(echo) as server:
             peers = [socket.socket() for _ in range(3)]
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            gc.collect()  # what is closed later would make room for a descriptor
+            gc.collect()  # objects that are freed later would make room for a descriptor
             lowest_free = os.dup(0)
             os.close(lowest_free)
             begun = time.monotonic()
@@ -217,10 +217,10 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
                 for sock in peers:
                     sock.connect((endpoint.host, endpoint.port))
                     sock.setblocking(False)
-                await until(lambda: "no connection can be accepted" in caplog.text)
-                await turns(50)
+                await until(lambda: "cannot accept connections" in caplog.text)
+                await iterations(50)
                 tried = server._listeners[0]._failed
-                # Once, and once more after each rest: the machine may have stood still meanwhile.
+                # One attempt, and one after each pause, because the machine may have been busy.
                 assert tried <= 1 + (time.monotonic() - begun) / RETRY_S, "it spins"
                 assert not server.connections
             finally:
@@ -228,11 +228,11 @@ def test_accepting_goes_on_after_the_descriptors_ran_out(loop: str, caplog: Any)
             for sock in peers:
                 assert await answered(Peer(sock))
                 sock.close()
-            assert caplog.text.count("no connection can be accepted") == 1
-            await until(lambda: "accepted again" in caplog.text)
+            assert caplog.text.count("cannot accept connections") == 1
+            await until(lambda: "accepting connections again" in caplog.text)
 
     run(main(), loop)
-    (end,) = [each for each in caplog.messages if "accepted again" in each]
+    (end,) = [each for each in caplog.messages if "accepting connections again" in each]
     assert int(end.split("after ")[1].split()[0]) >= 1
 
 
@@ -275,32 +275,32 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: An
 
 
 @on_both_loops
-def test_a_peer_that_takes_no_answers_is_idle(loop: str) -> None:
+def test_a_peer_that_receives_no_responses_is_idle(loop: str) -> None:
     async def main() -> None:
         clock = ManualClock()
         limits = NetLimits(connections_max_idle_ms=60_000)
-        answer = [bytes(20_000_000)]
-        async with serving(lambda _, view: answer, limits=limits, clock=clock) as server:
+        response = [bytes(20_000_000)]
+        async with serving(lambda _, view: response, limits=limits, clock=clock) as server:
             stuck = await Peer.connect(server, receive_buffer=8192)
             await stuck.send(frame(b"x") * 3)
             assert await stuck.read(1)
             connection = next(iter(server.connections))
-            await turns(50)
+            await iterations(50)
             while not connection.closed:
                 server.tick()
                 clock.advance(30_000)
-                await turns()
+                await iterations()
             stuck.close()
 
     run(main(), loop)
 
 
 @on_both_loops
-def test_a_connection_that_will_not_close_is_cut(loop: str, caplog: Any) -> None:
+def test_a_connection_that_does_not_close_in_time_is_aborted(loop: str, caplog: Any) -> None:
     async def main() -> None:
         clock = ManualClock()
-        answer = [bytes(20_000_000)]
-        async with serving(lambda _, view: answer, clock=clock) as server:
+        response = [bytes(20_000_000)]
+        async with serving(lambda _, view: response, clock=clock) as server:
             stuck = await Peer.connect(server, receive_buffer=8192)
             await stuck.send(frame(b"x"))
             assert await stuck.read(1)
@@ -314,11 +314,11 @@ def test_a_connection_that_will_not_close_is_cut(loop: str, caplog: Any) -> None
             stuck.close()
 
     run(main(), loop)
-    assert "does not take its last answers" in caplog.text
+    assert "does not receive the last responses" in caplog.text
 
 
 @on_both_loops
-def test_stop_answers_what_is_pending(loop: str) -> None:
+def test_stop_sends_pending_responses(loop: str) -> None:
     async def main() -> None:
         due: PendingResult[Chunks] = PendingResult()
         arrived = asyncio.Event()
@@ -328,7 +328,7 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
             return due
 
         server = Server(dispatch, clock=ManualClock(), timers=LoopTimers())
-        # Nobody else listens there, even when the port is given to another program.
+        # No other program listens there, even if the port is given to another program.
         await server.start([Endpoint("PLAINTEXT", "127.98.76.54", 0)])
         peer, idle = await Peer.connect(server), await Peer.connect(server)
         await peer.send(frame(b"question"))
@@ -337,8 +337,8 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
         stopping = asyncio.ensure_future(server.stop(DEADLINE_S))
         assert await idle.ended()
         assert not stopping.done()
-        due.complete([b"answer"])
-        assert await peer.read_frame() == b"answer"
+        due.complete([b"response"])
+        assert await peer.read_frame() == b"response"
         assert await peer.ended()
         await stopping
         with pytest.raises(ConnectionRefusedError):
@@ -350,7 +350,7 @@ def test_stop_answers_what_is_pending(loop: str) -> None:
 
 
 @on_both_loops
-def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> None:
+def test_stop_aborts_connections_whose_responses_are_late(loop: str, caplog: Any) -> None:
     async def main() -> None:
         async with serving(echo) as warm:
             await one_connection(warm)
@@ -378,7 +378,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
         await peers[0].send(frame(b"future"))
         await peers[1].send(frame(b"coroutine"))
         await until(lambda: len(arrived) == 2)
-        await turns(20)
+        await iterations(20)
         await server.stop(0.01)
         assert not server.connections
         assert gone == ["closed", "closed", "cancelled"]
@@ -388,7 +388,7 @@ def test_stop_cuts_off_what_is_not_answered_in_time(loop: str, caplog: Any) -> N
         await until_descriptors_at_most(base)
 
     run(main(), loop)
-    assert "2 connections cut off" in caplog.text
+    assert "closed 2 connections" in caplog.text
 
 
 @on_both_loops
@@ -411,11 +411,11 @@ def test_stop_does_not_wait_for_a_request_that_cannot_be_cancelled(loop: str, ca
         peer.close()
 
     run(main(), loop)
-    assert "1 cancelled requests did not end in time" in caplog.text
+    assert "1 cancelled requests did not end within" in caplog.text
 
 
 @on_both_loops
-def test_who_claims_memory_and_does_not_fill_it_gives_way(loop: str, caplog: Any) -> None:
+def test_a_holder_of_memory_that_stops_sending_is_closed(loop: str, caplog: Any) -> None:
     async def main() -> None:
         clock = ManualClock()
         limits = NetLimits(request_bytes_queued_max=1_000_000)
@@ -438,11 +438,11 @@ def test_who_claims_memory_and_does_not_fill_it_gives_way(loop: str, caplog: Any
                 peer.close()
 
     run(main(), loop)
-    assert "others wait for request memory" in caplog.text
+    assert "other connections wait for request memory" in caplog.text
 
 
 @on_both_loops
-def test_a_thousand_short_connections_leave_nothing_behind(loop: str) -> None:
+def test_a_thousand_short_connections_leak_nothing(loop: str) -> None:
     async def main() -> None:
         async with serving(echo) as server:
             await one_connection(server)
@@ -463,7 +463,7 @@ def test_a_thousand_short_connections_leave_nothing_behind(loop: str) -> None:
 
 
 @on_both_loops
-def test_requests_without_an_answer_keep_the_order_of_the_others(loop: str) -> None:
+def test_requests_without_a_response_keep_the_order_of_the_others(loop: str) -> None:
     async def main() -> None:
         def dispatch(_: Any, view: memoryview) -> Any:
             return [] if view[0] % 3 == 0 else [bytes(view)]
@@ -484,7 +484,7 @@ def congestion_control(sock: socket.socket) -> bytes:
 
 
 async def congestion_controls() -> list[bytes]:
-    """Of the listening socket, and of one that it accepted."""
+    """Return the names for the listening socket and for a socket that it accepted."""
     async with serving(lambda _, view: [bytes(view)]) as server:
         peer = await Peer.connect(server)
         await peer.send(frame(b"x"))
@@ -504,12 +504,12 @@ needs_congestion_control = pytest.mark.skipif(
 
 @needs_congestion_control
 def test_peers_on_this_machine_were_never_paced() -> None:
-    # The listening socket too: what was accepted as BBR's is paced for ever.
+    # The listening socket too: a socket that was accepted with BBR is paced forever.
     assert asyncio.run(congestion_controls()) == [b"reno", b"reno"]
 
 
 @needs_congestion_control
-def test_peers_elsewhere_have_the_congestion_control_of_the_system(
+def test_peers_on_other_machines_have_the_congestion_control_of_the_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listener, "_is_this_machine", lambda *_: False)

@@ -1,4 +1,4 @@
-"""What belongs to one connection and not to its server: handler, session, kind of transport."""
+"""The state of one connection: its handler, its session and its kind of transport."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from odradek.net.session import (
 )
 from odradek.results import PendingResult
 from tests.helpers.mock_transport import MockTransport, feed, open_connection
-from tests.net.support import CountedRegion, OpenFile, frame, frames_in, run, turns
+from tests.net.support import CountedRegion, OpenFile, frame, frames_in, iterations, run
 
 
-def test_frames_of_the_same_read_meet_the_handler_that_replaces_the_one_before() -> None:
-    """A log-in replaces the handler, and a client may send its first request right behind it."""
+def test_later_frames_of_the_same_read_reach_the_new_handler() -> None:
+    """An authentication replaces the handler, and the next request may be in the same read."""
     seen: list[tuple[str, bytes]] = []
 
     def log_in(connection: Connection, view: memoryview) -> Reply:
@@ -62,7 +62,7 @@ def test_a_smaller_limit_is_in_force_for_the_next_frame_of_the_same_read(caplog:
     async def main() -> None:
         connection, transport = open_connection(dispatch)
         feed(connection, frame(bytes(50)) + frame(bytes(50)))
-        await turns()
+        await iterations()
         assert frames_in(transport.written) == [bytes(50)]
         assert connection.closed
 
@@ -70,7 +70,7 @@ def test_a_smaller_limit_is_in_force_for_the_next_frame_of_the_same_read(caplog:
     assert "the limit is 10" in caplog.text
 
 
-def test_frames_behind_a_request_that_is_executed_later_meet_the_new_handler() -> None:
+def test_frames_behind_a_request_that_is_executed_later_reach_the_new_handler() -> None:
     executing: PendingResult[list[bytes]] = PendingResult(executed=False)
     seen: list[bytes] = []
 
@@ -83,13 +83,13 @@ def test_frames_behind_a_request_that_is_executed_later_meet_the_new_handler() -
         feed(connection, frame(b"log in") + frame(b"first"))
         connection.serve(service, 100)
         executing.complete([b"ok"])
-        await turns()
+        await iterations()
         assert seen == [b"first"]
 
     run(main())
 
 
-def test_a_client_that_has_not_logged_in_is_anonymous() -> None:
+def test_a_client_that_has_not_authenticated_is_anonymous() -> None:
     async def main() -> None:
         connection, _ = open_connection(lambda _, view: [])
         expected = Session(
@@ -106,7 +106,7 @@ def test_a_client_that_has_not_logged_in_is_anonymous() -> None:
 
 
 @pytest.mark.parametrize("kind", [PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE, TLS])
-def test_regions_leave_by_sendfile_only_on_plain_sockets(
+def test_regions_are_sent_by_sendfile_only_on_plain_sockets(
     tmp_path: Path, kind: TransportKind
 ) -> None:
     path = tmp_path / "log"
@@ -131,7 +131,7 @@ def test_regions_leave_by_sendfile_only_on_plain_sockets(
             connection.connection_made(transport)
             assert transport.write_buffer_high == kind.write_buffer_high
             feed(connection, frame(b"fetch"))
-            await turns(20)
+            await iterations(20)
             assert bool(sent) is kind.sendfile
             assert kind.sendfile or len(transport.written) == 4 + 6 + 50_000
 

@@ -1,14 +1,16 @@
-"""Memory over all connections: for requests in `MemoryBudget` and `ReceivedAhead`, for answers in
-`QueuedAnswers` and `UnsentAnswers`.
+"""Memory limits over all connections of a server.
 
-Memory for requests is charged before it is used, a step ahead of the bytes that arrive, and granted
-in order: a size that somebody claims and does not send is not memory.
+`MemoryBudget` and `ReceivedAhead` count the memory of requests, `QueuedResponses` and
+`UnsentResponses` the memory of responses.
 
-Who finds no room waits; who came first is served first, and nobody overtakes, so a large frame is
-not starved by small ones. One frame may always be held, however large: a limit below the largest
-frame slows, it does not block. Memory for answers cannot be refused: the request is
-executed. When peers let too much of it lie, the one that took nothing for longest loses its
-connection.
+The budget charges the memory of a large frame before the connection allocates it, in steps ahead of
+the bytes that arrive. A frame size that a peer announces without sending the bytes is not charged.
+
+Memory is granted in FIFO order, so small frames cannot starve a large one. One frame may always be
+held, however large: a limit below the largest frame slows requests down and never blocks them.
+Memory for responses cannot be refused, because their requests are executed already. When the
+unsent responses exceed their limit, the server closes the connection whose transport has been full
+for the longest time.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from typing import Protocol
 
 
 class MemoryWaiter(Protocol):
-    """Who asked for memory and has to wait for it."""
+    """A connection that has requested memory and waits for it."""
 
     def memory_granted(self, size: int) -> None:
-        """The `size` bytes asked for are charged now."""
+        """Report that the budget has charged the `size` bytes that this owner requested."""
 
 
 class MemoryBudget:
-    """Counts bytes; owned by the loop of the server. `used` and `waiting` are for reading only."""
+    """The bytes of large frames. Owned by the server's loop; others only read the attributes."""
 
     __slots__ = ("bytes_max", "used", "waiting")
 
@@ -34,8 +36,11 @@ class MemoryBudget:
         self.waiting: dict[MemoryWaiter, tuple[int, int]] = {}
 
     def acquire(self, owner: MemoryWaiter, size: int, held: int = 0) -> bool:
-        """True: `size` bytes are charged, beside the `held` ones that `owner` has been charged.
-        False: `owner.memory_granted(size)` will be called.
+        """Charge `size` bytes to `owner`, in addition to `held` bytes that it is charged already.
+
+        Returns:
+            True if the bytes are charged. Otherwise the budget calls `owner.memory_granted(size)`
+            when it has charged them.
         """
         if not self.waiting and self._fits(size, held):
             self.used += size
@@ -44,13 +49,13 @@ class MemoryBudget:
         return False
 
     def release(self, size: int) -> None:
-        """Gives back `size` bytes and serves those who wait."""
+        """Return `size` bytes to the budget, and grant memory to the owners that wait."""
         self.used -= size
         assert self.used >= 0, "more memory given back than taken"
         self._grant()
 
     def forget(self, owner: MemoryWaiter) -> None:
-        """`owner` waits no more."""
+        """Remove `owner` from the queue of waiting owners."""
         if self.waiting.pop(owner, None) is not None:
             self._grant()
 
@@ -68,19 +73,18 @@ class MemoryBudget:
 
 
 class QueueingConnection(Protocol):
-    """A connection that has answers behind one that is not ready."""
+    """A connection that has responses behind an earlier response that is not ready."""
 
     def queue_released(self) -> None:
-        """Answers of other connections were sent: the limit over all connections is not reached."""
+        """Continue: responses of other connections were sent, so the total is below its limit."""
 
 
-class QueuedAnswers:
-    """Bytes of answers that wait for an earlier answer of their connection, and of requests in
-    flight.
+class QueuedResponses:
+    """Bytes of requests in flight, and of responses that wait for an earlier one.
 
-    An answer that is known cannot be refused. At the limit, connections whose queues are not empty
-    start no further request. The limit can be exceeded by the answers to requests that were started
-    before.
+    A response that is ready cannot be refused. At the limit, connections that have a request in
+    flight start no further request. The responses to requests that were started before may exceed
+    the limit.
     """
 
     __slots__ = ("_held", "bytes_max", "used")
@@ -104,7 +108,7 @@ class QueuedAnswers:
         self.used += size
 
     def remove(self, size: int) -> None:
-        """`size` bytes were sent, or dropped."""
+        """Subtract `size` bytes that were sent or dropped."""
         self.used -= size
         if self._held and not self.full:
             held, self._held = self._held, {}
@@ -112,19 +116,19 @@ class QueuedAnswers:
                 connection.queue_released()
 
     def forget(self, connection: QueueingConnection) -> None:
-        """The connection is closed."""
+        """Remove a connection that is closed."""
         self._held.pop(connection, None)
 
 
 class SlowReader(Protocol):
-    """A connection whose peer does not take its answers."""
+    """A connection whose peer does not receive its responses."""
 
     def abort(self, reason: str) -> None:
-        """Closes at once, and drops what was not sent."""
+        """Close the connection immediately and drop the bytes that were not sent."""
 
 
-class UnsentAnswers:
-    """Bytes that wait in transports and behind them, by connection, the longest wait first."""
+class UnsentResponses:
+    """Bytes in full transports and in senders behind them, the longest wait first."""
 
     __slots__ = ("_waiting", "bytes_max", "used")
 
@@ -134,43 +138,45 @@ class UnsentAnswers:
         self._waiting: dict[SlowReader, int] = {}
 
     def add(self, reader: SlowReader, size: int) -> None:
-        """`size` bytes for `reader` wait from now on, and none waited before."""
+        """Count `size` bytes that wait for `reader`, for which no bytes are counted yet."""
         self._waiting[reader] = size
         self.used += size
         while self.used > self.bytes_max:
             slowest = next(iter(self._waiting))
             self.remove(slowest)
-            slowest.abort("it does not take its answers, and the memory for them is used up")
+            slowest.abort(
+                "its peer does not receive the responses, and the memory for unsent responses "
+                "(NetLimits.response_bytes_unsent_max) is used up"
+            )
 
     def remove(self, reader: SlowReader) -> None:
-        """All of it was taken, or dropped."""
+        """Subtract all bytes of `reader`, which were sent or dropped."""
         self.used -= self._waiting.pop(reader, 0)
 
 
 SECOND_CHANCES_MAX = 16
-"""Connections that `ReceivedAhead` passes over at a time, because the broker holds their requests.
-"""
+"""Connections that `ReceivedAhead` skips in one search because the broker holds their requests."""
 
 
 class EarlySender(Protocol):
-    """A connection whose peer has sent more than the requests that may start."""
+    """A connection whose peer has sent more bytes than the requests that may start."""
 
     @property
     def held_by_broker(self) -> bool:
-        """Whether its requests wait for the broker and not for the peer."""
+        """Whether its requests wait for the broker, rather than for the peer."""
 
     def abort(self, reason: str) -> None:
-        """Closes at once, and drops what was not sent."""
+        """Close the connection immediately and drop the bytes that were not sent."""
 
 
 class ReceivedAhead:
     """Bytes of torn frames and of requests that may not start, by connection.
 
     Connections are ordered by age: the time since a request was last taken from the bytes. At the
-    limit the oldest connection is closed. A connection that works keeps such bytes for moments. An
-    old one has a peer that stopped in the middle of a request, or that takes no responses. A
-    connection whose requests the broker holds back goes to the end of the order first, so it is
-    closed only when nearly all connections are held back.
+    limit the oldest connection is closed. A connection that makes progress keeps such bytes only
+    for moments. The peer of an old one stopped in the middle of a request, or does not receive its
+    responses. A connection whose requests the broker holds back moves to the end of the order
+    first, so it is closed only when nearly all connections are held back.
     """
 
     __slots__ = ("_kept", "bytes_max", "scarce_above", "used")
@@ -182,7 +188,13 @@ class ReceivedAhead:
         self._kept: dict[EarlySender, int] = {}
 
     def keep(self, connection: EarlySender, size: int, *, renewed: bool) -> None:
-        """`connection` keeps `size` bytes from now on. `renewed`: it has taken requests before."""
+        """Set the bytes of `connection` to `size`.
+
+        Args:
+            connection: The connection that keeps the bytes.
+            size: Bytes that it keeps from now on.
+            renewed: Whether it has taken requests since the last call, which makes it the youngest.
+        """
         kept = self._kept
         before = kept.pop(connection, 0) if renewed else kept.get(connection, 0)
         self.used += size - before
@@ -191,12 +203,12 @@ class ReceivedAhead:
             oldest = self._oldest()
             self.remove(oldest)
             oldest.abort(
-                "the memory for requests that are received ahead or in part is used up, "
-                "and it has kept some for longest"
+                "the memory for requests that are received ahead or in part "
+                "(NetLimits.received_ahead_bytes_max) is used up, and it has kept some for longest"
             )
 
     def remove(self, connection: EarlySender) -> None:
-        """`connection` keeps none."""
+        """Subtract all bytes of `connection`."""
         self.used -= self._kept.pop(connection, 0)
 
     def _oldest(self) -> EarlySender:

@@ -1,13 +1,13 @@
-"""One client's connection: frames in, execution in order, answers out in the same order.
+"""One client's connection: frames in, execution in order, responses out in the same order.
 
-From bytes received to bytes handed to the socket this is the path of every request, so it makes few
-calls: `buffer_updated` takes all complete frames of a read in one loop, and answers that are ready
-at once leave in one write.
+Every request takes this path, from the received bytes to the bytes handed to the socket, so the
+path makes few calls. `buffer_updated` takes all complete frames of a read in one loop, and
+responses that are ready together are sent in one write.
 
 `dispatch(connection, frame)` returns a `Result` of the chunks of the response, without its size.
 
 * While the result is not executed, the next request of the connection does not start.
-* An executed result may be done later. The next request may start in the meantime.
+* An executed result may be done later. The next request may start before that.
 * An empty list means that there is no response (acks=0).
 * File regions among the chunks are closed by the connection, also when they are not sent.
 * CloseConnection, raised or as the error of the result, is logged. The connection is closed after
@@ -34,13 +34,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from odradek.environment.timers import Timers
-from odradek.net.budget import MemoryBudget, QueuedAnswers, ReceivedAhead, UnsentAnswers
+from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
 from odradek.net.limits import (
     CLAIM_BYTES,
     FLUSH_BYTES,
     IN_FLIGHT_BYTES,
     IN_FLIGHT_FRAME_BYTES_MAX,
-    TURN_REQUESTS_MAX,
+    SLICE_REQUESTS_MAX,
     NetLimits,
 )
 from odradek.net.receive import ReceiveBuffer, Scratch
@@ -60,22 +60,23 @@ logger = logging.getLogger(__name__)
 
 Chunks = list[Chunk]
 Reply = Chunks | Result[Chunks]
+"""A response from the dispatcher: its chunks, or the result that will have them."""
 Dispatch = Callable[["Connection", memoryview], Reply]
 
-# Why requests of a connection may not start now; 0: they may.
-_EXECUTING = 1  # the one before is being executed
-_UNSENT = 2  # answers wait for the peer to take them
-_IN_FLIGHT = 4  # too many answers are due, or too many bytes of them wait
-_MEMORY = 8  # a frame waits for its share of the memory for requests
-_CLOSING = 16  # no further request will start
-_TURN = 32  # it is the turn of the others
-_MUTED = 64  # the client has to pause
+# Reasons why requests of a connection may not start now, as bits of `_hold`. 0: they may.
+_EXECUTING = 1  # The request before is being executed.
+_UNSENT = 2  # Responses wait until the peer has received earlier ones.
+_IN_FLIGHT = 4  # Too many responses are pending, or too many bytes of them wait.
+_MEMORY = 8  # A frame waits for its share of the memory for requests.
+_CLOSING = 16  # No further request will start.
+_SLICE_ENDED = 32  # Other connections continue first.
+_MUTED = 64  # The client has exceeded a quota.
 
-_TURN_REQUESTS = range(TURN_REQUESTS_MAX)
+_SLICE_REQUESTS = range(SLICE_REQUESTS_MAX)
 
 
 class CloseConnection(Exception):
-    """There is no answer to this request: the connection is closed and `reason` logged."""
+    """A request that has no response: the connection is closed and `reason` is logged."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -83,7 +84,7 @@ class CloseConnection(Exception):
 
 
 class RememberedRequests(Protocol):
-    """The requests of one connection that its dispatcher remembers, and nothing else reads."""
+    """The requests of one connection that its dispatcher remembers, for its own use only."""
 
     def forget(self) -> None:
         """Forget all of them."""
@@ -91,15 +92,15 @@ class RememberedRequests(Protocol):
 
 @dataclass(slots=True)
 class Shared:
-    """What the connections of a server have in common. Owned by the server's loop."""
+    """The objects that all connections of a server share. Owned by the server's loop."""
 
     loop: asyncio.AbstractEventLoop
     timers: Timers
     dispatch: Dispatch
     limits: NetLimits
     budget: MemoryBudget
-    queued: QueuedAnswers
-    unsent: UnsentAnswers
+    queued: QueuedResponses
+    unsent: UnsentResponses
     ahead: ReceivedAhead
     scratch: Scratch
     executor: Executor | None = None
@@ -109,7 +110,7 @@ class Shared:
 
 
 def plain_address(address: Any) -> tuple[str, int]:
-    """(host, port) of a socket name; an IPv4 address mapped into IPv6 is given as IPv4."""
+    """Return host and port of a socket name. An IPv4 address mapped into IPv6 becomes IPv4."""
     if not isinstance(address, tuple) or len(address) < 2:
         return (str(address), 0)
     host = address[0]
@@ -120,12 +121,12 @@ def plain_address(address: Any) -> tuple[str, int]:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Protocol of one accepted socket. All of it runs on the loop; handlers only read it.
+    """Protocol of one accepted socket. All of it runs on the event loop. Handlers only read it.
 
     `_queue` holds the responses that were not sent yet, oldest first: lists of chunks, and results
     that were not done when `dispatch` returned. `_in_flight` has the bytes that are counted for
-    each of these results. Whenever `_hold` is not 0 no request starts; what arrives is kept until
-    the receive buffer is full, then reading stops too.
+    each of these results. No request starts unless `_hold` is 0. The bytes that arrive then are
+    kept until the receive buffer is full, and then reading stops, too.
     """
 
     __slots__ = (
@@ -214,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"<connection {self.peer_address} to {self.local_address}>"
 
-    # From the socket.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -242,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         shared.connections[self] = None
 
     def buffer_updated(self, nbytes: int) -> None:  # noqa: C901 - calls are what this path costs
-        """Executes the frames that are complete with the `nbytes` just received."""
+        """Execute the frames that are complete with the `nbytes` bytes just received."""
         receive = self._receive
         view = receive.view
         start = pos = receive.start
@@ -252,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         out: Chunks = []
         out_bytes = 0
         try:
-            for _ in _TURN_REQUESTS:
+            for _ in _SLICE_REQUESTS:
                 if self._hold or end - pos < 4:
                     break
                 (size,) = unpack_size(view, pos)
@@ -279,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
                 if queue or reply.__class__ is not list:
                     self._enqueue(reply, size)
             else:
-                self._hold |= _TURN
+                self._hold |= _SLICE_ENDED
         except Exception as error:  # noqa: BLE001 - logged; closes this connection only
             self._refuse(out, error)
             return
@@ -297,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self._keep(start, pos, end)
 
     def eof_received(self) -> bool:
-        """The peer sends no more: what it sent is executed, then the connection closes."""
+        """Execute the requests that were received, then close: the peer sends nothing further."""
         self._eof = True
         if self._receive.kept and self._hold and not self._hold & _CLOSING:
             return True
@@ -334,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
         shared.queued.forget(self)
         if not self._hold & _EXECUTING:
             self._uncharge()
-        self._forget_answers()
+        self._drop_responses()
         shared.connections.pop(self, None)
         for callback in self.on_close:
             try:
@@ -344,10 +345,10 @@ class Connection(asyncio.BufferedProtocol):
         if shared.on_lost is not None:
             shared.on_lost(self)
 
-    # What was received.
+    # Received bytes.
 
     def _keep(self, start: int, pos: int, end: int) -> None:
-        """Keeps the bytes from `pos` to `end`; the frames from `start` to `pos` were taken."""
+        """Keep the bytes from `pos` to `end`. The frames from `start` to `pos` were taken."""
         receive = self._receive
         ahead = self._shared.ahead
         is_scarce = ahead.used > ahead.scarce_above
@@ -369,11 +370,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._reading and (receive.full or (is_scarce and self._hold)):
             self._reading = False
             self._transport.pause_reading()
-        if self._hold & _TURN:
-            self._release(_TURN)
+        if self._hold & _SLICE_ENDED:
+            self._release(_SLICE_ENDED)
 
     def _keep_torn(self, pos: int, end: int) -> bool:
-        """Keeps the first bytes of a frame; False when memory for more has to be waited for."""
+        """Keep the first bytes of a frame. Return False if it has to wait for memory."""
         needed = self._receive.needed(pos, end)
         charged = self._charged
         if charged < needed and charged <= end - pos:
@@ -387,11 +388,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_by_broker(self) -> bool:
-        """`ReceivedAhead`: a request is being executed, or waits for memory or for a quota."""
+        """`ReceivedAhead`: a request is executed, or waits for memory or for the end of a mute."""
         return bool(self._hold & (_EXECUTING | _MEMORY | _MUTED))
 
     def memory_granted(self, size: int) -> None:
-        """`MemoryBudget`: the frame that waited has its memory."""
+        """`MemoryBudget`: the memory of the frame that waited is charged."""
         self._charged += size
         self._release(_MEMORY)
 
@@ -401,7 +402,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.budget.release(charged)
 
     def mute(self, seconds: float) -> None:
-        """Starts no request for so long; answers leave meanwhile. The longest of several counts."""
+        """Start no request for `seconds`, but send responses. The longest mute counts."""
         self._hold |= _MUTED
         self._mutes += 1
         self._shared.timers.call_later(seconds, self._unmute)
@@ -412,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release(_MUTED)
 
     def _release(self, why: int) -> None:
-        """`why` holds requests back no more; they go on in a turn of the loop of their own."""
+        """Clear the reason `why`. Requests continue in the next iteration of the event loop."""
         self._hold &= ~why
         if self._hold or self._resuming:
             return
@@ -426,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._hold:
             if self._hold & _CLOSING:
-                self._finish()  # it was closed in the meantime, and waited for this
+                self._finish()  # it was closed in the meantime, and waited for this call
             return
         receive = self._receive
         if receive.kept:
@@ -440,10 +441,10 @@ class Connection(asyncio.BufferedProtocol):
             self._reading = True
             self._transport.resume_reading()
 
-    # What was executed.
+    # Executed requests and their responses.
 
     def _enqueue(self, reply: Reply, frame_bytes: int) -> None:
-        """Queue a response that is not known yet, or has to wait for an earlier one."""
+        """Queue a response that is not ready, or that has to wait for an earlier one."""
         queue = self._queue
         if isinstance(reply, list):
             if reply:
@@ -473,7 +474,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.queued.add(size)
 
     def _uncount(self, size: int, results: int) -> None:
-        """So many bytes of responses, and so many of the first results, have left the queue."""
+        """Subtract `size` bytes of responses, and the first `results` results, from the queue."""
         self._queued_bytes -= size
         for _ in range(results):
             size += self._in_flight.popleft()
@@ -493,7 +494,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release(_IN_FLIGHT)
 
     def queue_released(self) -> None:
-        """`QueuedAnswers`: there is room for queued responses again."""
+        """`QueuedResponses`: there is room for queued responses again."""
         if not self.closed:
             self._limit()
 
@@ -509,7 +510,7 @@ class Connection(asyncio.BufferedProtocol):
             self._drain()
 
     def _ready(self, reply: Result[Chunks]) -> None:
-        """The response is known. It leaves in the next iteration of the loop: see `_enqueue`."""
+        """Count a response that is ready. The next iteration of the loop sends it (`_enqueue`)."""
         queue = self._queue
         if not queue or self.closed:
             _discard(reply)
@@ -521,7 +522,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.loop.call_soon(self._drain)
 
     def _drain(self) -> None:
-        """Sends what is ready at the front of the queue."""
+        """Send the responses that are ready at the front of the queue."""
         if self.closed:
             return
         queue = self._queue
@@ -534,7 +535,7 @@ class Connection(asyncio.BufferedProtocol):
             elif not reply.done:
                 break
             elif reply.error is not None:
-                self._forget_answers()  # those after it would be taken for its own
+                self._drop_responses()  # the client would match them to the wrong requests
                 self._refuse(out, reply.error)
                 return
             else:
@@ -563,11 +564,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._release(0)
 
-    def _forget_answers(self) -> None:
-        """Release what is queued. A request that is being executed is executed to its end."""
+    def _drop_responses(self) -> None:
+        """Release the queued responses. A request that is being executed is executed to its end."""
         queued = list(self._queue)
         self._queue.clear()
-        self._hold &= ~_IN_FLIGHT  # or `_finish` would wait for the queue for ever
+        self._hold &= ~_IN_FLIGHT  # or `_finish` would wait for the queue forever
         self._uncount(self._queued_bytes, len(self._in_flight))
         for reply in queued:
             if isinstance(reply, list):
@@ -578,7 +579,7 @@ class Connection(asyncio.BufferedProtocol):
                 reply.on_executed(reply.cancel)
 
     def _write(self, out: Chunks) -> None:
-        """Hands chunks, sizes among them, to the socket; only while nothing waits there."""
+        """Hand chunks, with their sizes, to the socket. Called only while nothing waits there."""
         for chunk in out:
             if chunk.__class__ not in BYTES:  # a region
                 self._sender.send(out)
@@ -588,16 +589,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.write(b"".join(out))  # type: ignore[arg-type]
 
     def _sent(self) -> None:
-        """The peer took all that was written."""
+        """Continue after the peer has received all bytes that were written."""
         if self._sender.busy or self._sender.paused:
             return
         self._hold &= ~_UNSENT
         self._drain()
 
-    # The end.
+    # Closing.
 
     def _refuse(self, out: Chunks, error: BaseException) -> None:
-        """Closes the connection over a request that cannot be answered, after those before it."""
+        """Close the connection after a request without a response, behind the earlier responses."""
         try:
             if out:
                 self._write(out)
@@ -613,7 +614,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a request failed")
 
     def close(self, reason: str) -> None:
-        """Starts no further request; closes when the answers that are due were sent."""
+        """Start no further request, and close when the pending responses were sent."""
         if self.closed or self._hold & _CLOSING:
             return
         logger.warning("closing the connection from %s: %s", self._peer, reason)
@@ -629,7 +630,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finish()
 
     def stop(self) -> None:
-        """Reads no more; closes when what was received is executed and answered."""
+        """Stop reading, and close when the received requests are executed and answered."""
         if self.closed or self._stopping:
             return
         self._stopping = True
@@ -638,30 +639,39 @@ class Connection(asyncio.BufferedProtocol):
         self._finish()
 
     def abort(self, reason: str | None, level: int = logging.WARNING) -> None:
-        """Closes at once; what was not sent never is. Without a reason nothing is logged."""
+        """Close immediately and drop the bytes that were not sent.
+
+        Args:
+            reason: Logged. None logs nothing.
+            level: Level of `logging` for the reason.
+        """
         if self.closed:
             return
         if reason is not None:
-            logger.log(level, "closing the connection from %s at once: %s", self._peer, reason)
+            logger.log(level, "closing the connection from %s immediately: %s", self._peer, reason)
         self._hold |= _CLOSING
         self._stopping = True
         self._sender.drop()
-        # asyncio's transport does not bear its end while it calls `resume_writing`.
+        # asyncio's transport must not be aborted while it calls `resume_writing`.
         self._shared.loop.call_soon(self._transport.abort)
 
     def serve(self, dispatch: Dispatch, request_bytes_max: int) -> None:
-        """Call `dispatch` with each frame from the next one on, also within the same read."""
+        """Call `dispatch` with each frame from the next one on, even within the same read."""
         self._dispatch = dispatch
         self._request_bytes_max = request_bytes_max
 
     @property
     def closing(self) -> bool:
-        """It will close by itself, if the peer lets it."""
+        """Whether it closes by itself as soon as its peer has received the last responses."""
         return self._stopping
 
     @property
-    def waits_for_us(self) -> bool:
-        """A request is being executed or its answer is not ready: the peer cannot do a thing."""
+    def waits_for_broker(self) -> bool:
+        """Whether the broker, and not the peer, has to act next, so the peer is not idle.
+
+        That is the case while the oldest response is not ready, or while requests wait for memory
+        or for the end of a mute.
+        """
         if not self._queue or self._hold & _UNSENT:
             return bool(self._hold & (_MEMORY | _MUTED))
         head = self._queue[0]
@@ -669,7 +679,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def receiving(self) -> tuple[memoryview, int] | None:
-        """The buffer of a frame that memory is charged for, and how many bytes of it are there."""
+        """The buffer of a frame that memory is charged for, and the number of bytes received."""
         if not self._charged or self._hold & _EXECUTING:
             return None
         return self._receive.view, self._receive.kept
@@ -684,15 +694,15 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _finish(self) -> None:
-        """Closes if nothing is due any more."""
+        """Close if no request or response is pending."""
         if self._queue or self._sender.busy or self._hold & ~_CLOSING or self._resuming:
-            return  # comes back here when that is done
+            return  # each of these calls `_finish` again at its end
         self._hold |= _CLOSING
         self._shared.loop.call_soon(self._transport.close)  # as in `abort`
 
 
 def _memory_bytes(chunks: Chunks) -> int:
-    """The bytes of a response that are in memory. Those of its regions are in files."""
+    """Return the bytes of a response that are in memory. The bytes of its regions are in files."""
     return sum([len(chunk) for chunk in chunks if chunk.__class__ in BYTES])
 
 

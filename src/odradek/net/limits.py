@@ -1,17 +1,17 @@
-"""The limits of the network layer, by name. They bound the memory that peers can take.
+"""The limits of the network layer. They bound the memory that peers can make the broker use.
 
 Over all connections of a server:
 
 * `request_bytes_queued_max`: frames too large for the shared receive buffer (`MemoryBudget`).
 * `received_ahead_bytes_max`: torn frames, and requests that may not start (`ReceivedAhead`).
 * `lent_bytes_max`: shared receive buffers that requests in execution use (`Scratch`). Above it each
-  such request has `SCRATCH_BYTES_MIN`.
+  such request has a buffer of `SCRATCH_BYTES_MIN`.
 * `response_bytes_queued_total_max`: requests in flight, and responses that wait for an earlier one
-  of their connection (`QueuedAnswers`). Each connection may have one request beyond it.
+  of their connection (`QueuedResponses`). Each connection may have one request beyond it.
 * `response_bytes_unsent_max`: responses that were handed to a socket that is full
-  (`UnsentAnswers`).
+  (`UnsentResponses`).
 
-Other packages bound the other things that requests leave in memory:
+Other packages bound the other memory that requests leave behind:
 
 * `SHAPE_BYTES_MAX` in `broker.requests.shape_budget`: remembered request shapes.
 * `OPERATIONS_WAITING_MAX` and `PARTITIONS_WAITING_MAX` in `replication.purgatory`: waiting fetches.
@@ -19,7 +19,7 @@ Other packages bound the other things that requests leave in memory:
 * `WINDOWS_MAX` and `WINDOW_NAME_CHARACTERS_MAX` in `broker.requests.quotas`.
 * `LONG_REQUESTS_MAX` in `broker.requests.dispatch`: long requests that are decoded.
 
-Members of groups are state of the coordinator. They end with their sessions.
+The members of groups are state of the coordinator. They are removed when their sessions expire.
 
 A connection also has memory that only the number of connections bounds, which is bounded by
 `connections_max` and by the limit of open files:
@@ -36,103 +36,116 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SCRATCH_BYTES = 131_072
-"""The receive buffer that the connections of a server share: one read fills at most this much."""
+"""The receive buffer that the connections of a server share. One read fills at most this much."""
 
 SCRATCH_BYTES_MIN = 32_768
-"""Its size while the requests in execution use `lent_bytes_max` of such buffers."""
+"""Size of the shared receive buffer while requests in execution use `lent_bytes_max` of them."""
 
 TAIL_BYTES = 16_384
-"""A torn frame's first bytes, kept aside until the rest arrives, without asking the budget."""
+"""First bytes of a torn frame that are kept until the rest arrives, without asking the budget."""
 
 CLAIM_BYTES = 1_048_576
-"""A frame larger than this claims its memory in steps of this size, as its bytes arrive."""
+"""A larger frame is charged in steps of this size, as its bytes arrive."""
 
 PROGRESS_BYTES_MIN = 65_536
-"""While others wait for memory, who holds some has to send so much in `request_bytes_wait_ms`."""
+"""Bytes that a holder of request memory has to send in `request_bytes_wait_ms` while others wait.
+
+A connection that sends fewer is closed.
+"""
 
 KEPT_FREE_BYTES = 2_048
-"""Bytes that a connection may keep for a later request without being counted. A client that
-pipelines one more request behind a long poll is so never closed for it.
+"""Bytes that a connection may keep for a later request without being counted.
+
+A client that pipelines one more request behind a long poll is therefore never closed for it.
 """
 
 IN_FLIGHT_BYTES = 4_096
 """Memory of a request in flight, without its frame and its response: results, context, timer."""
 
 IN_FLIGHT_FRAME_BYTES_MAX = 65_536
-"""Up to so many bytes of its frame count too, for the decoded fields. Records are not kept."""
+"""Bytes of the frame that count too, at most, for the decoded fields. Records are not kept."""
 
 BACKLOG_BYTES = 65_536
-"""Bytes read ahead on a connection whose requests may not start yet; then reading stops."""
+"""Bytes read ahead on a connection whose requests may not start yet. Above it reading stops."""
 
 FLUSH_BYTES = 65_536
-"""Answers that are ready together leave in one write of about this size at most."""
+"""Approximate upper bound of one write of responses that are ready together."""
 
-TURN_REQUESTS_MAX = 256
-"""Requests of one connection started in a turn of the loop, before the others have theirs."""
+SLICE_REQUESTS_MAX = 256
+"""Requests of one connection that start in one time slice, before other connections continue."""
 
 PUMP_BYTES_MAX = 4 * 1_048_576
-"""Bytes of one connection sent in a turn of the loop, before the others have theirs."""
+"""Bytes of one connection that are sent in one time slice, before other connections continue."""
 
 COLD_PIECE_BYTES = 1_048_576
-"""Bytes of a region brought into the page cache by one task of the executor."""
+"""Bytes of a region that one task of the executor brings into the page cache."""
 
 SMALL_REGION_BYTES = 16_384
-"""A region up to this size leaves with its header in one write instead of by sendfile."""
+"""A region up to this size is sent in one write with its header, instead of by sendfile."""
 
 PLUG_BYTES = 4_096
-"""Bytes handed to the transport when sendfile would block: their departure is the wake-up call."""
+"""Bytes handed to the transport when sendfile would block.
+
+The transport calls `resume_writing` when it has sent them, and sendfile continues.
+"""
 
 SEND_BUFFER_BYTES = 614_400
-"""What a socket holds of our answers: more than half of a usual fetch, so that it leaves in two
-goes. Measured over loopback: with 100 KiB (Kafka's) the same fetch costs a third more CPU.
+"""Size of a socket's send buffer (SO_SNDBUF).
+
+It holds more than half of a usual fetch response, so the response is sent in two steps. Measured
+over loopback: with 100 KiB, Kafka's default, the same fetch costs a third more CPU.
 """
 
 READ_PIECE_BYTES = 131_072
-"""Bytes of a region held in memory at a time where there is no sendfile."""
+"""Bytes of a region that are held in memory at a time where sendfile does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetLimits:
-    """Kafka's names where Kafka has the limit; sizes in bytes, times in milliseconds."""
+    """Limits of one server, with Kafka's names where Kafka has the limit. Sizes are in bytes."""
 
     request_bytes_max: int = 104_857_600
-    """socket.request.max.bytes: a larger frame closes the connection."""
+    """socket.request.max.bytes: a connection that sends a larger frame is closed."""
     request_bytes_queued_max: int = 512 * 1_048_576
     """queued.max.request.bytes: frames being received or executed, over all connections."""
     request_bytes_wait_ms: int = 5_000
-    """After so long a wait for that memory the connections go that hold some and hardly send."""
+    """Time for which a connection waits for that memory. Then the server closes the connections
+    that hold some of it and have sent fewer than `PROGRESS_BYTES_MIN` bytes in that time.
+    """
     requests_in_flight_max: int = 256
-    """Requests of one connection that were started and not answered."""
+    """Requests of one connection that were started and whose responses are not sent."""
     response_bytes_queued_max: int = 1_048_576
-    """Bytes of one connection's answers that wait behind an earlier answer."""
+    """Bytes of one connection's responses that wait behind an earlier response."""
     response_bytes_queued_total_max: int = 256 * 1_048_576
-    """Bytes of such answers, and of requests in flight (`IN_FLIGHT_BYTES` and their frames), over
+    """Bytes of such responses, and of requests in flight (`IN_FLIGHT_BYTES` and their frames), over
     all connections. At the limit a connection that has a request in flight starts no further one.
     """
     response_bytes_unsent_max: int = 256 * 1_048_576
-    """Bytes of answers that peers do not take, over all connections: who took none longest goes."""
+    """Bytes of responses that peers do not receive, over all connections. Above it the server
+    closes the connection whose transport has been full for the longest time.
+    """
     received_ahead_bytes_max: int = 256 * 1_048_576
     """Bytes of torn frames and of requests that may not start, over all connections. Above half of
-    it a connection keeps no more than what was read. At the limit the connection is closed that
-    has kept some for longest.
+    it a connection keeps only the bytes that were read, without room for more. At the limit the
+    server closes the connection that has kept some for the longest time.
     """
     lent_bytes_max: int = 128 * 1_048_576
-    """Receive buffers that are used by requests in execution, over all connections. Above it the
-    connections read into small buffers, of `SCRATCH_BYTES_MIN`.
+    """Receive buffers that requests in execution use, over all connections. Above it the
+    connections read into small buffers of `SCRATCH_BYTES_MIN`.
     """
     connections_max: int = 2_147_483_647
-    """max.connections: at the limit new ones wait in the accept queue of the system."""
+    """max.connections: at the limit new connections wait in the system's accept queue."""
     connections_max_per_ip: int = 2_147_483_647
-    """max.connections.per.ip: one more from the same address is closed."""
+    """max.connections.per.ip: further connections from the same address are closed."""
     connections_max_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     """max.connections.per.ip.overrides."""
     connections_max_idle_ms: int = 600_000
-    """connections.max.idle.ms: a connection that neither sent nor took a byte is closed."""
+    """connections.max.idle.ms: a connection that neither sent nor received a byte is closed."""
     closing_ms_max: int = 5_000
-    """How long a connection that is being closed may take over its last answers."""
+    """Time in which the peer of a connection that is closing has to receive the last responses."""
     backlog: int = 50
     """socket.listen.backlog.size."""
     send_buffer_bytes: int = SEND_BUFFER_BYTES
-    """socket.send.buffer.bytes when it is set; -1: the system's own tuning."""
+    """socket.send.buffer.bytes when it is set. -1 leaves the size to the system."""
     receive_buffer_bytes: int = -1
-    """socket.receive.buffer.bytes; -1: the system's own tuning."""
+    """socket.receive.buffer.bytes. -1 leaves the size to the system."""

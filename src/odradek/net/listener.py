@@ -1,8 +1,8 @@
-"""Listening sockets: bound with errors that a user understands, accepting within the limits.
+"""Listening sockets: bound with clear error messages, accepting within the limits.
 
-Accepting is done here and not by the loop's server: at `max.connections` new connections have to
-wait in the system's queue, and when descriptors run out (EMFILE) accepting has to go on later;
-uvloop's server closes the listening socket then.
+This module accepts connections itself, because the event loop's server cannot do two things. At
+`max.connections` new connections have to wait in the system's accept queue. When descriptors run
+out (EMFILE), accepting has to continue later, where uvloop's server closes the listening socket.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odradek.net.session import PLAIN_SOCKET, SecurityProtocol, TransportKind
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
-"""How long accepting rests when the system has no descriptor or memory for a connection."""
+"""Pause of accepting when the system has no descriptor or memory for a connection, in seconds."""
 
 _TCP_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)  # Linux
 UNPACED = b"reno"
-"""Congestion control for peers on this machine: always allowed, and it does not pace."""
+"""Congestion control for peers on this machine. It is always allowed, and it does not pace."""
 CONGESTION_NAME_BYTES = 16
 _LOOPBACK = ("127.", "::1")
 
@@ -37,7 +37,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where to listen: `host` empty for all addresses, `port` 0 for any free one."""
+    """An address to listen on. An empty `host` means all addresses, port 0 any free port."""
 
     name: str
     host: str
@@ -51,16 +51,20 @@ class Endpoint:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can connect; `host` is a bound address then."""
+        """Whether only programs on this machine can connect. `host` must be a bound address."""
         return self.host.startswith(_LOOPBACK)
 
 
 class BindError(OSError):
-    """An endpoint that cannot be listened on; the message is one line for the user."""
+    """The broker cannot listen on an endpoint. The message is one line for the user."""
 
 
 async def bind(endpoint: Endpoint, limits: NetLimits) -> list[socket.socket]:
-    """The listening sockets of `endpoint`: one for each of the addresses its host stands for."""
+    """Return the listening sockets of `endpoint`, one for each address that its host stands for.
+
+    Raises:
+        BindError: The host is unknown, or a socket cannot be bound.
+    """
     sockets: list[socket.socket] = []
     port = endpoint.port
     try:
@@ -81,7 +85,7 @@ async def bind(endpoint: Endpoint, limits: NetLimits) -> list[socket.socket]:
 
 
 async def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
-    """(family, address) pairs, IPv4 first; all addresses is one socket for both families."""
+    """Return (family, address) pairs, IPv4 first. An empty host is one socket for both."""
     if not endpoint.host:
         if socket.has_dualstack_ipv6():
             return [(socket.AF_INET6, "::")]
@@ -92,7 +96,9 @@ async def _addresses(endpoint: Endpoint) -> list[tuple[int, str]]:
             endpoint.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except OSError as error:
-        raise BindError(f"cannot listen on {endpoint}: the host is unknown ({error})") from error
+        raise BindError(
+            f"cannot listen on {endpoint}: the host is unknown ({error}). Check the host name"
+        ) from error
     pairs = dict.fromkeys((int(info[0]), str(info[4][0])) for info in found)
     return sorted(pairs, key=lambda pair: pair[0] != socket.AF_INET)
 
@@ -127,14 +133,14 @@ def _bind_error(endpoint: Endpoint, error: OSError) -> BindError:
 
 
 def _exchange_congestion(sock: socket.socket, name: bytes) -> bytes | None:
-    """Sets the congestion control of `sock`; the one before, None where that cannot be had."""
+    """Set the congestion control of `sock`. Return the previous one, or None on failure."""
     if _TCP_CONGESTION is None:
         return None
     try:
         before = sock.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, CONGESTION_NAME_BYTES)
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, name)
     except OSError as error:
-        logger.debug("the congestion control stays as it is: %s", error)
+        logger.debug("the congestion control of a socket cannot be changed: %s", error)
         return None
     return before.rstrip(b"\0")
 
@@ -146,15 +152,16 @@ def _is_this_machine(sock: socket.socket, peer: Any) -> bool:
 
 
 class Listener:
-    """Accepts on one listening socket. Owned by its server, which says when to pause.
+    """A listening socket that accepts. Owned by its server, which pauses it.
 
-    With peers on this machine there is no network to spare, and each packet that BBR's pacing holds
-    back costs a timer and an interrupt. A socket that was BBR's once
-    is paced for ever, whatever it is set to later; so the listening socket, which the accepted ones
-    take after, is set, and peers elsewhere are set back to what the system uses.
+    Between programs on one machine there is no network to protect from congestion, and each packet
+    that BBR's pacing holds back costs a timer and an interrupt. A socket that has once used BBR is
+    paced forever, even if its setting changes later. So the other congestion control is set on the
+    listening socket, from which the accepted sockets inherit it. For peers on other machines the
+    accepted socket is set back to the system's default.
 
-    `_failed` counts the attempts that failed for want of descriptors or memory since the last time
-    at which no connection waited. The first of them is logged, and the end.
+    `_failed` counts the attempts that failed for lack of descriptors or memory since the accept
+    queue was last empty. The first of them is logged, and so is the end of the lack.
     """
 
     __slots__ = (
@@ -176,7 +183,14 @@ class Listener:
         accept: Callable[[Endpoint, socket.socket], bool],
         timers: Timers,
     ) -> None:
-        """`accept` takes over an accepted socket, and says whether there is room for another."""
+        """Listen on a bound socket.
+
+        Args:
+            endpoint: The endpoint that `sock` was bound for.
+            sock: The listening socket.
+            accept: Takes over an accepted socket. Returns whether there is room for another one.
+            timers: Call `resume` after a lack of descriptors.
+        """
         host, port = sock.getsockname()[:2]
         self.endpoint = replace(endpoint, host=host, port=port)
         self._sock = sock
@@ -189,7 +203,7 @@ class Listener:
         self._congestion = _exchange_congestion(sock, UNPACED)
 
     def resume(self) -> None:
-        """Accepts from now on."""
+        """Accept connections from now on."""
         if self._resting is not None:
             self._resting.cancel()
             self._resting = None
@@ -198,13 +212,13 @@ class Listener:
             self._loop.add_reader(self._sock, self._on_readable)
 
     def pause(self) -> None:
-        """Leaves new connections in the system's queue."""
+        """Leave new connections in the system's accept queue."""
         if self._accepting:
             self._accepting = False
             self._loop.remove_reader(self._sock)
 
     def close(self) -> None:
-        """Listens no more."""
+        """Stop listening and close the socket."""
         self.pause()
         if self._resting is not None:
             self._resting.cancel()
@@ -222,7 +236,7 @@ class Listener:
                 if error.errno in _EXHAUSTED:
                     self._rest(error)
                     return
-                logger.debug("a connection was gone before it was accepted: %s", error)
+                logger.debug("a connection ended before it was accepted: %s", error)
                 continue
             if self._congestion and not _is_this_machine(sock, address):
                 _exchange_congestion(sock, self._congestion)
@@ -233,7 +247,8 @@ class Listener:
         """Try again later: the system has no descriptor or memory for a connection."""
         if not self._failed:
             logger.error(
-                "%s: no connection can be accepted at present: %s. It is tried again every %g s",
+                "%s: cannot accept connections: %s. Trying again every %g s. If the process "
+                "has too many open files, raise the limit (ulimit -n)",
                 self.endpoint,
                 error,
                 RETRY_S,
@@ -243,11 +258,11 @@ class Listener:
         self._resting = self._timers.call_later(RETRY_S, self.resume)
 
     def _report_end(self) -> None:
-        """No connection waits to be accepted."""
+        """Log that connections are accepted again, when the accept queue is empty."""
         if self._failed:
             failed, self._failed = self._failed, 0
             logger.warning(
-                "%s: connections are accepted again, after %d attempts that failed",
+                "%s: accepting connections again, after %d failed attempts",
                 self.endpoint,
                 failed,
             )

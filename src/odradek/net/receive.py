@@ -1,19 +1,20 @@
-"""Where received bytes lie, from the socket to the frames. Pure: no socket, no loop.
+"""The buffers of received bytes, from the socket to the frames. Pure: no socket, no event loop.
 
-All connections of a server read into one shared scratch buffer: between `get_buffer` and
-`buffer_updated` of a connection no other one runs. What a frame needs beyond that moment gets a
-place of its own:
+All connections of a server read into one shared scratch buffer. This works because no other
+connection runs between `get_buffer` and `buffer_updated` of a connection. Bytes that are needed
+for longer are kept in memory of their own:
 
-    tail     the first bytes of a torn frame (at most `TAIL_BYTES`): copied aside, and to the
-             front of the scratch buffer before the next read
-    frame    a torn frame that is larger: a buffer of exactly its size, received into directly
+    tail     at most `TAIL_BYTES` of a frame that was received in part (a torn frame). They are
+             copied, and put back to the front of the scratch buffer before the next read
+    frame    a torn frame of which more has arrived, or that is larger than the scratch buffer: a
+             buffer of exactly its size, received into directly
     backlog  bytes that arrive while requests of this connection may not start. Up to
              `KEPT_FREE_BYTES` are kept like a tail
 
-A view of the scratch buffer that outlives its moment (a request executed by a coroutine) takes the
-whole buffer with it: the others get a fresh one. The bytes of the buffers that are lent are
-counted, and the fresh one is small while they are many. Buffers are never resized, and bytes are
-never moved under a view.
+A request that a coroutine executes keeps a view of the scratch buffer after `buffer_updated` has
+returned. It then owns the whole buffer, and the other connections get a fresh one. The bytes of
+such lent buffers are counted, and the fresh buffer is small while there are many of them. Buffers
+are never resized, and bytes are never moved under a view.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _SIZE = struct.Struct(">i")
 
 
 def allocate(size: int) -> memoryview:
-    """A zeroed, writable buffer; large ones take memory only as bytes arrive in them."""
+    """Return a zeroed, writable buffer. A large one uses memory only as bytes arrive in it."""
     return memoryview(mmap.mmap(-1, size) if size >= _MMAP_BYTES else bytearray(size))
 
 
 class Scratch:
-    """The buffer that the connections of one loop share; `view` is replaced when lent out.
+    """The buffer that the connections of one loop share. `view` is replaced when it is lent.
 
     Attributes:
         lent: Bytes of buffers that requests in execution use.
-        lent_bytes_max: Above so many the shared buffer is small.
+        lent_bytes_max: Lent bytes above which the shared buffer is small.
     """
 
     __slots__ = ("lent", "lent_bytes_max", "view")
@@ -62,7 +63,7 @@ class Scratch:
         return size
 
     def take_back(self, size: int) -> None:
-        """`size` bytes are no longer used."""
+        """Subtract `size` bytes that are no longer used."""
         self.lent -= size
         if len(self.view) < SCRATCH_BYTES and self.lent <= self.lent_bytes_max:
             self._renew()
@@ -73,16 +74,17 @@ class Scratch:
 
 
 class ReceiveBuffer:
-    """One connection's received bytes: `view[start:end]` was not taken as frames yet.
+    """One connection's received bytes. `view[start:end]` has not been taken as frames yet.
 
-    `get_buffer` says where the next bytes go. When `count` of them are there,
-    `view[start:end + count]` is what is to be taken as frames, and one of `clear`, `keep_torn` and
-    `keep_waiting` is told what is left. `own` is False while `view` is the scratch buffer.
+    `get_buffer` returns the buffer for the next bytes. After `count` bytes have arrived, the
+    connection takes the frames from `view[start:end + count]`. It then reports the remaining bytes
+    by one of `clear`, `keep_torn` and `keep_waiting`. `own` is False while `view` is the scratch
+    buffer.
 
     Attributes:
-        apart: Memory that the connection has for itself, in bytes. 0 for a tail of at most
+        apart: Bytes of memory that only this connection uses. 0 for a tail of at most
             `KEPT_FREE_BYTES`.
-        ahead: The part of it that no budget has granted: all but the buffer of a frame.
+        ahead: The part of `apart` that no budget has granted: everything but the buffer of a frame.
     """
 
     __slots__ = (
@@ -109,7 +111,7 @@ class ReceiveBuffer:
         self.end = 0
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
-        """Room for the next bytes, never empty unless `full`."""
+        """Return the buffer for the next bytes. It is never empty unless `full`."""
         if self.own:
             return self.view[self.end : self._limit]
         view = self.view = self._scratch.view
@@ -122,7 +124,7 @@ class ReceiveBuffer:
 
     @property
     def full(self) -> bool:
-        """No room: reading has to stop until frames were taken."""
+        """Whether the buffer has no room, so reading has to stop until frames were taken."""
         return self.own and self.end == self._limit
 
     @property
@@ -131,7 +133,7 @@ class ReceiveBuffer:
         return self.end - self.start if self.own else len(self.tail)
 
     def clear(self) -> None:
-        """Everything was taken (or is not wanted any more)."""
+        """Drop all bytes, because they were taken or are not needed."""
         self.own = False
         self.apart = 0
         self.ahead = 0
@@ -140,17 +142,18 @@ class ReceiveBuffer:
         self.start = self.end = 0
 
     def lend(self) -> int:
-        """A view of the present buffer stays in use: nothing else may be written there.
+        """Keep a view of the present buffer in use: nothing else may be written to it.
 
-        Returns the number of bytes to pass to `Scratch.take_back` after the use. The buffer of a
-        frame does not count, because memory was charged for it.
+        Returns:
+            The number of bytes to pass to `Scratch.take_back` after the use. The buffer of a frame
+            does not count, because memory was charged for it.
         """
         if self.own and not self.ahead:
             return 0
         return self._scratch.lend(self.view)
 
     def needed(self, start: int, end: int) -> int:
-        """Bytes for which a torn frame at `start` needs a buffer of its own; 0: none."""
+        """Return the size of the buffer that a torn frame at `start` needs, or 0 for a tail."""
         if end - start <= TAIL_BYTES:
             if end - start < 4:
                 return 0
@@ -159,8 +162,13 @@ class ReceiveBuffer:
         return 4 + int(_SIZE.unpack_from(self.view, start)[0])
 
     def keep_torn(self, start: int, end: int, needed: int, limit: int = 0) -> None:
-        """Keeps the first bytes of a frame, in a buffer of `needed` bytes unless that is 0; it is
-        `full` at `limit`.
+        """Keep the first bytes of a frame.
+
+        Args:
+            start: Where the frame begins in `view`.
+            end: Where the received bytes end in `view`.
+            needed: Size of the buffer for the frame. 0 keeps the bytes as a tail.
+            limit: Bytes at which the buffer is `full`.
         """
         view = self.view
         if needed:
@@ -176,8 +184,10 @@ class ReceiveBuffer:
             self._keep_tail(start, end)
 
     def keep_waiting(self, start: int, end: int, exact: bool = False) -> None:
-        """Keeps bytes that may not be taken as frames yet. There is room for some more, unless
-        `exact` asks for the least memory: then the buffer may be `full` at once.
+        """Keep bytes that may not be taken as frames yet.
+
+        There is room for some more, unless `exact` asks for the least memory. Then the buffer may
+        be `full` immediately.
         """
         size = end - start
         if size <= KEPT_FREE_BYTES and (self.ahead or not self.own):

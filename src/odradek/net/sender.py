@@ -1,15 +1,17 @@
-"""Answers that hold file regions, to the socket, in order: sendfile, or reads where there is none.
+"""Sending of responses that hold file regions, in order: by sendfile, or by reads without it.
 
-A connection writes plain bytes to its transport itself as long as nothing waits. Everything else
-comes here: a queue of chunks, sent from the front. While the transport holds bytes of ours
-(`paused`: its limits are zero) nothing is sent past it. With nothing held, a region's header leaves
-by `send(MSG_MORE)` on the same socket and the region by `sendfile`. When the socket takes no more,
-the next few bytes of the region are handed to the transport, which waits for the socket and says
-when they are gone: so there is one writer, one poll of the socket, and no descriptor of our own to
-spin on or to leak when the peer goes away.
+A connection writes bytes to its transport itself as long as nothing waits. Everything else is
+passed to a `Sender`: a queue of chunks, sent from the front. While the transport holds bytes
+(`paused`, because its limits are zero), nothing is sent past it. While it holds none, the header of
+a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`.
 
-What is not in the page cache is read by a thread of the executor, piece by piece, before it is sent
-from the loop. A region that ends early closes the connection: no other byte is ever sent.
+When the socket is full, the sender hands the next few bytes of the region to the transport. The
+transport waits for the socket and reports when it has sent them. So the socket has one writer and
+is polled once, and there is no duplicate descriptor that could spin, or leak when the peer
+disconnects.
+
+A thread of the executor reads the pieces that are not in the page cache, before the loop sends
+them. A region that ends early closes the connection: no other bytes are ever sent in its place.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ logger = logging.getLogger(__name__)
 _NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 BYTES = (bytes, bytearray, memoryview)
-"""What a chunk is that is not a region."""
+"""Types of the chunks that are not regions."""
 
 
 class Region(Protocol):
-    """`odradek.records.region.FileRegion`, as far as sending needs it."""
+    """The part of `odradek.records.region.FileRegion` that sending uses."""
 
     position: int
     length: int
@@ -59,27 +61,31 @@ Chunk = bytes | bytearray | memoryview | Region
 
 
 class PeerGone(Exception):
-    """The socket takes nothing any more."""
+    """The peer has closed the connection, so the socket accepts no further bytes."""
 
 
 class ShortRegion(Exception):
-    """The file ends before the region does: what was promised cannot be sent."""
+    """The file ends before the region does, so the announced size cannot be sent."""
 
 
 def close_regions(chunks: Any) -> None:
-    """Closes the regions among `chunks` (sent or dropped, each is closed once)."""
+    """Close the regions among `chunks`. Each region is closed once, whether sent or dropped."""
     for chunk in chunks:
         if hasattr(chunk, "close"):
             chunk.close()
 
 
 class Sender:
-    """The queue of one connection. Owned by its connection, which tells it of pauses and the end.
+    """The queue of one connection, which owns it and reports pauses and the end.
 
-    `busy`: chunks wait here, so whatever comes next has to queue up as well. `unsent_bytes` is the
-    memory of these chunks, without the regions. `on_idle` is called
-    when they are gone (not from within `send`), `on_failure(reason, level)`
-    when they never will be: the reason is to be logged at that level of `logging`.
+    Attributes:
+        busy: Chunks wait in the queue, so later chunks have to be queued as well.
+        paused: The transport holds bytes, or the time slice has ended.
+        unsent_bytes: Memory of the chunks that wait, without their regions.
+
+    Args:
+        on_idle: Called when all chunks were sent, but not from within `send`.
+        on_failure: Called with a reason and a level of `logging` when they cannot be sent.
     """
 
     __slots__ = (
@@ -91,9 +97,9 @@ class Sender:
         "_on_idle",
         "_queue",
         "_reading_ahead",
+        "_slice_bytes",
         "_socket",
         "_transport",
-        "_turn",
         "_use_sendfile",
         "_warm",
         "busy",
@@ -120,8 +126,8 @@ class Sender:
         self._on_failure = on_failure
         self._queue: deque[Chunk] = deque()
         self._offset = 0  # bytes of the region at the front that were sent
-        self._warm = -1  # bytes of it that may be sent from the loop; -1: not probed
-        self._turn = 0  # bytes sent in this turn of the loop
+        self._warm = -1  # bytes of it that may be sent from the loop, -1: not probed
+        self._slice_bytes = 0  # bytes sent in this time slice
         self._reading_ahead = False
         self._closed = False
         self.busy = False
@@ -129,7 +135,7 @@ class Sender:
         self.unsent_bytes = 0
 
     def send(self, chunks: list[Chunk]) -> None:
-        """Sends `chunks` after everything sent before; takes over the regions among them."""
+        """Send `chunks` after everything sent before. Take over the regions among them."""
         if self._closed:
             close_regions(chunks)
             return
@@ -152,10 +158,13 @@ class Sender:
     def _send_usual(  # noqa: C901 - calls are what this path costs
         self, chunks: list[Chunk]
     ) -> bool:
-        """Sends an answer with one large region by the straight way, when nothing waits.
+        """Send a response with one large region directly, while nothing waits.
 
-        False, and nothing is done, when the chunks are not of that shape. What does not leave at
-        once, for whatever reason, is queued: the queue meets the same reason and deals with it.
+        Everything that is not sent immediately, for any reason, is queued. The queue then meets the
+        same reason and handles it.
+
+        Returns:
+            False, without having done anything, if the chunks do not have that shape.
         """
         at = len(chunks)
         region: Any = None
@@ -167,7 +176,7 @@ class Sender:
             return False
         try:
             head = b"".join(chunks[:at])  # type: ignore[arg-type]
-        except TypeError:  # there is a region more
+        except TypeError:  # there is another region
             return False
         tail = b"".join(chunks[at + 1 :])  # type: ignore[arg-type]
         if self._transport.is_closing():
@@ -180,7 +189,7 @@ class Sender:
                 warm = region.resident()
                 if warm == size:
                     offset = region.sendfile(sock.fileno(), 0, size)
-        except (OSError, ValueError):  # of a socket that is full, too
+        except (OSError, ValueError):  # a full socket, too
             pass
         if offset == size:
             region.close()
@@ -192,7 +201,7 @@ class Sender:
         return True
 
     def _send_rest(self, head: bytes, region: Region, tail: bytes) -> None:
-        """Queues what did not leave by the straight way, and goes on with it."""
+        """Queue the rest of a response that was sent directly in part, and continue with it."""
         self._queue.extend(chunk for chunk in (head, region, tail) if len(chunk))
         self.unsent_bytes += len(head) + len(tail)
         self.busy = True
@@ -204,18 +213,18 @@ class Sender:
         self.unsent_bytes += len(data)
 
     def resume(self) -> None:
-        """The transport has nothing left: sending goes on."""
+        """Continue sending, because the transport has sent all its bytes."""
         self.paused = False
         if self.busy and not self._reading_ahead:
             self._continue()
 
     def drop(self) -> None:
-        """The connection is gone: closes what was not sent."""
+        """Close the regions that were not sent, because the connection is closed."""
         self._closed = True
         self.busy = False
         self.unsent_bytes = 0
         if self._reading_ahead:
-            return  # the thread still reads from the region at the front: closed when it returns
+            return  # the thread still reads the region at the front, closed when it returns
         close_regions(self._queue)
         self._queue.clear()
 
@@ -227,17 +236,18 @@ class Sender:
             self._on_idle()
 
     def _pump(self, full: bool = False) -> None:
-        """Sends until the queue is empty or something has to be waited for.
+        """Send until the queue is empty, or has to wait for the socket, a thread or the next slice.
 
-        `full`: the socket has just taken no more of the region at the front.
+        Args:
+            full: The socket has just become full during the region at the front.
         """
-        self._turn = self._offset if full else 0
+        self._slice_bytes = self._offset if full else 0
         try:
             if full:
                 self._plug(self._queue[0])  # type: ignore[arg-type]
             while self._queue and not (self.paused or self._closed or self._transport.is_closing()):
-                if self._turn >= PUMP_BYTES_MAX:
-                    self.paused = True  # as if the transport were full: the others have a turn
+                if self._slice_bytes >= PUMP_BYTES_MAX:
+                    self.paused = True  # as if the transport were full: others continue first
                     self._loop.call_soon(self.resume)
                     return
                 plain = self._take_plain()
@@ -246,7 +256,7 @@ class Sender:
                 elif not self._send_region(self._queue[0]):  # type: ignore[arg-type]
                     return
         except ShortRegion as error:
-            reason = f"a log file was cut short under a response: {error}"
+            reason = f"a log file was truncated while it was sent: {error}"
             self._on_failure(reason, logging.WARNING)
         except PeerGone as error:
             self._on_failure(str(error), logging.INFO)
@@ -257,7 +267,7 @@ class Sender:
             self.busy = bool(self._queue)
 
     def _take_plain(self) -> list[bytes | bytearray | memoryview]:
-        """Takes the bytes at the front of the queue, small regions in memory among them."""
+        """Take the bytes at the front of the queue, with the small regions in the page cache."""
         queue = self._queue
         plain: list[bytes | bytearray | memoryview] = []
         size = 0
@@ -278,7 +288,7 @@ class Sender:
         return plain
 
     def _read_small(self, region: Region) -> bytes | None:
-        """The bytes of a small region that can be read without waiting, which is then closed."""
+        """Read a small region if that does not wait for the disk, and close it. Otherwise None."""
         size = region.length
         if self._warm < size:
             self._warm = region.resident()
@@ -293,13 +303,17 @@ class Sender:
 
     def _send_plain(self, plain: list[bytes | bytearray | memoryview]) -> None:
         data = plain[0] if len(plain) == 1 else b"".join(plain)
-        self._turn += len(data)
+        self._slice_bytes += len(data)
         if self._queue and self._use_sendfile and self._queue[0].__class__ not in BYTES:
             data = memoryview(data)[self._send_more(data) :]
         self._transport.write(data)
 
     def _send_more(self, data: bytes | bytearray | memoryview) -> int:
-        """Sends what the socket takes of a region's header; the system adds the region to it."""
+        """Send the start of a region's header. The system appends the region to the packet.
+
+        Returns:
+            The number of bytes that the socket accepted.
+        """
         assert self._socket is not None
         try:
             return self._socket.send(data, _MSG_MORE)
@@ -309,7 +323,7 @@ class Sender:
             raise PeerGone(f"send failed: {error}") from error
 
     def _send_region(self, region: Region) -> bool:
-        """Sends a piece of the region at the front; False when a thread reads it first."""
+        """Send a piece of the region at the front. Return False if a thread reads it first."""
         size = region.length
         if self._warm < 0:
             self._warm = region.resident()
@@ -341,31 +355,31 @@ class Sender:
             return
         if sent == 0:
             position = region.position + self._offset
-            raise ShortRegion(f"nothing at {position} of a region to {count} bytes further")
+            raise ShortRegion(f"no byte at position {position}, {count} bytes are missing")
         if sent < 0:
             sent = 0
         self._offset += sent
-        self._turn += sent
+        self._slice_bytes += sent
         if sent < count:
             self._plug(region)
 
     def _plug(self, region: Region) -> None:
-        """Has the transport wait for the full socket."""
+        """Make the transport wait for the full socket."""
         count = min(self._warm - self._offset, PLUG_BYTES)
         self._write_piece(region, count)
 
     def _write_piece(self, region: Region, count: int) -> None:
-        """Hands the next `count` bytes of the file to the transport."""
+        """Hand the next `count` bytes of the file to the transport."""
         data = region.read_piece(self._offset, count)
         if len(data) < count:
             position = region.position + self._offset
             raise ShortRegion(f"{len(data)} of {count} bytes at {position}")
         self._offset += count
-        self._turn += count
+        self._slice_bytes += count
         self._transport.write(data)
 
     def _read_ahead(self, region: Region) -> None:
-        """Has a thread bring the next piece of `region` into the page cache."""
+        """Make a thread bring the next piece of `region` into the page cache."""
         count = min(region.length - self._offset, COLD_PIECE_BYTES)
         self._reading_ahead = True
         future = self._loop.run_in_executor(self._executor, region.touch, self._offset, count)

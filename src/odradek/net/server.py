@@ -1,4 +1,4 @@
-"""The network server: its listeners, its connections, their limits and their end."""
+"""The network server: listeners, connections, their limits, and an orderly stop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from odradek.environment.timers import Timer, Timers
 from odradek.net.budget import (
     MemoryBudget,
     MemoryWaiter,
-    QueuedAnswers,
+    QueuedResponses,
     ReceivedAhead,
-    UnsentAnswers,
+    UnsentResponses,
 )
 from odradek.net.connection import Connection, Dispatch, Shared, plain_address
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
@@ -28,10 +28,10 @@ from odradek.result_tasks import wait_executed
 logger = logging.getLogger(__name__)
 
 CANCELLED_WAIT_S = 0.5
-"""How long a stop waits for requests that were cancelled while they were executed."""
+"""Time for which a stop waits for requests that were cancelled during execution, in seconds."""
 
 TICK_S = 1.0
-"""How often connections are looked at for idleness at most; the precision of the time-outs."""
+"""Longest interval between two checks for idle connections, and the precision of the time-outs."""
 
 
 Holders = dict[Connection, tuple[memoryview, int]]
@@ -39,7 +39,10 @@ Holders = dict[Connection, tuple[memoryview, int]]
 
 @dataclass(slots=True)
 class _MemoryWait:
-    """Who waits longest for request memory, and what the holders of it had received then."""
+    """The connection that waits longest for request memory, and the holders at that time.
+
+    `holders` has the buffer and the received bytes of each connection that held request memory.
+    """
 
     waiter: MemoryWaiter
     since_ms: float
@@ -49,7 +52,11 @@ class _MemoryWait:
 def _idle_holders(
     holders: Holders, before: Holders, waiting: Container[MemoryWaiter]
 ) -> list[Connection]:
-    """Those who made no progress since `before`; if all wait for one another, the largest."""
+    """Return the holders that received fewer than `PROGRESS_BYTES_MIN` bytes since `before`.
+
+    Holders that wait for memory themselves are not returned. If all holders wait for one another,
+    return the connection with the most received bytes.
+    """
     idle = []
     for holder, (view, received) in holders.items():
         view_before, received_before = before.get(holder, (None, 0))
@@ -62,9 +69,9 @@ def _idle_holders(
 
 
 class Server:
-    """Serves `dispatch` on any number of endpoints, on the loop that runs `start`.
+    """A server of `dispatch` on any number of endpoints, on the event loop that runs `start`.
 
-    `executor` is where cold log files are read (None: the loop's own).
+    `executor` reads log files that are not in the page cache. None is the loop's own executor.
     """
 
     def __init__(
@@ -92,7 +99,11 @@ class Server:
         self._memory_wait: _MemoryWait | None = None
 
     async def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Listens on all `endpoints`, or on none: raises BindError with a line for the user."""
+        """Listen on all `endpoints`, or on none.
+
+        Raises:
+            BindError: One of them cannot be bound. The message is one line for the user.
+        """
         self._loop = asyncio.get_running_loop()
         self._shared = Shared(
             loop=self._loop,
@@ -100,8 +111,8 @@ class Server:
             dispatch=self._dispatch,
             limits=self.limits,
             budget=self.budget,
-            queued=QueuedAnswers(self.limits.response_bytes_queued_total_max),
-            unsent=UnsentAnswers(self.limits.response_bytes_unsent_max),
+            queued=QueuedResponses(self.limits.response_bytes_queued_total_max),
+            unsent=UnsentResponses(self.limits.response_bytes_unsent_max),
             ahead=ReceivedAhead(self.limits.received_ahead_bytes_max),
             scratch=Scratch(self.limits.lent_bytes_max),
             executor=self._executor,
@@ -119,12 +130,12 @@ class Server:
         self._schedule_tick()
 
     def set_limits(self, limits: NetLimits) -> None:
-        """Apply other limits to new connections and to idle ones; the memory budgets stay."""
+        """Apply other limits to new and to idle connections. The memory limits do not change."""
         self.limits = limits
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens, with the ports that were bound."""
+        """The endpoints that it listens on, with the ports that were bound."""
         return [listener.endpoint for listener in self._listeners]
 
     @property
@@ -133,7 +144,7 @@ class Server:
         return self._shared.connections.keys()
 
     async def stop(self, grace_s: float = 1.0) -> None:
-        """Accepts and reads no more, answers what is pending within `grace_s`, closes the rest."""
+        """Stop accepting and reading, send pending responses within `grace_s`, close the rest."""
         self._stopping = True
         self._close_listeners()
         if self._timer is not None:
@@ -146,14 +157,18 @@ class Server:
             self._empty = self._loop.create_future()
             await asyncio.wait([self._empty], timeout=grace_s)
             if self._count:
-                logger.warning("%d connections cut off: not answered in time", self._count)
+                logger.warning(
+                    "closed %d connections: their responses were not sent within %g s",
+                    self._count,
+                    grace_s,
+                )
             for connection in list(self._shared.connections):
                 connection.abort(None)
             await self._empty
         await self._cancel_executing()
 
     async def _cancel_executing(self) -> None:
-        """End the requests whose connections are gone and that are still being executed."""
+        """Cancel the requests that are still being executed after their connections are closed."""
         executing = list(self._shared.executing)
         for result in executing:
             result.cancel()
@@ -163,14 +178,18 @@ class Server:
             for wait in endless:
                 wait.cancel()
             if endless:
-                logger.error("%d cancelled requests did not end in time", len(endless))
+                logger.error(
+                    "%d cancelled requests did not end within %g s",
+                    len(endless),
+                    CANCELLED_WAIT_S,
+                )
 
     def tick(self) -> None:
-        """Closes what was idle for too long, what will not close, and who hoards memory."""
+        """Close connections that were idle or closing for too long, or that keep memory idle."""
         now = self._clock.monotonic_ms()
         limits = self.limits
         for connection in list(self._shared.connections):
-            if connection.active or connection.waits_for_us:
+            if connection.active or connection.waits_for_broker:
                 connection.active = False
                 connection.idle_since_ms = now
             elif now - connection.idle_since_ms >= limits.connections_max_idle_ms:
@@ -180,11 +199,11 @@ class Server:
                 if connection.closing_since_ms is None:
                     connection.closing_since_ms = now
                 elif now - connection.closing_since_ms >= limits.closing_ms_max:
-                    connection.abort("it does not take its last answers")
+                    connection.abort("its peer does not receive the last responses")
         self._relieve_memory(now)
 
     def _relieve_memory(self, now: float) -> None:
-        """Lets those go who hold request memory and hardly send, when somebody waits too long."""
+        """Close idle holders of request memory when a connection has waited for it too long."""
         waiting = self.budget.waiting
         waiter = next(iter(waiting), None)
         if waiter is None:
@@ -197,8 +216,8 @@ class Server:
                 return
             for holder in _idle_holders(holders, mark.holders, waiting):
                 holder.abort(
-                    "others wait for request memory, of which it holds some and hardly sends: "
-                    f"{holders[holder][1]} bytes of a frame are there"
+                    "other connections wait for request memory, and it holds some without sending "
+                    f"its frame: {holders[holder][1]} bytes have been received"
                 )
         self._memory_wait = _MemoryWait(waiter, now, holders)
 
@@ -211,17 +230,19 @@ class Server:
         self.tick()
 
     def _accept(self, endpoint: Endpoint, sock: socket.socket) -> bool:
-        """Takes over an accepted socket; False when there is no room for another one."""
+        """Take over an accepted socket. Return whether there is room for another one."""
         try:
             host = plain_address(sock.getpeername())[0]
-        except OSError:  # gone already
+        except OSError:  # the peer has disconnected already
             sock.close()
             return True
         limit = self.limits.connections_max_per_ip_overrides.get(
             host, self.limits.connections_max_per_ip
         )
         if self._per_ip[host] >= limit:
-            logger.warning("rejected a connection from %s: it has its %d already", host, limit)
+            logger.warning(
+                "rejected a connection from %s: max.connections.per.ip allows %d", host, limit
+            )
             sock.close()
             return True
         self._per_ip[host] += 1
@@ -246,7 +267,7 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError as error:
-            logger.debug("a connection from %s was lost at once: %s", host, error)
+            logger.debug("a connection from %s was lost immediately: %s", host, error)
             sock.close()
             if connection not in self._shared.connections and not connection.closed:
                 self._uncount(host)

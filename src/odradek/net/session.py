@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class SecurityProtocol(StrEnum):
-    """How clients of a listener encrypt and log in (``listener.security.protocol.map``)."""
+    """How clients of a listener encrypt and authenticate (``listener.security.protocol.map``)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -27,19 +27,19 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
-"""The principal of a client that has not logged in."""
+"""The principal of a client that has not authenticated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The facts that handlers and quotas know of the client of a connection.
+    """The facts about the client of a connection that handlers and quotas use.
 
-    A session does not change. A log-in gives the connection another one, and a request keeps the
-    session under which it was executed.
+    A session does not change. An authentication gives the connection another session, and a
+    request keeps the session under which it was executed.
 
     Attributes:
         client_address: IP address of the client.
-        local_address: Host and port at which the connection arrived.
+        local_address: Host and port that the client connected to.
     """
 
     listener_name: str
@@ -53,7 +53,7 @@ class TransportKind(NamedTuple):
     """How the bytes of a connection reach its socket.
 
     Attributes:
-        sendfile: File regions are sent with `os.sendfile` on the socket, past the transport.
+        sendfile: File regions are sent with `os.sendfile` on the socket, bypassing the transport.
         write_buffer_high: Bytes in the transport above which it pauses its protocol.
     """
 
@@ -62,14 +62,14 @@ class TransportKind(NamedTuple):
 
 
 PLAIN_SOCKET = TransportKind(sendfile=True, write_buffer_high=0)
-"""With 0, paused means that the transport holds bytes. The order of what is written to the
-transport and of what `os.sendfile` writes past it depends on that.
+"""With the limit 0 a transport is paused exactly while it holds bytes. The order of the bytes that
+are written to the transport and the bytes that `os.sendfile` writes to the socket depends on that.
 """
 
 PLAIN_SOCKET_WITHOUT_SENDFILE = TransportKind(sendfile=False, write_buffer_high=0)
-"""For systems that have no `os.sendfile`, and for tests of that."""
+"""For systems that have no `os.sendfile`, and for tests that emulate one."""
 
 TLS = TransportKind(sendfile=False, write_buffer_high=1)
-"""`os.sendfile` would write plaintext past the encryption. With 0 a TLS transport of asyncio pauses
-its protocol at each write, also when the socket took all bytes, and may never resume it.
+"""`os.sendfile` would bypass the encryption and send plaintext. With the limit 0 a TLS transport of
+asyncio pauses its protocol at each write, even if the socket took all bytes, and may never resume.
 """
