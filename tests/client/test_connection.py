@@ -38,7 +38,7 @@ HEARTBEAT = HeartbeatRequest("g", 1, "m")
 
 
 def exchanges() -> list[tuple[int, int, bytes]]:
-    """(API key, version, bytes of a response) for each response that Kafka's classes wrote."""
+    """Return (API key, version, response bytes) for each response that Kafka's classes wrote."""
     return [
         (cls.API_KEY, version, data)
         for cls, entries in golden_messages().items()
@@ -66,7 +66,7 @@ def heartbeat_response(correlation_id: int, code: int = 0) -> bytes:
 
 
 def sample(api_key: int, version: int) -> Message:
-    """A request of this API that the version can hold."""
+    """Return a request of this API that the version can hold."""
     cls: Any = request_class(api_key)
     for at, is_full, data in golden_messages()[cls]:
         if at == version and is_full:
@@ -111,24 +111,24 @@ def test_pipelined_requests_get_their_responses_in_order_however_the_bytes_arriv
     for response, (_, cls, version, data) in zip(found, expected, strict=True):
         assert type(response.message) is cls
         assert encode(plain(response.message), version) == data
-    assert connection.in_flight == 0 and connection.bytes_wanted == 4
+    assert connection.in_flight == 0 and connection.bytes_needed == 4
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))
-def test_reading_the_bytes_that_are_wanted_never_reads_into_the_next_frame(
+def test_reading_the_needed_bytes_never_reads_into_the_next_frame(
     sizes: list[int],
 ) -> None:
     connection = ClientConnection()
     stream = memoryview(b"".join(framed(bytes(size)) for size in sizes))
     frames = []
     while len(frames) < len(sizes):
-        wanted = connection.bytes_wanted
+        wanted = connection.bytes_needed
         assert wanted > 0
         connection.receive_data(bytes(stream[:wanted]))
         stream = stream[wanted:]
         if (frame := connection.next_frame()) is not None:
             frames.append(len(frame))
-            assert connection.bytes_wanted == 4
+            assert connection.bytes_needed == 4
     assert frames == sizes and not stream
 
 
@@ -143,7 +143,7 @@ def test_reading_the_bytes_that_are_wanted_never_reads_into_the_next_frame(
     ],
     ids=["a later id", "no id", "a negative size", "too large", "cut off"],
 )
-def test_a_response_that_is_none_ends_the_connection_for_good(data: bytes) -> None:
+def test_an_invalid_response_ends_the_connection_permanently(data: bytes) -> None:
     connection = ClientConnection(response_bytes_max=1000)
     connection.send(HEARTBEAT, 4)
     connection.send(HEARTBEAT, 4)
@@ -156,7 +156,7 @@ def test_a_response_that_is_none_ends_the_connection_for_good(data: bytes) -> No
             use()
 
 
-def test_a_response_nobody_asked_for_ends_the_connection() -> None:
+def test_a_response_without_a_request_ends_the_connection() -> None:
     connection = ClientConnection()
     connection.receive_data(heartbeat_response(1))
     with pytest.raises(InvalidResponse):
@@ -164,7 +164,7 @@ def test_a_response_nobody_asked_for_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 3, 4, 9])
-def test_at_the_end_of_the_stream_complete_responses_count_and_then_it_is_closed(cut: int) -> None:
+def test_complete_responses_are_returned_after_the_end_of_the_stream(cut: int) -> None:
     connection = ClientConnection()
     connection.send(HEARTBEAT, 4)
     connection.send(HEARTBEAT, 4)
@@ -196,7 +196,7 @@ def test_a_request_that_cannot_be_encoded_is_not_in_flight() -> None:
     assert (connection.in_flight, connection.last_correlation_id) == (0, 0)
 
 
-def test_correlation_ids_begin_again_after_the_largest() -> None:
+def test_correlation_ids_restart_after_the_largest() -> None:
     connection = ClientConnection()
     connection._correlation_id = CORRELATION_ID_MAX - 1
     ids = []
@@ -238,7 +238,7 @@ def test_without_the_brokers_versions_a_version_must_be_given() -> None:
     assert version == 3
 
 
-def test_a_broker_that_knows_no_new_api_versions_answers_with_version_0() -> None:
+def test_a_broker_without_the_new_api_versions_responds_with_version_0() -> None:
     connection = ClientConnection()
     _, version, *_ = parse_request_header(memoryview(connection.api_versions("me", "1"))[4:])
     assert version == max(API_RANGES[ApiKey.API_VERSIONS])

@@ -60,7 +60,7 @@ class Peer:
         self._thread.join()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # The listener is closed before a client came.
+        with contextlib.suppress(OSError):  # the listener was closed before a client connected
             connection, _ = self.listener.accept()
             with connection:
                 self._serve(connection)
@@ -75,7 +75,7 @@ def close_after_request(connection: socket.socket) -> None:
     connection.recv(1 << 16)
 
 
-def answer_another(connection: socket.socket) -> None:
+def respond_to_another_request(connection: socket.socket) -> None:
     connection.recv(1 << 16)
     connection.sendall(struct.pack(">iih", 6, 77, 0))
     silent(connection)
@@ -114,7 +114,7 @@ def test_without_reading_ahead_the_rest_is_left_in_the_socket(broker: Broker) ->
         assert size == len(first)
 
 
-def test_blocking_call_of_the_wrong_response_is_an_error(broker: Broker) -> None:
+def test_blocking_call_with_the_wrong_response_class_is_an_error(broker: Broker) -> None:
     with BlockingClient.connect(address_of(broker), TIMEOUT_S) as client:
         with pytest.raises(TypeError):
             client.call(metadata("t"), ApiVersionsResponse, 9)
@@ -122,7 +122,7 @@ def test_blocking_call_of_the_wrong_response_is_an_error(broker: Broker) -> None
 
 @pytest.mark.parametrize(
     ("serve", "error"),
-    [(close_after_request, ConnectionClosed), (answer_another, InvalidResponse)],
+    [(close_after_request, ConnectionClosed), (respond_to_another_request, InvalidResponse)],
 )
 def test_blocking_call_ends_with_the_connection(serve: Any, error: type[Exception]) -> None:
     with Peer(serve) as peer, BlockingClient.connect(peer.address, TIMEOUT_S) as client:
@@ -130,7 +130,7 @@ def test_blocking_call_ends_with_the_connection(serve: Any, error: type[Exceptio
             client.call(metadata("t"), MetadataResponse, 9)
 
 
-def test_blocking_call_ends_in_time() -> None:
+def test_blocking_call_ends_after_its_timeout() -> None:
     with Peer(silent) as peer, BlockingClient.connect(peer.address, TIMEOUT_S) as client:
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
@@ -153,7 +153,7 @@ def test_concurrent_calls_get_their_own_responses(broker: Broker) -> None:
     asyncio.run(main())
 
 
-def test_large_requests_wait_until_the_socket_takes_them(broker: Broker) -> None:
+def test_large_requests_wait_until_the_socket_accepts_them(broker: Broker) -> None:
     async def main() -> None:
         async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
             data = batch(b"x" * 900_000)
@@ -166,7 +166,7 @@ def test_large_requests_wait_until_the_socket_takes_them(broker: Broker) -> None
     asyncio.run(main())
 
 
-def test_a_cancelled_call_leaves_the_others_alone(broker: Broker) -> None:
+def test_a_cancelled_call_does_not_affect_the_others(broker: Broker) -> None:
     async def main() -> None:
         async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
             long_poll = FetchRequest(
@@ -184,7 +184,7 @@ def test_a_cancelled_call_leaves_the_others_alone(broker: Broker) -> None:
 
 @pytest.mark.parametrize(
     ("serve", "error"),
-    [(close_after_request, ConnectionClosed), (answer_another, InvalidResponse)],
+    [(close_after_request, ConnectionClosed), (respond_to_another_request, InvalidResponse)],
 )
 def test_all_calls_end_with_the_connection(serve: Any, error: type[Exception]) -> None:
     async def main() -> None:
@@ -211,7 +211,7 @@ def test_a_response_that_is_late_closes_the_connection() -> None:
     asyncio.run(main())
 
 
-def test_closing_ends_what_waits() -> None:
+def test_closing_ends_waiting_calls() -> None:
     async def main() -> None:
         with Peer(silent) as peer:
             client = await AsyncClient.connect(*peer.address, timeout_s=TIMEOUT_S)
@@ -224,7 +224,7 @@ def test_closing_ends_what_waits() -> None:
     asyncio.run(main())
 
 
-def test_calls_that_can_have_no_response_or_no_version_are_refused(broker: Broker) -> None:
+def test_calls_without_response_or_version_are_refused(broker: Broker) -> None:
     async def main() -> None:
         async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
             with pytest.raises(ValueError, match="acks=0"):

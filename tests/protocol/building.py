@@ -1,4 +1,4 @@
-"""Builds messages at random from their definitions: whatever the protocol allows in a version."""
+"""Builds random messages from their definitions, with every value that a version allows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SIZES = [0, 0, 1, 2, 3]
 
 
 def all_classes() -> list[type[Message]]:
-    """The class of each message that has a valid version."""
+    """Return the class of each message that has a valid version."""
     specs = [load(path) for path in paths()]
     return [message_class(spec.name) for spec in specs if spec.versions != NO_VERSIONS]
 
 
 def golden_classes() -> list[type[Message]]:
-    """Those in tests/golden. Records of Kafka's metadata are in tests/data/kafka-4.3.0."""
+    """Return the classes in tests/golden. Metadata records are in tests/data/kafka-4.3.0."""
     return [cls for cls in all_classes() if not cls.SPEC.startswith("metadata/")]
 
 
@@ -32,12 +32,12 @@ def versions(cls: type[Message]) -> range:
 
 
 def build(cls: type[Message], version: int, random: Random) -> Any:
-    """A message that can be written in `version` and reads back as the same."""
+    """Return a message that can be written in `version` and reads back as the same."""
     return Builder(cls, version, random).struct(load(cls.SPEC).body)
 
 
 def plain(value: Any) -> Any:
-    """Views become bytes, all the way down, so that messages can be compared and printed."""
+    """Convert views to bytes at every level, so that messages can be compared and printed."""
     if isinstance(value, memoryview):
         return bytes(value)
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def plain(value: Any) -> Any:
 
 
 class Builder:
-    """Subclasses narrow what other codecs or rules cannot bear, by overriding `scalar`."""
+    """Builds one message. Subclasses restrict the values to those of other codecs, by `scalar`."""
 
     def __init__(self, cls: type[Message], version: int, random: Random) -> None:
         self.classes = vars(sys.modules[cls.__module__])

@@ -1,10 +1,10 @@
-"""A fuzzer for framing and decoding: golden bytes of Kafka's classes, broken in every way we know.
+"""A fuzzer for framing and decoding. It mutates golden bytes of Kafka's message classes.
 
     python -m tests.protocol.fuzz [--seed N] [--seconds S]
 
-What must hold of each input: the compiled decoder and the interpretive one give the same message,
-or both say `MalformedMessage`, and nothing else is raised. A failure names the seed, the message
-and the bytes.
+The property of each input: the compiled decoder and the slow one give the same message, or both
+raise `MalformedMessage`, and no other error is raised. A failure prints the seed, the message and
+the bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WORDS = [
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One input: what it is decoded as, and its bytes."""
+    """One input: the class and version that it is decoded as, and its bytes."""
 
     cls: type[Message]
     version: int
@@ -72,7 +72,7 @@ def mutate(data: bytes, random: Random) -> bytes:
 
 
 def cases(random: Random) -> Iterator[Case]:
-    """An endless stream of inputs."""
+    """Yield an endless stream of inputs."""
     seeds = [
         Case(cls, version, data)
         for cls, entries in golden_messages().items()
@@ -84,18 +84,21 @@ def cases(random: Random) -> Iterator[Case]:
 
 
 def outcome(decode: Any) -> Any:
-    """The message and position that `decode` gives, or that the input is malformed."""
+    """Return the message and position that `decode` returns, or that the input is malformed."""
     try:
         message, end = decode()
     except MalformedMessage:
         return "malformed"
-    # By text: a float may be NaN, which equals nothing.
+    # Compared as text, because a float may be NaN, which is not equal to itself.
     return repr(plain(message)), end
 
 
 def check(case: Case) -> bool:
-    """Decode one input both ways; whether it was a message. Raises AssertionError when they
-    differ."""
+    """Decode one input both ways. Return whether it was a message.
+
+    Raises:
+        AssertionError: The decoders differ.
+    """
     view = memoryview(case.data)
     compiled = outcome(lambda: decoder(case.cls, case.version)(view, 0))
     oracle = outcome(lambda: interpret.decode(case.cls, case.version, view))
@@ -105,7 +108,7 @@ def check(case: Case) -> bool:
 
 
 def check_frame(data: bytes) -> None:
-    """The same bytes as a frame: a size, a request header or neither, and no other error."""
+    """Read the bytes as a frame and as a request header. No error but `MalformedMessage`."""
     try:
         if len(data) >= 4:
             assert 0 <= frame_size(data, 0, 1000) <= 1000

@@ -14,8 +14,10 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "messages-kafka-4.1.0.txt"
 
 @cache
 def golden_messages() -> dict[type[Message], list[tuple[int, bool, bytes]]]:
-    """Class to (version, is the full instance, bytes). Kafka's class of a request is
-    ...RequestData."""
+    """Return for each class its (version, is the full instance, bytes).
+
+    Kafka's class of a request is called ...RequestData.
+    """
     classes = {cls.__name__: cls for cls in all_classes()}
     found: dict[type[Message], list[tuple[int, bool, bytes]]] = {}
     for line in GOLDEN.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What the compiled codec does beside turning bytes into messages and back."""
+"""Properties of the compiled codec beyond reading back the messages that it wrote."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from tests.helpers.call_count import count_calls
 
 
 class Region:
-    """Stands for bytes in a file: a length, and nothing that can be read."""
+    """Represents bytes in a file: it has a length, and nothing that can be read."""
 
     def __len__(self) -> int:
         return 1_000_000
 
     def close(self) -> None:
-        raise AssertionError("an encoder has no business with the file")
+        raise AssertionError("an encoder must not close the file")
 
 
 def produce_request(records: Any) -> ProduceRequest:
@@ -101,7 +101,7 @@ def test_decoded_bytes_are_a_copy() -> None:
         (JoinGroupRequest(group_instance_id="static"), 4, "GroupInstanceId"),
     ],
 )
-def test_what_a_version_cannot_hold_is_not_written(
+def test_values_that_a_version_cannot_hold_are_not_written(
     encode_one: Callable[[Message, int], bytes], message: Message, version: int, text: str
 ) -> None:
     with pytest.raises(UnencodableMessage, match=text):
@@ -124,13 +124,13 @@ def test_a_tagged_struct_of_defaults_is_not_sent() -> None:
     assert decode(FetchResponse, 12, encode(explicit, 12)) == explicit
 
 
-def test_bytes_behind_the_message_are_left_alone_as_in_kafka() -> None:
+def test_bytes_behind_the_message_are_ignored_as_in_kafka() -> None:
     data = encode(SaslHandshakeRequest("PLAIN"), 1)
     assert decode(SaslHandshakeRequest, 1, data + b"more") == SaslHandshakeRequest("PLAIN")
 
 
 @pytest.mark.parametrize("version", [2, 14, -1])
-def test_a_version_that_there_is_not_is_refused(version: int) -> None:
+def test_a_version_that_does_not_exist_is_refused(version: int) -> None:
     with pytest.raises(UnknownVersion, match="3 to 13"):
         decoder(ProduceRequest, version)
     with pytest.raises(UnknownVersion, match="3 to 13"):
@@ -157,7 +157,7 @@ def test_the_compiled_source_can_be_shown(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("arguments", [[], ["FetchResponse"]])
-def test_show_wants_a_message_and_a_version(arguments: list[str]) -> None:
+def test_show_requires_a_message_and_a_version(arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="usage"):
         show.main(arguments)
 

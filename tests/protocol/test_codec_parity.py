@@ -1,4 +1,4 @@
-"""The compiled codec against the interpretive one: every message, every version, both ways."""
+"""The compiled codec compared with the slow one: every message, every version, both ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = all_classes()
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=True))
-def test_compiled_codec_equals_the_interpretive_one(cls: type[Message], random: Random) -> None:
+def test_compiled_codec_equals_the_slow_codec(cls: type[Message], random: Random) -> None:
     for version in versions(cls):
         message = build(cls, version, random)
         data = interpret.encode(message, version)
@@ -30,13 +30,13 @@ def test_compiled_codec_equals_the_interpretive_one(cls: type[Message], random: 
         assert interpret.decode(cls, version, view, 4) == (message, end)
 
 
-def test_there_are_all_of_kafkas_messages() -> None:
+def test_all_of_kafkas_messages_exist() -> None:
     assert len(CLASSES) == 252
     assert sum(len(versions(cls)) for cls in CLASSES) == 680
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_a_message_of_defaults_reads_back_as_such(cls: type[Message]) -> None:
+def test_a_message_of_defaults_reads_back_unchanged(cls: type[Message]) -> None:
     for version in versions(cls):
         chunks: list[bytes] = []
         encoder(cls, version)(cls(), chunks.append)

@@ -1,4 +1,4 @@
-"""The generated files are those that the definitions give, and agree with Kafka."""
+"""The generated files agree with the definitions, and with Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.protocol.spec import snake_case
 
 DATA = Path(__file__).parents[1] / "data"
 
-# Kafka's brokers list those between controllers to no client, and telemetry only with a plugin.
+# APIs between controllers, which brokers never list, and telemetry, which needs a plugin.
 NOT_ADVERTISED = {52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 71, 72, 73, 82}
 
 
@@ -25,7 +25,7 @@ def test_generated_files_are_up_to_date() -> None:
     generate.main(["--check"])
 
 
-def test_a_stale_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_names_a_stale_file(monkeypatch: pytest.MonkeyPatch) -> None:
     files = generate.generate()
     files[Path("api_keys.py")] += "# changed\n"
     del files[Path("messages/fetch_request.py")]
@@ -35,7 +35,7 @@ def test_a_stale_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         generate.main(["--check"])
 
 
-def test_the_ranges_are_those_that_a_kafka_4_1_broker_answers() -> None:
+def test_the_version_ranges_equal_those_of_a_kafka_4_1_broker() -> None:
     data = (DATA / "ApiVersionsResponse-v4-kafka-4.1.0.bin").read_bytes()
     # Behind the correlation id: an ApiVersions response has header version 0 in every version.
     response, end = decoder(ApiVersionsResponse, 4)(memoryview(data), 4)
@@ -55,7 +55,7 @@ def test_every_api_in_range_has_a_request_and_a_response() -> None:
         assert request_class(key).API_KEY == response_class(key).API_KEY == key
 
 
-def test_what_kafka_removed_has_no_class() -> None:
+def test_apis_that_kafka_removed_have_no_class() -> None:
     assert ApiKey.LEADER_AND_ISR not in API_RANGES
     with pytest.raises(ModuleNotFoundError):
         request_class(ApiKey.LEADER_AND_ISR)

@@ -1,4 +1,4 @@
-"""Bytes written by Kafka's own message classes: every message and version, read and written."""
+"""Bytes written by Kafka's own message classes, read and written in every message and version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLASSES = golden_classes()
 
 
 class GoldenBuilder(Builder):
-    """The rule of tests/golden/kafka/GoldenMessages.java: values by a running number."""
+    """Builds by the rule of tests/golden/kafka/GoldenMessages.java: values by a running number."""
 
     def __init__(self, cls: type[Message], version: int, full: bool) -> None:
         super().__init__(cls, version, Random(0))
@@ -53,7 +53,7 @@ class GoldenBuilder(Builder):
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_kafkas_bytes_are_read_and_written_alike(cls: type[Message]) -> None:
+def test_kafkas_bytes_are_read_and_written_back_unchanged(cls: type[Message]) -> None:
     for version, full, data in golden_messages()[cls]:
         expected = GoldenBuilder(cls, version, full).struct(load(cls.SPEC).body)
         decoded, end = decoder(cls, version)(memoryview(data), 0)
@@ -64,7 +64,7 @@ def test_kafkas_bytes_are_read_and_written_alike(cls: type[Message]) -> None:
         assert interpret.encode(expected, version) == data
 
 
-def test_there_is_a_golden_instance_of_each_message_and_version() -> None:
+def test_each_message_and_version_has_a_golden_instance() -> None:
     for cls in CLASSES:
         entries = [(version, full) for version, full, _ in golden_messages()[cls]]
         assert entries == [(version, full) for version in versions(cls) for full in (True, False)]
@@ -84,7 +84,8 @@ def test_in_full_instances_no_field_has_its_default(cls: type[Message]) -> None:
 def assert_nothing_default(value: Any, spec: StructSpec, version: int) -> None:
     for field in [*spec.present(version), *spec.tagged(version)]:
         content = getattr(value, field.attribute)
-        # Every bool is true in a full instance; the four with that default are false in the bare.
+        # Every bool is true in a full instance. In the bare one, the four that default to true
+        # are false.
         is_true_by_default = field.kind == "bool" and field.default is True
         if field.default is not NEW_STRUCT and not is_true_by_default:
             assert content != field.default, field.name

@@ -1,4 +1,4 @@
-"""Request and response headers against the definitions, read by the interpretive codec."""
+"""Request and response headers compared with the definitions, as the slow codec reads them."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_response_headers_of_every_api_and_version_are_written() -> None:
         assert response_header(key, version, -5) == expected
 
 
-def test_tags_of_a_request_header_are_passed_over() -> None:
+def test_tags_of_a_request_header_are_skipped() -> None:
     data = encoded_request_header(ApiKey.FETCH, 12, "c")[:-1] + b"\1\x07\2ab"
     assert parse_request_header(memoryview(data))[4] == len(data)
 
 
-def test_a_request_header_cut_anywhere_is_malformed() -> None:
+def test_a_request_header_truncated_anywhere_is_malformed() -> None:
     data = encoded_request_header(ApiKey.FETCH, 12, "client")
     for size in range(len(data)):
         with pytest.raises(MalformedMessage):
@@ -62,12 +62,12 @@ def test_a_client_id_longer_than_its_frame_is_malformed() -> None:
         parse_request_header(memoryview(b"\0\1\0\4\0\0\0\1\x7f\xff" + bytes(20)))
 
 
-def test_a_client_id_that_is_no_utf_8_is_read_as_kafka_reads_it() -> None:
+def test_a_client_id_that_is_not_utf_8_is_read_as_in_kafka() -> None:
     header = parse_request_header(memoryview(b"\0\1\0\4\0\0\0\1\0\2\xe4x"))
     assert header == (1, 4, 1, "\ufffdx", 12)
 
 
-def test_an_unknown_api_is_named_though_its_header_may_not_be_read_to_its_end() -> None:
+def test_an_unknown_api_is_returned_without_reading_its_whole_header() -> None:
     assert parse_request_header(memoryview(b"\x03\xe7\0\1\0\0\0\1\xff\xff")) == (
         999,
         1,

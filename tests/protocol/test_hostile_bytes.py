@@ -1,9 +1,10 @@
-"""Framing and request decoding of every API and version, fed with bytes that hypothesis chooses.
+"""Framing and request decoding of every API and version, with bytes that hypothesis chooses.
 
-Each frame begins as a request that Kafka's own classes wrote; hypothesis chooses what is broken in
-it, and where, and shrinks what it finds to the smallest such frame. Held of each: it decodes, or it
-is `MalformedMessage`, and nothing else; decoding allocates no more than some times the frame; the
-decoder in turns and the interpretive one say the same. The run's seed is hypothesis's.
+Each frame begins as a request that Kafka's own classes wrote. Hypothesis chooses the mutations, and
+shrinks a failure to the smallest such frame. Three properties hold for each frame. It decodes or
+raises `MalformedMessage`, and no other error. Decoding allocates at most a few times the size of
+the frame. The compiled decoder, its sliced variant and the slow decoder agree. The seed of the run
+is hypothesis's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FRAMES = 1_000
 FRAME_BYTES_MAX = 10_000
 PEAK_BYTES_A_BYTE = 60
 PEAK_BYTES_AT_LEAST = 20_000
-"""A decoder's own frame, and the exception with its traceback."""
+"""Memory of a decoder's own stack frame, and of the exception with its traceback."""
 
 MALFORMED = "malformed"
 GOLDEN_REQUESTS = [
@@ -51,12 +52,13 @@ lies = st.one_of(
     counts.map(lambda count: uvarint(abs(count) % 2**31)),
     st.sampled_from([b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x80\x00", b"\x80" * 5]),
 )
-"""A length or a count, as int16, int32 or varint, that fits what follows only by chance."""
+"""A length or a count, as int16, int32 or varint, that matches the following bytes only by chance.
+"""
 
 
 @st.composite
 def broken(draw: st.DrawFn, data: bytes) -> bytes:
-    """`data` with up to three places overwritten, inserted, left out or repeated, or cut off."""
+    """Return `data` with up to three mutations: overwrite, insert, omit, repeat or truncate."""
     for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
         at = draw(st.integers(0, len(data)))
         size = draw(st.integers(0, 8))
@@ -80,8 +82,11 @@ def broken(draw: st.DrawFn, data: bytes) -> bytes:
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """A size, and a request of some API and version: broken behind its API and version, behind its
-    header, or anywhere; one size in five says more or less than is there."""
+    """Return a frame: a size, and a request of some API and version.
+
+    The mutations are behind its API and version, behind its header, or anywhere. One size in five
+    is wrong.
+    """
     cls, version, body = draw(st.sampled_from(GOLDEN_REQUESTS))
     header = request_header(cls.API_KEY, version, 7, "client")
     kept = draw(st.sampled_from([4, len(header), len(header), 0]))
@@ -93,7 +98,7 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 def outcome(decode: Any) -> Any:
-    """The message and the position behind it, by text as a float may be NaN; or that it is none."""
+    """Return message and end position as text, because of NaN, or `MALFORMED`."""
     try:
         message, end = decode()
     except MalformedMessage:
@@ -102,7 +107,7 @@ def outcome(decode: Any) -> Any:
 
 
 def peak_bytes(decode: Any) -> int:
-    """What `decode` allocates at most; of other threads of this process, too."""
+    """Return the peak of the memory that `decode` and other threads of this process allocate."""
     tracemalloc.start()
     try:
         with suppress(MalformedMessage):
@@ -112,8 +117,8 @@ def peak_bytes(decode: Any) -> int:
         tracemalloc.stop()
 
 
-def in_one_turn(cls: type[Message], version: int, view: memoryview, pos: int) -> Any:
-    """The decoder in turns, without anybody between two of them."""
+def decode_in_slices(cls: type[Message], version: int, view: memoryview, pos: int) -> Any:
+    """Run the sliced decoder to completion, without other work between two slices."""
     decode = sliced_decoder(cls, version)(view, pos)
     try:
         while True:
@@ -123,8 +128,11 @@ def in_one_turn(cls: type[Message], version: int, view: memoryview, pos: int) ->
 
 
 def read(frame: bytes) -> Any:
-    """What the broker's door does with a frame: size, header, body. Gives the outcome of the body,
-    `MALFORMED` when it was not reached."""
+    """Read a frame as the broker does: size, header, body.
+
+    Returns:
+        The outcome of the body, or `MALFORMED` when it was not reached.
+    """
     try:
         size = frame_size(frame, 0, FRAME_BYTES_MAX)
         assert 0 <= size <= FRAME_BYTES_MAX
@@ -136,17 +144,17 @@ def read(frame: bytes) -> Any:
     try:
         cls = request_class(api_key)
     except (ValueError, ModuleNotFoundError):
-        return MALFORMED  # no such API: the broker looks it up before it decodes
+        return MALFORMED  # no such API, which the broker checks before it decodes
     if version not in versions(cls):
         return MALFORMED
     return read_body(cls, version, view, pos)
 
 
 def read_body(cls: type[Message], version: int, view: memoryview, pos: int) -> Any:
-    """Decodes in each of the three ways; AssertionError when they differ, or cost too much."""
+    """Decode in each of the three ways, and assert that they agree and allocate little."""
     decode_one = decoder(cls, version)
     got = outcome(lambda: decode_one(view, pos))
-    assert got == outcome(lambda: in_one_turn(cls, version, view, pos))
+    assert got == outcome(lambda: decode_in_slices(cls, version, view, pos))
     oracle = outcome(lambda: interpret.decode(cls, version, view[pos:]))
     assert got == (oracle if oracle == MALFORMED else (oracle[0], oracle[1] + pos))
     allowed = PEAK_BYTES_AT_LEAST + PEAK_BYTES_A_BYTE * len(view)

@@ -1,4 +1,4 @@
-"""The compiled codec against `kio`, whose codec others wrote, in Rust, from the same facts."""
+"""The compiled codec compared with `kio`, an independent codec in Rust for the same messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def find_kio_class(cls: type[Message], version: int) -> Any:
-    """kio's class of this message and version, or None."""
+    """Return kio's class of this message and version, or None."""
     kind = load(cls.SPEC).kind
     folder = snake_case(cls.__name__.removesuffix("Request").removesuffix("Response"))
     if kind == "header":
@@ -50,7 +50,7 @@ PAIRS = [
 
 
 class TameBuilder(Builder):
-    """kio reads error codes as an enum, and times as datetime and timedelta: no others in there."""
+    """Builds only the error codes and times that kio accepts as enum, datetime and timedelta."""
 
     def scalar(self, field: FieldSpec) -> Any:
         if field.attribute.endswith("error_code"):
@@ -62,7 +62,7 @@ class TameBuilder(Builder):
 
 
 def convert(value: Any) -> Any:
-    """kio's value as ours: milliseconds, integers, 16 bytes."""
+    """Convert kio's value to this codec's types: milliseconds, integers, 16 bytes."""
     match value:
         case enum.Enum():
             return value.value
@@ -77,9 +77,9 @@ def convert(value: Any) -> Any:
 
 
 def assert_equal(ours: Any, theirs: Any) -> None:
-    """Compare field by field; what kio has no field for is not in this version."""
+    """Compare field by field. A field that kio does not have is not in this version."""
     for field in fields(theirs):
-        # kio has `timeout` for our `timeout_ms`, being a timedelta, and `id_` for `id`.
+        # kio calls `timeout_ms` `timeout`, because it is a timedelta, and `id` `id_`.
         name = field.name.rstrip("_")
         name = name if hasattr(ours, name) else f"{name}_ms"
         mine, his = getattr(ours, name), getattr(theirs, field.name)
@@ -92,14 +92,14 @@ def assert_equal(ours: Any, theirs: Any) -> None:
             assert_value_equal(my_value, his_value)
 
 
-def assert_value_equal(mine: Any, his: Any) -> None:
-    if hasattr(type(his), "__version__"):
-        if mine is not None:
-            assert_equal(mine, his)
-    elif his is None:
-        assert mine is None or mine == bytes(16)
+def assert_value_equal(ours: Any, theirs: Any) -> None:
+    if hasattr(type(theirs), "__version__"):
+        if ours is not None:
+            assert_equal(ours, theirs)
+    elif theirs is None:
+        assert ours is None or ours == bytes(16)
     else:
-        assert mine == convert(his)
+        assert ours == convert(theirs)
 
 
 def write(write_entity: Callable[[io.BytesIO, Any], None], entity: Any) -> bytes:
@@ -111,7 +111,7 @@ def write(write_entity: Callable[[io.BytesIO, Any], None], entity: Any) -> bytes
 @pytest.mark.parametrize(("cls", "version", "kio_class"), PAIRS)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=True))
-def test_kio_reads_what_is_written_here_and_writes_the_same(
+def test_kio_reads_written_messages_and_writes_the_same_bytes(
     cls: type[Message], version: int, kio_class: Any, random: Random
 ) -> None:
     message = TameBuilder(cls, version, random).struct(load(cls.SPEC).body)

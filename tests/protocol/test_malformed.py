@@ -1,5 +1,4 @@
-"""Bytes that are no message: always `MalformedMessage`, never more memory than some times the
-frame."""
+"""Bytes that are no message raise `MalformedMessage` and allocate at most a few times the frame."""
 
 from __future__ import annotations
 
@@ -29,8 +28,10 @@ HUGE_VARINT = b"\xff\xff\xff\xff\x07"
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
-    """What `function` has allocated at most; the least of some runs, for other threads of this
-    process allocate too."""
+    """Return the peak memory of `function`.
+
+    It is the least of several runs, because other threads of this process allocate too.
+    """
     peaks = []
     for _ in range(5):
         tracemalloc.start()
@@ -43,7 +44,7 @@ def peak_bytes(function: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("cls", golden_classes(), ids=lambda cls: cls.__name__)
-def test_a_message_cut_anywhere_is_malformed(cls: type[Message]) -> None:
+def test_a_message_truncated_anywhere_is_malformed(cls: type[Message]) -> None:
     for version, _full, data in golden_messages()[cls]:
         decode_one = decoder(cls, version)
         for size in range(len(data)):
@@ -51,7 +52,7 @@ def test_a_message_cut_anywhere_is_malformed(cls: type[Message]) -> None:
                 decode_one(memoryview(data)[:size], 0)
 
 
-def test_broken_messages_are_malformed_or_read_as_the_interpretive_codec_reads_them(
+def test_mutated_messages_are_malformed_or_read_as_by_the_slow_codec(
     seed: int,
 ) -> None:
     outcomes = {True: 0, False: 0}
@@ -89,7 +90,7 @@ def test_a_length_beyond_the_frame_is_malformed_and_allocates_nothing(
     assert peak_bytes(refuse) < 100_000
 
 
-def test_the_largest_count_that_fits_costs_some_times_the_frame() -> None:
+def test_the_largest_count_that_fits_allocates_a_few_times_the_frame() -> None:
     # Each topic is three bytes: an empty name, no partitions, no tags.
     count = 5_000
     size = (count + 1) & 0x7F | 0x80, (count + 1) >> 7
@@ -126,14 +127,14 @@ def test_a_compact_string_above_kafkas_limit_is_malformed() -> None:
         pytest.param(ProduceRequest, 9, b"\0\0\1\0\0\0\0\0\0", id="compact array"),
     ],
 )
-def test_null_where_it_may_not_be_is_malformed(
+def test_null_in_a_field_that_is_not_nullable_is_malformed(
     cls: type[Message], version: int, data: bytes
 ) -> None:
     with pytest.raises(MalformedMessage, match="null"):
         decode(cls, version, data)
 
 
-def test_any_negative_length_is_null_where_null_may_be_as_in_kafka() -> None:
+def test_any_negative_length_is_null_in_a_nullable_field_as_in_kafka() -> None:
     message = decode(InitProducerIdRequest, 0, b"\xff\xfe\0\0\0\1")
     assert message == InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
 
@@ -143,7 +144,7 @@ def test_bad_utf_8_reads_as_replacement_characters_as_in_kafka() -> None:
     assert message.mechanism == "\ufffd(\ufffd!"
 
 
-def test_a_known_tag_whose_size_lies_is_malformed() -> None:
+def test_a_known_tag_with_a_wrong_size_is_malformed() -> None:
     data = bytearray(encode(FetchRequest(cluster_id="c"), 12))
     assert data.endswith(b"\1\0\2\2c")
     data[-3] = 1
@@ -151,7 +152,7 @@ def test_a_known_tag_whose_size_lies_is_malformed() -> None:
         decode(FetchRequest, 12, bytes(data) + bytes(10))
 
 
-def test_unknown_tags_are_passed_over_by_their_size() -> None:
+def test_unknown_tags_are_skipped_by_their_size() -> None:
     message = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=9)
     data = encode(message, 2)[:-1] + b"\2" + b"\5\3abc" + b"\xc8\1\0"
     assert decoder(InitProducerIdRequest, 2)(memoryview(data), 0) == (message, len(data))

@@ -1,4 +1,4 @@
-"""Keys and values of the coordinators' records: type and version stand before them."""
+"""Keys and values of the coordinators' records, with type and version in front of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_offset_commit_has_kafkas_bytes() -> None:
     ],
     ids=lambda key: type(key).__name__,
 )
-def test_the_type_before_a_key_tells_its_class(key: GroupMetadataKey) -> None:
+def test_the_type_in_front_of_a_key_determines_its_class(key: GroupMetadataKey) -> None:
     assert decode_key("group", encode_key(key)) == key
 
 
@@ -47,7 +47,7 @@ def test_type_zero_is_another_record_in_another_topic() -> None:
     assert decode_key("transaction", memoryview(data)) == TransactionLogKey(transactional_id="id")
 
 
-def test_a_key_leads_to_the_class_of_its_value() -> None:
+def test_a_key_determines_the_class_of_its_value() -> None:
     assert value_class("group", GroupMetadataKey()) is GroupMetadataValue
 
 
@@ -78,7 +78,7 @@ def test_a_key_that_ends_early_is_malformed(data: bytes) -> None:
         decode_key("group", data)
 
 
-def test_a_value_is_not_written_in_a_version_that_there_is_not() -> None:
+def test_a_value_is_not_written_in_a_version_that_does_not_exist() -> None:
     with pytest.raises(UnknownVersion):
         encode_value(OffsetCommitValue(), 5)
 

@@ -1,4 +1,4 @@
-"""A request's number of parts is bounded, however small they are; a response's is not."""
+"""The number of elements of a request is bounded, however small they are. A response's is not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
-def test_a_request_may_have_its_elements_and_not_one_more(read: Decode) -> None:
+def test_a_request_may_have_the_limit_of_elements_but_no_further_one(read: Decode) -> None:
     topics = [MetadataRequestTopic(name="t")] * REQUEST_ELEMENTS_MAX
     for version in (4, 12):
         data = encode(MetadataRequest(topics), version)
@@ -50,7 +50,7 @@ def test_elements_of_nested_arrays_count_together(read: Decode) -> None:
 
 @BOTH
 @pytest.mark.parametrize("count", [TAGS_MAX + 1, 300, 2**31 - 1])
-def test_a_section_may_have_only_so_many_tags(read: Decode, count: int) -> None:
+def test_the_tags_of_a_section_are_limited(read: Decode, count: int) -> None:
     body = encode(ProduceRequest(None, 1, 0, []), 9)[:-1]
     tags = b"".join(uvarint(tag) + b"\0" for tag in range(TAGS_MAX))
     assert read(ProduceRequest, 9, body + uvarint(TAGS_MAX) + tags) == ProduceRequest(None, 1)
@@ -67,7 +67,7 @@ def test_tags_count_as_elements(read: Decode) -> None:
         read(OffsetForLeaderEpochRequest, 4, data)
 
 
-def test_a_response_may_have_more() -> None:
+def test_a_response_has_no_limit_of_elements() -> None:
     topics = [MetadataResponseTopic(name="t")] * (REQUEST_ELEMENTS_MAX + 1)
     data = encode(MetadataResponse(topics=topics), 4)
     assert len(decode(MetadataResponse, 4, data).topics) == REQUEST_ELEMENTS_MAX + 1

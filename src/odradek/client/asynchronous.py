@@ -18,10 +18,10 @@ R = TypeVar("R", bound=Message)
 
 
 class AsyncClient(asyncio.Protocol):
-    """Requests and responses over one connection; any number of tasks may call it.
+    """Requests and responses over one connection. Any number of tasks may call it.
 
-    Owned by the loop on which `connect` ran. A response that does not come in time closes the
-    connection, as in Kafka's clients: the responses behind it would be as late.
+    Owned by the loop on which `connect` ran. A response that does not arrive in time closes the
+    connection, as in Kafka's clients, because the responses behind it would be as late.
     """
 
     def __init__(self, connection: ClientConnection, timeout_s: float) -> None:
@@ -60,12 +60,12 @@ class AsyncClient(asyncio.Protocol):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; calls that wait raise `ConnectionClosed`."""
+        """Close the connection. Calls that wait for a response raise `ConnectionClosed`."""
         self._end(ConnectionClosed("the connection is closed"))
         await self._lost
 
     async def negotiate(self, software: str = "odradek", software_version: str = "0") -> None:
-        """Ask for the broker's versions, which calls without a version then use."""
+        """Request the broker's versions. Later calls without a version use them."""
         self._check()
         data = self._connection.api_versions(software, software_version)
         response = await self._exchange(data)
@@ -76,15 +76,15 @@ class AsyncClient(asyncio.Protocol):
     async def call(self, request: Message, response: type[R], version: int | None = None) -> R:
         """Send a request and return its response, an instance of `response`.
 
-        Calls of several tasks are sent in the order in which they begin, unless the socket is full.
+        Calls of several tasks are sent in the order in which they start, unless the socket is full.
 
         Raises:
-            ConnectionError: The connection ended before the response came.
-            TimeoutError: The response did not come in time. The connection is closed.
+            ConnectionError: The connection ended before the response arrived.
+            TimeoutError: The response did not arrive in time. The connection is closed.
             TooManyRequests: The limit of requests in flight is reached.
         """
         if not expects_response(request):
-            raise ValueError("a broker does not answer Produce with acks=0")
+            raise ValueError("a broker sends no response to Produce with acks=0")
         if not self._writable.is_set():
             async with asyncio.timeout(self._timeout_s):
                 await self._writable.wait()
@@ -118,7 +118,7 @@ class AsyncClient(asyncio.Protocol):
             raise self._error
 
     def _end(self, error: Exception) -> None:
-        """Give the error to all calls, and close the connection."""
+        """Fail all calls with the error, and close the connection."""
         if self._error is not None:
             return
         self._error = error

@@ -1,4 +1,4 @@
-"""A client on a blocking socket: the command line, tests and conformance use it."""
+"""A client on a blocking socket, for the command line, the tests and the conformance programs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from odradek.protocol.framing import pack_size
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 
 READ_AHEAD_BYTES = 64 * 1024
-"""Bytes that one read of the socket takes at most, apart from a larger frame."""
+"""Most bytes that one read of the socket returns, except for a larger frame."""
 
 R = TypeVar("R", bound=Message)
 
 
 class BlockingClient:
-    """Requests and responses over one socket; each call blocks.
+    """Requests and responses over one socket. Each call blocks.
 
-    Every call may raise OSError: `TimeoutError` when a response does not come in time,
+    Every call may raise OSError: `TimeoutError` when a response does not arrive in time,
     `ConnectionClosed` and `InvalidResponse`.
 
     Args:
         connected: The socket, which the client closes. Its timeout limits each read and write.
         client_id: Client id of all requests.
-        read_ahead: With False no byte is read that does not belong to the next frame, so that
-            the caller may read the rest from `socket` itself.
+        read_ahead: With False the client reads no byte beyond the next frame, so that the caller
+            may read the rest from `socket` itself.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class BlockingClient:
         *,
         read_ahead: bool = True,
     ) -> Self:
-        """Connect to a host and port; `timeout_s` also limits each read and write."""
+        """Connect to a host and port. `timeout_s` also limits each read and write."""
         connected = socket.create_connection(address, timeout_s)
         return cls(connected, client_id, read_ahead=read_ahead)
 
@@ -60,7 +60,7 @@ class BlockingClient:
         self.socket.close()
 
     def negotiate(self, software: str = "odradek", software_version: str = "0") -> None:
-        """Ask for the broker's versions, which requests without a version then use."""
+        """Request the broker's versions. Later requests without a version use them."""
         self.socket.sendall(self.connection.api_versions(software, software_version))
         response = self.receive().message
         if not isinstance(response, ApiVersionsResponse):
@@ -78,7 +78,7 @@ class BlockingClient:
     def send(
         self, request: Message, version: int | None = None, *, client_id: str | None = None
     ) -> int:
-        """Send a request without waiting for its response; return its correlation id."""
+        """Send a request without waiting for its response. Return its correlation id."""
         self.socket.sendall(self.connection.send(request, version, client_id=client_id))
         return self.connection.last_correlation_id
 
@@ -89,7 +89,7 @@ class BlockingClient:
         return response
 
     def send_frame(self, frame: bytes) -> None:
-        """Send bytes with their size in front, whatever they are."""
+        """Send arbitrary bytes with their size in front."""
         self.socket.sendall(pack_size(len(frame)) + frame)
 
     def receive_frame(self) -> bytes:
@@ -99,7 +99,7 @@ class BlockingClient:
         return frame
 
     def _read(self) -> None:
-        chunk = self.socket.recv(max(self.connection.bytes_wanted, self._ahead))
+        chunk = self.socket.recv(max(self.connection.bytes_needed, self._ahead))
         if not chunk:
             self.connection.receive_eof()
             raise ConnectionClosed("the broker closed the connection")

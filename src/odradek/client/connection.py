@@ -30,7 +30,7 @@ from odradek.protocol.registry import response_class
 from odradek.protocol.spec import ANY_LATER
 
 RESPONSE_BYTES_MAX = 100 * 1024 * 1024
-"""Largest response that is received; Kafka's default limit of a request is the same."""
+"""Largest response that the client accepts, equal to Kafka's default limit of a request."""
 
 IN_FLIGHT_MAX = 10_000
 """Requests without a response on one connection."""
@@ -40,7 +40,7 @@ SIZE_BYTES = 4
 
 
 class ConnectionClosed(ConnectionError):
-    """The connection ended before the response came."""
+    """The connection ended before the response arrived."""
 
 
 class InvalidResponse(ConnectionError):
@@ -103,17 +103,17 @@ class ClientConnection:
 
     @property
     def last_correlation_id(self) -> int:
-        """Correlation id of the request that was sent last; 0 before the first one."""
+        """Correlation id of the request that was sent last, or 0 before the first one."""
         return self._correlation_id
 
     def send(
         self, request: Message, version: int | None = None, *, client_id: str | None = None
     ) -> bytes:
-        """Return the bytes of `request`, size included, and wait for its response from now on.
+        """Return the bytes of `request` with its size, and expect its response from now on.
 
         Args:
             request: Any request message.
-            version: The version; by default the highest that both sides know.
+            version: The version. None is the highest version that both sides know.
             client_id: Instead of the connection's.
 
         Raises:
@@ -153,7 +153,7 @@ class ClientConnection:
     def api_versions(self, software: str, software_version: str) -> bytes:
         """Return the bytes of an ApiVersions request of the highest version.
 
-        A broker that does not know the version answers with version 0 and its range (KIP-511).
+        A broker that does not know the version responds with version 0 and its range (KIP-511).
         """
         request = ApiVersionsRequest(software, software_version)
         return self.send(request, ApiVersionsRequest.MAX_VERSION)
@@ -161,15 +161,15 @@ class ClientConnection:
     # --- receiving ---
 
     @property
-    def bytes_wanted(self) -> int:
-        """Number of bytes without which there is no next frame: its size, or its rest."""
+    def bytes_needed(self) -> int:
+        """The number of bytes missing from the next frame: from its size, or from its body."""
         have = len(self._received)
         if have < SIZE_BYTES:
             return SIZE_BYTES - have
         return max(0, SIZE_BYTES + self._size() - have)
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the socket, any number of them."""
+        """Accept bytes from the socket, any number of them."""
         if not self._received:
             self._received = data
             return
@@ -182,12 +182,12 @@ class ClientConnection:
         self._ended = True
 
     def next_frame(self) -> bytes | None:
-        """Return the next frame without its size; None when more bytes are needed."""
+        """Return the next frame without its size, or None when more bytes are needed."""
         frame = self._take()
         return None if frame is None else bytes(frame)
 
     def next_response(self) -> Response | None:
-        """Return the response to the oldest request in flight; None when more bytes are needed.
+        """Return the response to the oldest request in flight, or None when more bytes are needed.
 
         Raises:
             InvalidResponse: The bytes are not that response.
@@ -206,7 +206,7 @@ class ClientConnection:
             raise self._fail(f"malformed response: {error}") from error
 
     def _take(self) -> memoryview | None:
-        """Return the next frame, whose memory is no longer the connection's; None if incomplete."""
+        """Return the next frame, which shares no memory with later bytes, or None if incomplete."""
         received = self._received
         have = len(received)
         if have < SIZE_BYTES:
@@ -256,7 +256,7 @@ def _decoded(sent: _InFlight, frame: memoryview) -> Message:
 
 
 def expects_response(request: Message) -> bool:
-    """Whether a broker answers the request: it answers all but Produce with acks=0."""
+    """Whether a broker responds to the request. It responds to all but Produce with acks=0."""
     return not (isinstance(request, ProduceRequest) and request.acks == 0)
 
 

@@ -101,8 +101,8 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
-# Of Kafka 4.1: lowest version, highest stable version, first flexible version. What was
-# removed from Kafka, or has no stable version yet, is not in it.
+# Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that
+# Kafka has removed, or that have no stable version yet, are not listed.
 API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.PRODUCE: (3, 13, 9),
     ApiKey.FETCH: (4, 18, 12),
@@ -193,7 +193,7 @@ API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0, 0),
 }
 
-# First version whose header has a tag section, of every API that was not removed.
+# First version whose header has a tag section, for every API that was not removed.
 FLEXIBLE_FROM: dict[int, int] = {
     0: 9,
     1: 12,

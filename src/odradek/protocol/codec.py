@@ -1,10 +1,11 @@
-"""Messages to bytes and back: finds the compiled codec of a message and version, compiling it on
-first use.
+"""Encoding and decoding of messages with compiled codecs.
 
-A decoder takes a buffer and a position and gives the message and the position behind it; bytes
-that follow are no error, as in Kafka. Fields of type records stay views into the buffer,
-everything else is copied. An encoder hands chunks to `append`; records are appended as they are,
-by reference.
+The codec of a message and version is compiled on first use.
+
+A decoder takes a buffer and a position, and returns the message and the position behind it. Bytes
+that follow the message are not an error, as in Kafka. Fields of type records stay views into the
+buffer, everything else is copied. An encoder passes chunks to `append`. Records are appended by
+reference, without a copy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 
 
 class Message(Protocol):
-    """What all generated message classes have in common."""
+    """The attributes that all generated message classes have."""
 
     SPEC: ClassVar[str]
     API_KEY: ClassVar[int]
@@ -59,37 +60,41 @@ _functions: dict[tuple[type[Message], int, str, bool], Any] = {}
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
-    """The function ``(view, pos) -> (message, pos)`` for this version.
+    """Return the function ``(view, pos) -> (message, pos)`` for this version.
 
-    It raises `MalformedMessage`; this one raises `UnknownVersion`.
+    Raises:
+        UnknownVersion: The message has no such version. The returned function raises
+            `MalformedMessage`.
     """
     return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
 
 
 def request_decoder(cls: type[M], version: int) -> RequestDecoder[M]:
-    """The function ``(view, pos, elements_max) -> (message, pos)`` of a request.
+    """Return the function ``(view, pos, elements_max) -> (message, pos)`` of a request.
 
-    It raises `TooManyElements` for more than `elements_max` elements, otherwise as `decoder`.
+    The function raises `TooManyElements` for more than `elements_max` elements, and otherwise
+    fails like `decoder`.
     """
     return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
-    """The function ``(message, append) -> None`` for this version.
+    """Return the function ``(message, append) -> None`` for this version.
 
-    It raises `UnencodableMessage`, when part of the message may have been appended already; this
-    one raises `UnknownVersion`.
+    Raises:
+        UnknownVersion: The message has no such version. The returned function raises
+            `UnencodableMessage`, and may have appended a part of the message before.
     """
     return _function(cls, version, "encode", False)  # type: ignore[no-any-return]
 
 
 def sliced_decoder(cls: type[M], version: int) -> SlicedDecoder[M]:
-    """As `decoder`, but a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
+    """Return `decoder` as a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
     return _function(cls, version, "decode", True)  # type: ignore[no-any-return]
 
 
 def sliced_encoder(cls: type[M], version: int) -> SlicedEncoder[M]:
-    """As `encoder`, but a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
+    """Return `encoder` as a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
     return _function(cls, version, "encode", True)  # type: ignore[no-any-return]
 
 
@@ -106,14 +111,23 @@ def _function(cls: type[Message], version: int, which: str, sliced: bool) -> Any
 
 
 def decode(cls: type[M], version: int, buffer: memoryview | bytes, pos: int = 0) -> M:
-    """The message at `pos` of `buffer`; raises `MalformedMessage`, `UnknownVersion`."""
+    """Return the message at `pos` of `buffer`.
+
+    Raises:
+        MalformedMessage: The bytes are not such a message.
+        UnknownVersion: The message has no such version.
+    """
     return decoder(cls, version)(memoryview(buffer), pos)[0]
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes, records included; raises `UnencodableMessage`, `UnknownVersion`.
+    """Return the message's bytes, with its records.
 
-    For messages without file regions: those have no bytes in memory to join.
+    For messages without file regions, because regions have no bytes in memory to join.
+
+    Raises:
+        UnencodableMessage: A value does not fit the version.
+        UnknownVersion: The message has no such version.
     """
     chunks: list[Chunk] = []
     encoder(type(message), version)(message, chunks.append)
@@ -130,8 +144,7 @@ def _spec(cls: type[Message], version: int) -> MessageSpec:
 def _link(
     cls: type[Message], version: int, function: str, source: str, structs: dict[str, Any]
 ) -> Any:
-    """Execute compiled source beside the classes of the message's module; tracebacks will show
-    it."""
+    """Execute compiled source with the classes of the message's module. Tracebacks show it."""
     filename = f"<odradek {cls.SPEC} v{version} {function}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     namespace = {**_RUNTIME, **vars(sys.modules[cls.__module__]), **structs}

@@ -1,18 +1,19 @@
-"""Compiles a message's definition, for one version, into two straight-line Python functions.
+"""Compiler of a message's definition, for one version, into two straight-line Python functions.
 
-``decode(view, pos) -> (message, pos)`` and ``encode(message, append) -> None``, with everything
-inlined: no call a field, no test of a version; that of a request takes its limit of elements as
-third argument. Fixed-width fields that follow each other are read
-and written by one precompiled `struct.Struct`, together with the length byte, or the empty tag
-section's zero, behind them. A compact length below 128 and an empty tag section never leave the
-straight line.
+The functions are ``decode(view, pos) -> (message, pos)`` and ``encode(message, append) -> None``.
+Everything is inlined: there is no call for a field and no test of a version. The decoder of a
+request takes its limit of elements as third argument.
 
-Both are also compiled for time slices (`odradek.slicing`): as generators that yield after every
-`ELEMENTS_PER_SLICE` elements and return the same.
+One precompiled `struct.Struct` reads or writes each run of consecutive fixed-width fields. It also
+covers the length byte, or the zero of the empty tag section, that follows the run. A compact length
+below 128 and an empty tag section need no branch or call.
 
-Names in compiled code: fields of the message have suffix ``_0``, those of a struct in it ``_1``,
-and so on. The source is registered in `linecache`, so tracebacks show it; to read one,
-``python -m odradek.protocol.show FetchResponse 12``.
+Both functions are also compiled for time slices (`odradek.slicing`), as generators that yield after
+every `ELEMENTS_PER_SLICE` elements and return the same.
+
+In compiled code the names of the message's fields have the suffix ``_0``, those of the fields of a
+struct in it ``_1``, and so on. The source is registered in `linecache`, so tracebacks show it.
+``python -m odradek.protocol.show FetchResponse 12`` prints it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from odradek.protocol.spec import (
 
 
 class _Source:
-    """Lines of source, their indentation, and the run of fixed-width fields not yet written out."""
+    """Lines of source, their indentation, and the fixed-width fields that are not yet written."""
 
     def __init__(self, spec: MessageSpec, version: int, sliced: bool = False) -> None:
         self.spec = spec
@@ -60,13 +61,13 @@ class _Source:
         with self.block(f"if {condition}:"):
             self.line(statement)
 
-    def begsliced(self) -> None:
-        """At the top of the function: it is a generator, even where it has no loop."""
+    def begin_slices(self) -> None:
+        """Make the function a generator, even if it has no loop, and start counting."""
         if self.sliced:
             self.line("elements_left = ELEMENTS_PER_SLICE")
             self.when("elements_left < 0", "yield")
 
-    def count_turn(self) -> None:
+    def count_element(self) -> None:
         """Count one element at the top of a loop, and end a slice that is over."""
         if self.sliced:
             self.line("elements_left -= 1")
@@ -75,11 +76,11 @@ class _Source:
                 self.line("yield")
 
     def fixed(self, code: str, value: str) -> None:
-        """One more fixed-width field in the run: its struct code, and its target or expression."""
+        """Add a fixed-width field to the run: its struct code, and its target or expression."""
         self.run.append((code, value))
 
     def take_run(self, prefix: str) -> tuple[str, str, list[str]]:
-        """End the run: (name of its precompiled struct's function, struct format, its values)."""
+        """End the run. Return its precompiled struct function's name, its format and its values."""
         run, self.run = self.run, []
         form = ">" + "".join(code for code, _ in run)
         name = prefix + form[1:].replace("?", "o")
@@ -96,11 +97,11 @@ class _Source:
 class _Decoder(_Source):
     def __init__(self, spec: MessageSpec, version: int, sliced: bool = False) -> None:
         super().__init__(spec, version, sliced)
-        # What a client sends is bounded in its number of parts too; our own files are not.
+        # A client's requests are bounded in their number of elements. The broker's files are not.
         self.counted = spec.kind == "request"
 
     def count(self, name: str, number: str) -> None:
-        """Code that takes `number` parts from what a request may have."""
+        """Add code that subtracts `number` elements from the elements that a request may have."""
         if self.counted:
             self.line(f"left -= {number}")
             self.when("left < 0", f"raise too_many({name!r})")
@@ -109,7 +110,7 @@ class _Decoder(_Source):
         message = f"{self.spec.name} v{self.version} ends within a field"
         left = ", left=REQUEST_ELEMENTS_MAX" if self.counted else ""
         with self.block(f"def decode(view, pos{left}):"):
-            self.begsliced()
+            self.begin_slices()
             self.line("size = len(view)")
             with self.block("try:"):
                 self.line(f"return {self.struct(self.spec.body, 0)}, pos")
@@ -128,7 +129,7 @@ class _Decoder(_Source):
         self.line(f"pos += {struct.calcsize(form)}")
 
     def struct(self, spec: StructSpec, depth: int) -> str:
-        """Read a struct's fields into locals; returns the expression that constructs it."""
+        """Read a struct's fields into locals. Return the expression that constructs it."""
         for field in spec.present(self.version):
             self.field(field, depth)
         if self.flexible:
@@ -146,7 +147,7 @@ class _Decoder(_Source):
         if field.is_array:
             self.array(field, target, depth)
         elif field.struct is not None and nullable:
-            # One byte, negative for null; behind a tag, a varint that is 0 for null.
+            # One byte, negative for null. In a tagged field, a varint that is 0 for null.
             is_tagged = field.tagged.has(self.version)
             self.line("n, pos = uvarint_at(view, pos)") if is_tagged else self.fixed("B", "n")
             self.flush()
@@ -168,7 +169,7 @@ class _Decoder(_Source):
 
     @contextmanager
     def length(self, field: FieldSpec, target: str, nullable: bool) -> Iterator[None]:
-        """Read a length into `n`; the body of the block runs where the value is not null."""
+        """Read a length into `n`. The body of the block runs if the value is not null."""
         flexible = self.is_flexible_field(field)
         is_string = field.kind == "string" and not field.is_array
         self.fixed("B" if flexible else "h" if is_string else "i", "n")
@@ -187,7 +188,7 @@ class _Decoder(_Source):
         self.line("end = pos + n - 1" if self.is_flexible_field(field) else "end = pos + n")
         self.when("end > size", f"raise too_long({field.name!r}, end - pos, size - pos)")
         reader = {
-            # As Kafka reads it: bytes that are no UTF-8 become U+FFFD, they are no error.
+            # As Kafka reads it: bytes that are not UTF-8 become U+FFFD and are no error.
             "string": 'str(view[pos:end], "utf-8", "replace")',
             "bytes": "bytes(view[pos:end])",
             "records": "view[pos:end]",
@@ -198,7 +199,7 @@ class _Decoder(_Source):
     def array(self, field: FieldSpec, target: str, depth: int) -> None:
         flexible = self.is_flexible_field(field)
         smallest = min_element_size(field, self.version, flexible)
-        assert smallest > 0, f"an element of {field.name} takes no bytes: nothing bounds its count"
+        assert smallest > 0, f"an element of {field.name} has no bytes, so its count is unbounded"
         with self.length(field, target, field.is_nullable(self.version)):
             if flexible:
                 self.line("n -= 1")
@@ -215,7 +216,7 @@ class _Decoder(_Source):
             return
         self.line(f"{target} = []")
         with self.block("for _ in range(n):"):
-            self.count_turn()
+            self.count_element()
             if field.struct is not None:
                 element = self.struct(field.struct, depth + 1)
             else:
@@ -260,7 +261,7 @@ class _Encoder(_Source):
         errors = "(StructError, TypeError, AttributeError, UnicodeEncodeError)"
         title = f"{self.spec.name} v{self.version}: "
         with self.block("def encode(message_0, append):"):
-            self.begsliced()
+            self.begin_slices()
             with self.block("try:"):
                 self.struct(self.spec.body, "message_0", 0)
                 self.flush()
@@ -276,7 +277,7 @@ class _Encoder(_Source):
         self.line(f"{self.append}({packed})")
 
     def flush_varint(self, function: str) -> None:
-        """End the run with varint `n`: packed with it when it takes one byte."""
+        """End the run with varint `n`, which is packed with it if it has one byte."""
         if not self.run:
             self.line(f"{self.append}(BYTE[n] if n < 128 else {function}(n))")
             return
@@ -289,7 +290,7 @@ class _Encoder(_Source):
         self.line(f"{self.append}({short} if n < 128 else {long} + {function}(n))")
 
     def struct(self, spec: StructSpec, value: str, depth: int) -> None:
-        """Write the struct in local `value`; the last run may still be open afterwards."""
+        """Write the struct in local `value`. The last run may still be open afterwards."""
         for field in spec.absent(self.version):
             if not field.ignorable:
                 is_set = _differs(field, f"{value}.{field.attribute}")
@@ -318,7 +319,7 @@ class _Encoder(_Source):
             self.value(field, source, local, nullable, depth)
 
     def value(self, field: FieldSpec, source: str, local: str, nullable: bool, depth: int) -> None:
-        """Write one value that is not an array: expression `source`; `local` may hold it."""
+        """Write one value that is not an array: expression `source`. `local` may hold it."""
         if field.struct is not None:
             self.flush()
             self.line(f"{local} = {source}")
@@ -369,7 +370,7 @@ class _Encoder(_Source):
             return
         element = f"{field.attribute}_{depth + 1}"
         with self.block(f"for {element} in {values}{' or ()' if nullable else ''}:"):
-            self.count_turn()
+            self.count_element()
             if field.struct is not None:
                 self.struct(field.struct, element, depth + 1)
             else:
@@ -405,7 +406,7 @@ class _Encoder(_Source):
 
 
 def _literal(field: FieldSpec) -> str:
-    """The default of a field that is not there, as source."""
+    """Return the default of a field that is absent, as source."""
     if field.default is NEW_STRUCT:
         assert field.struct is not None
         return f"{field.struct.name}()"
@@ -413,7 +414,7 @@ def _literal(field: FieldSpec) -> str:
 
 
 def _differs(field: FieldSpec, value: str) -> str:
-    """The test whether expression `value` is other than the field's default, as source."""
+    """Return the test whether expression `value` differs from the field's default, as source."""
     if field.struct is not None and not field.is_array and field.default is None:
         is_set = f"{value} is not None"
         return f"{is_set} and {value} != {field.struct.name}()" if field.tag >= 0 else is_set
@@ -427,7 +428,7 @@ def _differs(field: FieldSpec, value: str) -> str:
 def decode_source(
     spec: MessageSpec, version: int, sliced: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """Source of ``decode`` and the struct formats that it wants, by their unpack_from's name."""
+    """Return the source of ``decode``, and its struct formats by the name of their unpack_from."""
     decoder = _Decoder(spec, version, sliced)
     decoder.function()
     return decoder.text(), decoder.structs
@@ -436,7 +437,7 @@ def decode_source(
 def encode_source(
     spec: MessageSpec, version: int, sliced: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """Source of ``encode`` and the struct formats that it wants, by their pack's name."""
+    """Return the source of ``encode``, and its struct formats by the name of their pack."""
     encoder = _Encoder(spec, version, sliced)
     encoder.function()
     return encoder.text(), encoder.structs

@@ -1,11 +1,10 @@
-"""Writes the message classes, the API table and the table of coordinator records from the
-definitions.
+"""Generator of the message classes, the API table and the table of coordinator records.
 
-    python -m odradek.protocol.generate           # write them
+    python -m odradek.protocol.generate           # write the files from the definitions
     python -m odradek.protocol.generate --check   # exit 1 and name the files that differ
 
-One module a message, holding its class and those of its structs, children first. A class serves all
-versions; the comment behind a field says in which of them it is on the wire.
+Each message has a module with its class and the classes of its structs, children first. A class
+serves all versions. The comment behind a field gives the versions that have it on the wire.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ PYTHON_TYPES = {
 
 
 def generate() -> dict[Path, str]:
-    """All generated files: their path below this package, and their text."""
+    """Return all generated files: their path below this package, and their text."""
     specs = [load(path) for path in paths()]
     valid = [spec for spec in specs if spec.versions != NO_VERSIONS]
     files = {Path("messages") / f"{snake_case(spec.name)}.py": module(spec) for spec in valid}
     files[Path("messages/__init__.py")] = (
-        '"""Generated: one module a message, imported where the message is wanted."""\n'
+        '"""Generated: one module for each message, imported where the message is needed."""\n'
     )
     files[Path("api_keys.py")] = api_keys(specs)
     files[Path("record_types.py")] = record_types(valid)
@@ -54,7 +53,7 @@ def generate() -> dict[Path, str]:
 
 
 def module(spec: MessageSpec) -> str:
-    """The module of one message."""
+    """Return the module of one message."""
     text = "\n\n\n".join([*(struct_class(struct) for struct in spec.structs), message_class(spec)])
     title = f'"""{spec.name}: generated from definitions/{spec.path}.json, do not edit."""'
     return f"{title}\n\n{imports(text)}\n\n{text}\n"
@@ -96,8 +95,7 @@ def message_class(spec: MessageSpec) -> str:
 
 
 def field_lines(struct: StructSpec) -> list[str]:
-    """The fields of a class, each with its comment behind it, or above it where that is too
-    long."""
+    """Return the fields of a class, each with its comment behind it, or above a long line."""
     lines = []
     for field in struct.fields:
         assert not keyword.iskeyword(field.attribute), field.attribute
@@ -153,7 +151,7 @@ def show(versions: Versions) -> str:
 
 
 def api_keys(specs: list[MessageSpec]) -> str:
-    """The API table: keys, names and the stable version ranges."""
+    """Return the API table: keys, names and the stable version ranges."""
     requests = sorted((s for s in specs if s.kind == "request"), key=lambda spec: spec.api_key)
     lines = [
         '"""Kafka\'s API keys and version ranges: generated from definitions/api, do not edit."""',
@@ -167,8 +165,8 @@ def api_keys(specs: list[MessageSpec]) -> str:
         *(f"    {api_name(spec).upper()} = {spec.api_key}" for spec in requests),
         "",
         "",
-        "# Of Kafka 4.1: lowest version, highest stable version, first flexible version. What was",
-        "# removed from Kafka, or has no stable version yet, is not in it.",
+        "# Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that",
+        "# Kafka has removed, or that have no stable version yet, are not listed.",
         "API_RANGES: dict[ApiKey, tuple[int, int, int]] = {",
     ]
     for spec in requests:
@@ -180,7 +178,7 @@ def api_keys(specs: list[MessageSpec]) -> str:
     lines += [
         "}",
         "",
-        "# First version whose header has a tag section, of every API that was not removed.",
+        "# First version whose header has a tag section, for every API that was not removed.",
         "FLEXIBLE_FROM: dict[int, int] = {",
     ]
     for spec in requests:
@@ -195,13 +193,13 @@ def api_name(spec: MessageSpec) -> str:
 
 
 def record_types(specs: list[MessageSpec]) -> str:
-    """The table of the coordinators' records: a key's type number to its two classes."""
+    """Return the table of the coordinators' records: a key's type number to its two classes."""
     lines = [
         '"""The records of internal topics: generated from definitions, do not edit."""',
         "",
         "from __future__ import annotations",
         "",
-        "# Family, then the type number that stands before a key: names of key and value class.",
+        "# Family, then the type number in front of a key: names of the key and value classes.",
         "RECORD_TYPES: dict[str, dict[int, tuple[str, str]]] = {",
     ]
     for family in RECORD_FAMILIES:
@@ -217,7 +215,7 @@ def record_types(specs: list[MessageSpec]) -> str:
 
 
 def differing(files: dict[Path, str]) -> list[str]:
-    """The files on disk that are not what the definitions give, stale ones included."""
+    """Return the files on disk that differ from the definitions, with stale ones."""
     on_disk = {p.relative_to(PACKAGE) for p in (PACKAGE / "messages").glob("*.py")}
     found = [str(path) for path in on_disk - set(files)]
     for path, text in files.items():
@@ -232,7 +230,10 @@ def main(arguments: list[str]) -> None:
     changed = differing(files)
     if arguments == ["--check"]:
         if changed:
-            raise SystemExit("run python -m odradek.protocol.generate: " + ", ".join(changed))
+            raise SystemExit(
+                "these generated files differ from the definitions, run "
+                "python -m odradek.protocol.generate: " + ", ".join(changed)
+            )
         return
     for name in changed:
         file = PACKAGE / name

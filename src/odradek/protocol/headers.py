@@ -1,11 +1,13 @@
-"""Request and response headers, read and written by hand: every request passes here.
+"""Request and response headers. Written by hand, because every request uses them.
 
-Request: api key int16, version int16, correlation id int32, client id as nullable string with a
-length of two bytes; from header version 2 on, which flexible requests have, a tag section. The
-client id keeps its old form in version 2 (KIP-482), so that a broker can read it before it knows
-the API. Response: correlation id int32, and a tag section if the response is flexible.
-ApiVersions' response has none in any version: a client that asks does not know yet what the broker
-speaks (KIP-511).
+A request header has: API key int16, version int16, correlation id int32, and the client id as a
+nullable string with a length of two bytes. From header version 2 on, which flexible requests have,
+a tag section follows. The client id keeps its old form in version 2 (KIP-482), so that a broker can
+read it before it knows the API.
+
+A response header has: correlation id int32, and a tag section if the response is flexible. The
+response to ApiVersions has no tag section in any version, because its client does not yet know the
+broker's versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -29,10 +31,15 @@ RESPONSE_FLEXIBLE_FROM = FLEXIBLE_FROM | {int(ApiKey.API_VERSIONS): ANY_LATER}
 
 
 def parse_request_header(view: memoryview) -> tuple[int, int, int, str | None, int]:
-    """(api key, version, correlation id, client id, position of the body) of the frame `view`.
+    """Parse the header of the request in frame `view`.
 
-    An unknown API is taken to have the old header; raises `MalformedMessage` when the frame ends
-    first.
+    An unknown API is assumed to have the header without a tag section.
+
+    Returns:
+        API key, version, correlation id, client id, and the position of the body.
+
+    Raises:
+        MalformedMessage: The frame ends within the header.
     """
     try:
         api_key, version, correlation_id, length = _REQUEST.unpack_from(view)
@@ -54,19 +61,19 @@ def parse_request_header(view: memoryview) -> tuple[int, int, int, str | None, i
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str) -> bytes:
-    """The header that a client puts before a request of this API and version."""
+    """Return the header in front of a request of this API and version."""
     name = client_id.encode()
     header = _REQUEST.pack(api_key, version, correlation_id, len(name)) + name
     return header + b"\0" if version >= FLEXIBLE_FROM.get(api_key, ANY_LATER) else header
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """The header that stands before the response to a request of this API and version."""
+    """Return the header in front of the response to a request of this API and version."""
     return response_header_packer(api_key, version)(correlation_id)
 
 
 def response_header_packer(api_key: int, version: int) -> Callable[[int], bytes]:
-    """What makes that header out of a correlation id."""
+    """Return the function that makes this header from a correlation id."""
     if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER):
         return _RESPONSE_V1.pack
     return _RESPONSE_V0.pack

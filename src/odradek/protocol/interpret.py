@@ -1,7 +1,7 @@
-"""The slow codec: walks a definition field by field, for tests to hold the compiled one against.
+"""The slow codec. It walks a definition field by field, as an oracle for tests of the compiled one.
 
-It shares the definitions, the message classes and the limits with `compile.py`, and nothing else:
-no code, no tricks.
+It shares the definitions, the message classes and the limits with `compile.py`, but no code and no
+optimizations.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FORMATS = {
 
 
 def decode(cls: type[M], version: int, buffer: memoryview | bytes, pos: int = 0) -> tuple[M, int]:
-    """The message at `pos` and the position behind it; raises `MalformedMessage`."""
+    """Return the message at `pos` and the position behind it, or raise `MalformedMessage`."""
     reader = _Reader(cls, version, memoryview(buffer), pos)
     message: M = reader.struct(reader.spec.body)
     return message, reader.pos
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The message's bytes; raises `UnencodableMessage`."""
+    """Return the message's bytes, or raise `UnencodableMessage`."""
     writer = _Writer(type(message), version)
     writer.struct(writer.spec.body, message)
     return bytes(writer.out)
@@ -68,7 +68,7 @@ class _Reader(_Codec):
 
     def take(self, size: int) -> memoryview:
         if size > len(self.view) - self.pos:
-            raise MalformedMessage(f"{size} bytes wanted, {len(self.view) - self.pos} there")
+            raise MalformedMessage(f"{size} bytes expected, {len(self.view) - self.pos} remain")
         self.pos += size
         return self.view[self.pos - size : self.pos]
 
@@ -116,7 +116,7 @@ class _Reader(_Codec):
             return
         values[known[tag].attribute] = self.field(known[tag])
         if self.pos != stop or stop > len(self.view):
-            raise MalformedMessage(f"tag {tag} is not as long as it says")
+            raise MalformedMessage(f"tag {tag} does not have its announced size")
 
     def field(self, field: FieldSpec) -> Any:
         nullable = field.is_nullable(self.version)
@@ -128,7 +128,7 @@ class _Reader(_Codec):
         return [self.value(field, False) for _ in self.bounded(count)]
 
     def bounded(self, count: int) -> range:
-        """No element takes less than a byte."""
+        """Check that each element can have at least one byte."""
         if count > len(self.view) - self.pos:
             raise MalformedMessage(f"{count} elements in {len(self.view) - self.pos} bytes")
         self.left -= count
@@ -155,7 +155,7 @@ class _Reader(_Codec):
         return data if field.kind == "records" else bytes(data)
 
     def is_null(self, field: FieldSpec) -> bool:
-        """A nullable struct has a byte before it, behind a tag a varint."""
+        """Whether a nullable struct is null, from the byte before it, or the varint in a tag."""
         if field.tagged.has(self.version):
             return self.uvarint() == 0
         return bool(self.number("int8") < 0)
@@ -192,7 +192,7 @@ class _Writer(_Codec):
     def struct(self, spec: StructSpec, value: Any) -> None:
         for field in spec.absent(self.version):
             if not field.ignorable and self.is_set(field, value):
-                raise UnencodableMessage(f"{field.name} has no place in version {self.version}")
+                raise UnencodableMessage(f"{field.name} does not exist in version {self.version}")
         for field in spec.present(self.version):
             self.field(field, getattr(value, field.attribute))
         if self.is_flexible():
@@ -248,7 +248,7 @@ class _Writer(_Codec):
             raise UnencodableMessage(f"{field.name} is no text") from error
 
     def marked_struct(self, field: FieldSpec, value: Any, nullable: bool) -> None:
-        """A nullable struct has a byte before it: 1, or for null -1, behind a tag 0."""
+        """Write a struct. A nullable one has a byte before it: 1, or for null -1 (0 in a tag)."""
         assert field.struct is not None
         if value is None and not nullable:
             raise UnencodableMessage(f"{field.name} is null")

@@ -1,8 +1,8 @@
 """Keys and values of the coordinators' internal topics (``__consumer_offsets`` and its like).
 
 Key: int16 type of the record, then the key's body in version 0. Value: int16 version, then its
-body. The type says which pair of classes it is; types from a later Kafka are unknown and raise
-`UnknownRecordType`, so that a loader can pass over them as Kafka does.
+body. The type determines the classes of key and value. Types of a later Kafka are unknown and
+raise `UnknownRecordType`, so that a loader can skip them as Kafka does.
 """
 
 from __future__ import annotations
@@ -20,23 +20,30 @@ _PREFIX = struct.Struct(">h")
 
 
 class UnknownRecordType(ValueError):
-    """The key's type, or the value's version, is none that this Kafka writes."""
+    """The key's type, or the value's version, does not exist in this version of Kafka."""
 
 
 def encode_key(key: Message) -> bytes:
-    """The record key: the type's number and the body; raises `UnencodableMessage`."""
+    """Return the record key: type number and body. May raise `UnencodableMessage`."""
     return _PREFIX.pack(key.API_KEY) + encode(key, KEY_VERSION)
 
 
 def encode_value(value: Message, version: int) -> bytes:
-    """The record value: version and body; raises `UnencodableMessage`, `UnknownVersion`."""
+    """Return the record value: version and body.
+
+    Raises:
+        UnencodableMessage: A value does not fit the version.
+        UnknownVersion: The message has no such version.
+    """
     return _PREFIX.pack(version) + encode(value, version)
 
 
 def decode_key(family: str, data: memoryview | bytes) -> Message:
-    """The key of a record of `family`: "group", "share" or "transaction".
+    """Return the key of a record of `family`: "group", "share" or "transaction".
 
-    Raises `UnknownRecordType`, `MalformedMessage`.
+    Raises:
+        UnknownRecordType: The family has no such type.
+        MalformedMessage: The bytes are not such a key.
     """
     record_type = _prefix(data)
     key_class, _value_class = _classes(family, record_type)
@@ -44,7 +51,7 @@ def decode_key(family: str, data: memoryview | bytes) -> Message:
 
 
 def decode_value(cls: type[M], data: memoryview | bytes) -> M:
-    """The value of a record whose value class is `cls`; raises as `decode_key`."""
+    """Return the value of a record whose value class is `cls`, with the errors of `decode_key`."""
     version = _prefix(data)
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
         raise UnknownRecordType(f"{cls.SPEC} has no version {version}")
@@ -52,7 +59,7 @@ def decode_value(cls: type[M], data: memoryview | bytes) -> M:
 
 
 def value_class(family: str, key: Message) -> type[Message]:
-    """The class of the value that belongs to a decoded `key`."""
+    """Return the class of the value that belongs to a decoded `key`."""
     return _classes(family, key.API_KEY)[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Family, then the type number that stands before a key: names of key and value class.
+# Family, then the type number in front of a key: names of the key and value classes.
 RECORD_TYPES: dict[str, dict[int, tuple[str, str]]] = {
     "group": {
         0: (

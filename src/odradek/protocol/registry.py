@@ -1,4 +1,4 @@
-"""Message classes by name and by API key, each module imported when its message is first wanted."""
+"""Message classes by name and by API key. A module is imported when its message is first needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from odradek.protocol.spec import snake_case
 
 @cache
 def message_class(name: str) -> type[Message]:
-    """The class called `name`, "FetchRequest"; raises ModuleNotFoundError when there is none."""
+    """Return the class `name`, for example "FetchRequest".
+
+    Raises:
+        ModuleNotFoundError: There is no such message.
+    """
     module = import_module(f"odradek.protocol.messages.{snake_case(name)}")
     found: type[Message] = getattr(module, name)
     return found
@@ -20,14 +24,18 @@ def message_class(name: str) -> type[Message]:
 
 @cache
 def request_class(api_key: int) -> type[Message]:
-    """The request of an API; raises ValueError when there is no such API, ModuleNotFoundError when
-    Kafka has removed it."""
+    """Return the request class of an API.
+
+    Raises:
+        ValueError: There is no such API.
+        ModuleNotFoundError: Kafka has removed the API.
+    """
     return message_class(f"{_camel_case(ApiKey(api_key).name)}Request")
 
 
 @cache
 def response_class(api_key: int) -> type[Message]:
-    """The response of an API; raises as `request_class`."""
+    """Return the response class of an API, with the errors of `request_class`."""
     return message_class(f"{_camel_case(ApiKey(api_key).name)}Response")
 
 

@@ -1,4 +1,4 @@
-"""Shows the source that is compiled for one message and version.
+"""Print the source that is compiled for one message and version.
 
 python -m odradek.protocol.show FetchResponse 12
 """

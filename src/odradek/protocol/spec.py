@@ -1,10 +1,8 @@
-"""The message definitions, read from JSON: what the generator, the compiler and the oracle work
-from.
+"""The message definitions, read from JSON, for the generator, the compiler and the slow codec.
 
-A definition is read when its first codec is wanted, never at import. Versions are closed ranges;
-"3+" ends at `ANY_LATER`, "none" is the empty range. A struct's fields lie in wire order; tagged
-fields among them are not in the body of a version in which they are tagged, but in the tag section
-behind it.
+A definition is read when its first codec is needed, never at import. Versions are closed ranges.
+"3+" ends at `ANY_LATER`, and "none" is the empty range. The fields of a struct are in wire order.
+In a version in which a field is tagged, it is not in the body but in the tag section behind it.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ FIXED_CODES = {
     "float64": "d",
     "uuid": "16s",
 }
-"""The kinds of fixed width, and how `struct` writes them."""
+"""The kinds of fixed width, with their codes in the formats of `struct`."""
 
 FIXED_SIZES = {kind: struct.calcsize(f">{code}") for kind, code in FIXED_CODES.items()}
 
 
 class Versions(NamedTuple):
-    """The closed range of versions `lowest`..`highest`; empty when highest is below lowest."""
+    """The closed range of versions `lowest`..`highest`. Empty when highest is below lowest."""
 
     lowest: int
     highest: int
@@ -50,7 +48,7 @@ NO_VERSIONS = Versions(0, -1)
 
 
 def parse_versions(text: str | None) -> Versions:
-    """Read "none", "3", "3-5" or "3+"; nothing at all is the empty range."""
+    """Parse "none", "3", "3-5" or "3+". None is the empty range."""
     if text is None or text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -67,11 +65,11 @@ class StructSpec:
     fields: tuple[FieldSpec, ...]
 
     def present(self, version: int) -> list[FieldSpec]:
-        """The fields of the body at `version`, in wire order, without tagged ones."""
+        """Return the fields of the body at `version`, in wire order, without tagged ones."""
         return [f for f in self.fields if f.versions.has(version) and not f.tagged.has(version)]
 
     def tagged(self, version: int) -> list[FieldSpec]:
-        """The tagged fields at `version`, by ascending tag, as they are written."""
+        """Return the tagged fields at `version` in ascending order of tags, as written."""
         found = [f for f in self.fields if f.versions.has(version) and f.tagged.has(version)]
         return sorted(found, key=lambda field: field.tag)
 
@@ -81,10 +79,14 @@ class StructSpec:
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One field. `kind` is a primitive's name, "string", "bytes", "records" or "struct";
-    `is_array` makes it an array of that. `default` is the value of a field that is not there: a
-    scalar, None, or for arrays `[]`; a struct's is None, or `NEW_STRUCT` for a new one with all
-    its defaults."""
+    """One field.
+
+    Attributes:
+        kind: The name of a primitive type, "string", "bytes", "records" or "struct".
+        is_array: The field is an array of that kind.
+        default: The value of an absent field: a scalar, None, or `[]` for an array. The default of
+            a struct is None, or `NEW_STRUCT` for a new struct with all its defaults.
+    """
 
     name: str
     attribute: str
@@ -104,13 +106,13 @@ class FieldSpec:
         return self.nullable.has(version)
 
     def element(self) -> FieldSpec:
-        """The array's element, as a field that is neither array nor nullable."""
+        """Return the array's element, as a field that is neither array nor nullable."""
         return replace(self, is_array=False, nullable=NO_VERSIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSpec:
-    """One message: a request, a response, a header, a coordinator's record or a piece of data."""
+    """One message: a request, a response, a header, a coordinator's record or other data."""
 
     path: str
     name: str
@@ -127,7 +129,7 @@ class MessageSpec:
 
 
 class _NewStruct:
-    """The default of a struct that is not nullable: a new one with all its own defaults."""
+    """The default of a struct that is not nullable: a new struct with all its own defaults."""
 
     def __repr__(self) -> str:
         return "NEW_STRUCT"
@@ -143,20 +145,22 @@ def snake_case(name: str) -> str:
 
 @cache
 def load(path: str) -> MessageSpec:
-    """The definition at `path` under the definitions' folder, without ".json":
-    "api/FetchRequest"."""
+    """Return the definition at `path`, for example "api/FetchRequest".
+
+    The path is relative to `DEFINITIONS` and has no ".json".
+    """
     return _DefinitionReader(
         path, json.loads((DEFINITIONS / f"{path}.json").read_bytes())
     ).message()
 
 
 def paths() -> list[str]:
-    """All definitions, sorted."""
+    """Return the paths of all definitions, sorted."""
     return sorted(f"{file.parent.name}/{file.stem}" for file in DEFINITIONS.glob("*/*.json"))
 
 
 def find(name: str) -> MessageSpec:
-    """The definition of the message called `name`; raises LookupError when there is none."""
+    """Return the definition of the message called `name`, or raise LookupError."""
     for path in paths():
         if path.endswith("/" + name):
             return load(path)
@@ -164,7 +168,7 @@ def find(name: str) -> MessageSpec:
 
 
 def min_size(struct: StructSpec, version: int, flexible: bool) -> int:
-    """Fewest bytes that `struct` takes on the wire: bounds an array's count by what remains."""
+    """Return the fewest bytes of `struct` on the wire, which bound the count of an array."""
     fields = struct.present(version)
     return sum(_min_field_size(f, version, flexible) for f in fields) + flexible
 
@@ -180,7 +184,7 @@ def _min_field_size(field: FieldSpec, version: int, flexible: bool) -> int:
 
 
 def min_element_size(field: FieldSpec, version: int, flexible: bool) -> int:
-    """Fewest bytes of one element of the array `field`."""
+    """Return the fewest bytes of one element of the array `field`."""
     if field.struct is not None:
         return min_size(field.struct, version, flexible)
     if field.kind == "string":
@@ -189,7 +193,7 @@ def min_element_size(field: FieldSpec, version: int, flexible: bool) -> int:
 
 
 class _DefinitionReader:
-    """Turns one JSON definition into a `MessageSpec`; collects its structs, children first."""
+    """Converts one JSON definition into a `MessageSpec`. Collects its structs, children first."""
 
     def __init__(self, path: str, definition: dict[str, Any]) -> None:
         self.path = path
@@ -228,7 +232,7 @@ class _DefinitionReader:
             kind="struct" if struct is not None else element,
             is_array=is_array,
             struct=struct,
-            # A tagged field may leave its versions out: they are those in which it is tagged.
+            # A tagged field may have no "versions": it exists in the versions that tag it.
             versions=parse_versions(definition.get("versions", definition.get("taggedVersions"))),
             nullable=parse_versions(definition.get("nullableVersions")),
             tagged=tagged,
@@ -253,7 +257,7 @@ def _default(definition: dict[str, Any], is_array: bool, element: str) -> Any:
     if is_array:
         return []
     if element[0].isupper():
-        # A tagged struct that is not sent has all its defaults: None says so without building one.
+        # A tagged struct that is not sent has all its defaults. None represents it without a copy.
         never_null = definition.get("nullableVersions") is None
         return None if "tag" in definition and never_null else NEW_STRUCT
     return _scalar_default(element, "" if text is None else str(text))

@@ -1,1 +1,1 @@
-"""Generated: one module a message, imported where the message is wanted."""
+"""Generated: one module for each message, imported where the message is needed."""
