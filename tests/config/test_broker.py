@@ -1,4 +1,4 @@
-"""The broker's configs: what is given, what is altered, and what follows for topics."""
+"""The broker's configs: initial values, altered values, and the resulting topic configs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_log_without_configs_has_kafkas_defaults() -> None:
     assert BrokerConfig({}).log_config({}) == LogConfig()
 
 
-def test_a_kafka_file_is_accepted_and_says_which_keys_do_not_apply() -> None:
+def test_a_kafka_file_is_accepted_and_its_inapplicable_keys_are_listed() -> None:
     config = BrokerConfig.from_properties(parse_properties(KRAFT_FILE))
     assert config.node_id == 3
     assert config.get_int("num.partitions") == 6
@@ -56,8 +56,8 @@ def test_internal_topics_of_a_single_node_have_one_replica_unless_set() -> None:
         "transaction.state.log.min.isr",
     )
     assert [BrokerConfig({}).get_int(name) for name in names] == [1, 1, 1]
-    given = BrokerConfig(dict.fromkeys(names, "3"))
-    assert [given.get_int(name) for name in names] == [3, 3, 3]
+    configs = BrokerConfig(dict.fromkeys(names, "3"))
+    assert [configs.get_int(name) for name in names] == [3, 3, 3]
     assert BrokerConfig({}).get_int("group.initial.rebalance.delay.ms") == 0
 
 
@@ -88,11 +88,11 @@ def test_a_wrong_value_is_invalid_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "node_id"),
+    ("configs", "node_id"),
     [({}, 1), ({"broker.id": "7"}, 7), ({"node.id": "7"}, 7), ({"node.id": 5, "broker.id": 5}, 5)],
 )
-def test_node_id_may_be_called_broker_id(given: dict[str, object], node_id: int) -> None:
-    assert BrokerConfig(given).node_id == node_id
+def test_broker_id_is_accepted_as_node_id(configs: dict[str, object], node_id: int) -> None:
+    assert BrokerConfig(configs).node_id == node_id
 
 
 def test_node_id_and_broker_id_must_agree() -> None:
@@ -101,7 +101,7 @@ def test_node_id_and_broker_id_must_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "retention_ms"),
+    ("configs", "retention_ms"),
     [
         ({"log.retention.hours": "1"}, 3_600_000),
         ({"log.retention.hours": "1", "log.retention.minutes": "2"}, 120_000),
@@ -110,8 +110,8 @@ def test_node_id_and_broker_id_must_agree() -> None:
         ({"log.retention.minutes": "-5"}, -1),
     ],
 )
-def test_finest_unit_of_retention_wins(given: dict[str, str], retention_ms: int) -> None:
-    assert BrokerConfig(given).log_config({}).retention_ms == retention_ms
+def test_finest_unit_of_retention_wins(configs: dict[str, str], retention_ms: int) -> None:
+    assert BrokerConfig(configs).log_config({}).retention_ms == retention_ms
 
 
 def test_topic_overrides_win_over_the_brokers_values() -> None:
@@ -128,7 +128,7 @@ def test_wrong_override_is_invalid_config() -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_dynamic_values_win_in_place_and_fall_back_when_they_go() -> None:
+def test_dynamic_values_take_effect_in_place_and_fall_back_when_removed() -> None:
     config = BrokerConfig({"message.max.bytes": "1000"})
     config.set_dynamic({}, {"message.max.bytes": "2000"})
     assert config.get_int("message.max.bytes") == 2000
@@ -155,9 +155,9 @@ def test_wrong_dynamic_value_changes_nothing() -> None:
 THREADS = "log.cleaner.threads"
 
 
-def resized(before: int, after: int, **given: object) -> str | None:
-    """What is said against altering the number of the cleaner's threads."""
-    names = {name.replace("_", "."): value for name, value in given.items()}
+def resized(before: int, after: int, **configs: object) -> str | None:
+    """Return the error for altering the number of the cleaner's threads, if there is one."""
+    names = {name.replace("_", "."): value for name, value in configs.items()}
     config = BrokerConfig({THREADS: 1, **names})
     config.set_dynamic({THREADS: str(before)}, {})
     try:
@@ -186,18 +186,16 @@ def test_cleaner_threads_may_be_halved_and_doubled(before: int, after: int) -> N
         (8, 0, "should be at least 1"),
     ],
 )
-def test_cleaner_threads_change_no_more_than_that_at_once(
-    before: int, after: int, said: str
-) -> None:
+def test_cleaner_threads_cannot_be_changed_by_more(before: int, after: int, said: str) -> None:
     refused = resized(before, after)
     assert refused is not None and refused.endswith(said)
 
 
-def test_cleaner_threads_of_a_cleaner_that_is_off_are_any_number() -> None:
+def test_threads_of_a_disabled_cleaner_may_be_any_number() -> None:
     assert resized(1, 40, log_cleaner_enable=False, log_cleaner_dedupe_buffer_size=1 << 30) is None
 
 
-def test_value_that_takes_over_when_another_goes_counts_too() -> None:
+def test_value_in_effect_after_another_is_removed_counts_too() -> None:
     config = BrokerConfig({})
     config.set_dynamic({THREADS: "2"}, {THREADS: "8"})
     with pytest.raises(KafkaError, match="more than double the current value 2"):
@@ -229,7 +227,7 @@ def test_whether_a_broker_config_can_be_altered() -> None:
     assert dynamic_reason("listener.security.protocol.map", per_broker=True) is None
 
 
-def test_values_that_are_not_text_are_taken_as_text() -> None:
+def test_values_that_are_not_text_are_converted_to_text() -> None:
     config = BrokerConfig({"auto.create.topics.enable": False, "num.partitions": 3, "x": None})
     assert not config.get_bool("auto.create.topics.enable")
     assert config.get_int("num.partitions") == 3

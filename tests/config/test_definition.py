@@ -77,7 +77,7 @@ def test_text_of_another_type_is_invalid(kind: ConfigType, text: str, reason: st
         (ConfigType.LIST, one_of("x", "y"), "x,z", "z", "String must be one of: x, y"),
     ],
 )
-def test_value_out_of_bounds_is_refused_in_kafkas_words(
+def test_value_out_of_bounds_is_refused_with_kafkas_message(
     kind: ConfigType, valid: Validator, text: str, wrong: str, reason: str
 ) -> None:
     with pytest.raises(KafkaError) as caught:

@@ -1,4 +1,4 @@
-"""Our config tables beside Kafka 4.1.0's, as its own ``ConfigDef``s print them.
+"""The config tables compared with those of Kafka 4.1.0, as its own ``ConfigDef``s print them.
 
 ``kafka-4.1-configs.json`` was printed from ``KafkaConfig.configDef()`` and
 ``LogConfig.configDefCopy()`` of the jars on Maven Central: names, types, defaults, valid values,
@@ -26,7 +26,7 @@ FACTS: list[dict[str, Any]] = json.loads((HERE / "kafka-4.1-configs.json").read_
 KAFKA_BROKER = {fact["name"]: fact for fact in FACTS if fact["table"] == "broker"}
 KAFKA_TOPIC = {fact["name"]: fact for fact in FACTS if fact["table"] == "topic"}
 
-# A single node is the whole cluster; and it needs no id to be given.
+# A single node is the whole cluster, and its id is optional.
 OTHER_DEFAULTS = {
     "node.id": ("1", "<required>"),
     "group.initial.rebalance.delay.ms": ("0", "3000"),
@@ -43,12 +43,12 @@ def valid_text(key: ConfigKey) -> str | None:
 
 
 @pytest.mark.parametrize("name", TOPIC_CONFIGS)
-def test_topic_config_is_kafkas(name: str) -> None:
+def test_topic_config_equals_kafkas(name: str) -> None:
     check_facts(TOPIC_CONFIGS, name, KAFKA_TOPIC[name])
 
 
 @pytest.mark.parametrize("name", BROKER_CONFIGS)
-def test_broker_config_is_kafkas(name: str) -> None:
+def test_broker_config_equals_kafkas(name: str) -> None:
     fact = KAFKA_BROKER[name]
     check_facts(BROKER_CONFIGS, name, fact)
     dynamic = BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
@@ -70,16 +70,16 @@ def check_facts(table: ConfigDef, name: str, fact: dict[str, Any]) -> None:
         assert valid_text(key) == fact["valid"]
 
 
-def test_topic_configs_that_are_absent_are_known() -> None:
+def test_only_known_topic_configs_are_absent() -> None:
     assert set(KAFKA_TOPIC) - set(TOPIC_CONFIGS) == ABSENT_TOPIC_CONFIGS
 
 
 @pytest.mark.parametrize("name", sorted(set(KAFKA_BROKER) - set(BROKER_CONFIGS)))
-def test_every_other_broker_config_of_kafka_has_a_reason_why_it_does_not_apply(name: str) -> None:
+def test_every_other_broker_config_of_kafka_has_a_reason(name: str) -> None:
     assert inapplicable.inapplicable_reason(name)
 
 
-def test_no_config_is_both_here_and_inapplicable_by_name_but_those_that_are_kept() -> None:
+def test_only_kept_configs_are_both_defined_and_inapplicable() -> None:
     assert set(inapplicable._SINGLE) & set(BROKER_CONFIGS) == inapplicable.KEPT_NAMES
 
 
@@ -90,7 +90,7 @@ def test_every_topic_config_is_a_field_of_the_logs_config() -> None:
     assert names == fields
 
 
-def test_every_topic_config_has_broker_configs_of_its_type_behind_it() -> None:
+def test_every_topic_config_has_default_broker_configs_of_its_type() -> None:
     assert set(SYNONYMS) == set(TOPIC_CONFIGS) - WITHOUT_EFFECT
     for name, synonyms in SYNONYMS.items():
         for synonym in synonyms:
@@ -99,8 +99,10 @@ def test_every_topic_config_has_broker_configs_of_its_type_behind_it() -> None:
 
 
 def test_every_broker_config_is_read_by_some_code() -> None:
-    """A config that nothing obeys belongs to the inapplicable ones, with the reason; some of those
-    are kept for tools."""
+    """A config without effect belongs to the inapplicable ones, with the reason.
+
+    Some of those are kept for tools.
+    """
     text = "\n".join(
         path.read_text("utf-8")
         for path in SOURCE.rglob("*.py")
@@ -113,7 +115,7 @@ def test_every_broker_config_is_read_by_some_code() -> None:
     assert set(unread) == inapplicable.KEPT_NAMES
 
 
-def test_documentation_is_there_and_ends_as_a_sentence() -> None:
+def test_documentation_exists_and_ends_as_a_sentence() -> None:
     for key in [*TOPIC_CONFIGS.values(), *BROKER_CONFIGS.values()]:
         assert re.search(r"[.]$", key.doc), key.name
 

@@ -1,4 +1,4 @@
-"""Listeners: which addresses are taken from a Kafka configuration, and which are refused."""
+"""Listeners: the addresses that are read from a Kafka configuration, and the refused ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_listener_has_a_name_a_host_and_a_port(
     assert found == tuple(ListenerAddress(*address) for address in expected)
 
 
-def test_listeners_of_a_controller_are_left_out() -> None:
+def test_listeners_of_a_controller_are_ignored() -> None:
     config = BrokerConfig(
         {
             "listeners": "INSIDE://:1,OUTSIDE://:2,CONTROLLER://:3",
@@ -58,11 +58,11 @@ def test_unreadable_protocol_map_is_refused() -> None:
         listeners(BrokerConfig({"listener.security.protocol.map": "PLAINTEXT"}))
 
 
-def test_nothing_is_advertised_unless_said() -> None:
+def test_nothing_is_advertised_unless_configured() -> None:
     assert advertised_listeners(BrokerConfig({})) == ()
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]"])
-def test_an_address_that_is_every_interface_cannot_be_advertised(host: str) -> None:
+def test_an_address_of_every_interface_cannot_be_advertised(host: str) -> None:
     with pytest.raises(KafkaError):
         advertised_listeners(BrokerConfig({"advertised.listeners": f"PLAINTEXT://{host}:9092"}))

@@ -53,7 +53,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.dictionaries(st.text("ab.#=: \\\n\té", min_size=1), st.text("xy=: \\\n\t!é")))
-def test_what_is_written_with_escapes_is_read_back(values: dict[str, str]) -> None:
+def test_escaped_properties_read_back_as_written(values: dict[str, str]) -> None:
     def escaped(text: str) -> str:
         special = {"\n": "\\n", "\t": "\\t", "é": "\\u00e9"}
         return "".join(special.get(c, f"\\{c}" if c in "#!=: \\" else c) for c in text)

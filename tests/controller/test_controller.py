@@ -1,4 +1,4 @@
-"""The controller: what it decides, keeps, and publishes, on both metadata stores."""
+"""The controller: its decisions, writes and published images, on both metadata stores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeStore = Callable[[], MetadataStore]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
-    """Gives the same store each time, as after a restart."""
+    """Return a function that makes the same store each time, as after a restart."""
     memory = MemoryStore()
     if request.param == "memory":
         return lambda: memory
@@ -63,7 +63,7 @@ class Run:
         return self.controller.image
 
     async def create(self, *topics: NewTopic, **options: Any) -> list[Any]:
-        """Results with errors as their codes."""
+        """Create topics. Return the results with errors as their codes."""
         results = await self.controller.create_topics(topics, **options)
         return [it.code if isinstance(it, KafkaError) else it for it in results]
 
@@ -94,7 +94,7 @@ def test_created_topic_is_published_before_the_call_returns(make_store: MakeStor
     run(scenario())
 
 
-def test_restart_finds_topics_ids_configs_and_cluster(make_store: MakeStore) -> None:
+def test_restart_loads_topics_ids_configs_and_cluster(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as first:
             configs = [("retention.ms", "1000")]
@@ -163,7 +163,7 @@ def test_cluster_id_of_the_log_directories_is_taken_over() -> None:
     run(scenario())
 
 
-def test_deleted_and_created_again_is_another_topic(make_store: MakeStore) -> None:
+def test_a_topic_created_again_is_another_topic(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             (first,) = await it.create(NewTopic("t", 3, configs=[("retention.ms", "5")]))
@@ -199,7 +199,7 @@ def test_deletion_is_recorded_until_it_is_reported_as_finished(make_store: MakeS
     run(scenario())
 
 
-def test_topic_that_is_not_there_or_named_twice_is_unknown(make_store: MakeStore) -> None:
+def test_topic_that_does_not_exist_or_is_named_twice_is_unknown(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             (created,) = await it.create(NewTopic("t"))
@@ -231,7 +231,7 @@ def test_validate_only_changes_nothing(make_store: MakeStore) -> None:
     run(scenario())
 
 
-def test_one_bad_topic_does_not_hold_up_the_others(make_store: MakeStore) -> None:
+def test_one_invalid_topic_does_not_fail_the_others(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             results = await it.create(NewTopic("a"), NewTopic("b/c"), NewTopic("d", 1, 2))
@@ -245,7 +245,7 @@ def test_one_bad_topic_does_not_hold_up_the_others(make_store: MakeStore) -> Non
     run(scenario())
 
 
-def test_changes_asked_for_at_once_are_made_one_after_the_other(make_store: MakeStore) -> None:
+def test_concurrent_changes_are_made_one_after_the_other(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             results = await asyncio.gather(*(it.create(NewTopic("t")) for _ in range(5)))
@@ -255,7 +255,7 @@ def test_changes_asked_for_at_once_are_made_one_after_the_other(make_store: Make
     run(scenario())
 
 
-def test_cancelled_caller_leaves_store_and_image_in_step(make_store: MakeStore) -> None:
+def test_cancelled_caller_leaves_store_and_image_consistent(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             task = asyncio.create_task(it.create(NewTopic("t")))
@@ -302,7 +302,7 @@ def test_topic_configs_are_altered_and_kept(make_store: MakeStore) -> None:
     run(scenario())
 
 
-def test_broker_configs_are_in_force_when_the_call_returns(make_store: MakeStore) -> None:
+def test_broker_configs_are_in_effect_when_the_call_returns(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             seen: list[int] = []
@@ -347,7 +347,7 @@ def test_store_that_cannot_write_is_a_storage_error_and_changes_nothing(
     run(scenario())
 
 
-def test_controller_that_was_followed_by_another_writes_nothing(make_store: MakeStore) -> None:
+def test_controller_replaced_by_another_writes_nothing(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             await it.create(NewTopic("t"))
@@ -360,7 +360,7 @@ def test_controller_that_was_followed_by_another_writes_nothing(make_store: Make
     run(scenario())
 
 
-def test_producer_ids_are_never_given_twice(make_store: MakeStore) -> None:
+def test_producer_ids_are_never_allocated_twice(make_store: MakeStore) -> None:
     async def scenario() -> None:
         given: list[int] = []
         for _ in range(3):
@@ -393,7 +393,7 @@ def test_internal_topics_have_the_configs_of_their_coordinators(make_store: Make
     run(scenario())
 
 
-def test_znodes_are_laid_out_as_kafkas(make_store: MakeStore) -> None:
+def test_znodes_have_kafkas_layout(make_store: MakeStore) -> None:
     async def scenario() -> None:
         async with Run(make_store()) as it:
             (created,) = await it.create(NewTopic("t", 2, configs=[("retention.ms", "5")]))

@@ -1,4 +1,4 @@
-"""What a topic may be called and what a request to create one comes to, in Kafka's words."""
+"""Valid names of topics, and decisions on requests to create topics, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.placement import place, plan_partitions, plan_topics
+from odradek.controller.placement import assign_replicas, plan_partitions, plan_topics
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata.image import BrokerRegistration, MetadataImage
@@ -88,7 +88,7 @@ def test_topic_that_exists_is_refused() -> None:
     )
 
 
-def test_defaults_of_the_broker_stand_in_for_minus_one() -> None:
+def test_minus_one_is_replaced_by_the_brokers_defaults() -> None:
     created = planned(
         image(1, 2), NewTopic("t"), num_partitions="4", default_replication_factor="2"
     )
@@ -118,11 +118,11 @@ def test_defaults_of_the_broker_stand_in_for_minus_one() -> None:
         (NewTopic("t", assignments=[(0, [1]), (0, [1])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_created_says_why(topic: NewTopic, code: ErrorCode) -> None:
+def test_invalid_new_topic_has_kafkas_error_code(topic: NewTopic, code: ErrorCode) -> None:
     assert refused(topic)[0] is code
 
 
-def test_replication_factor_above_the_brokers_is_refused_in_kafkas_words() -> None:
+def test_replication_factor_above_the_brokers_is_refused_with_kafkas_message() -> None:
     assert refused(NewTopic("t"), default_replication_factor=3) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
@@ -169,7 +169,7 @@ def test_manual_assignment_is_kept() -> None:
     assert [p.leader for p in created.image.partitions] == [1, 2]
 
 
-def test_manual_assignments_must_be_of_one_size() -> None:
+def test_manual_assignments_must_have_equal_sizes() -> None:
     topic = NewTopic("t", assignments=[(0, [1]), (1, [1, 2])])
     assert refused(topic, image(1, 2))[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
@@ -193,7 +193,7 @@ def test_partitions_that_cannot_be_added(request_: NewPartitions, code: ErrorCod
     assert caught.value.code is code
 
 
-def test_added_partitions_follow_those_there_are() -> None:
+def test_added_partitions_follow_the_existing_ones() -> None:
     before = image(topics=("t",)).topics_by_name
     made = plan_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
     (old,) = before.values()
@@ -210,7 +210,7 @@ def test_added_partitions_follow_those_there_are() -> None:
 )
 def test_placement_spreads_replicas(brokers: set[int], first: int, count: int, data: Any) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
-    made = place(image(*brokers).brokers, first, count, factor)
+    made = assign_replicas(image(*brokers).brokers, first, count, factor)
     assert len(made) == count
     assert all(len(set(replicas)) == factor for replicas in made)
     leaders = [replicas[0] for replicas in made]

@@ -1,4 +1,4 @@
-"""Configs of groups and client metrics: published, and kept over a restart under any name."""
+"""Configs of groups and client metrics: published, and kept over a restart for any name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def started(path: Path) -> Controller:
     return controller
 
 
-def test_configs_outlive_a_restart_and_end_with_their_last_value(tmp_path: Path) -> None:
+def test_configs_survive_a_restart_and_end_with_their_last_value(tmp_path: Path) -> None:
     async def scenario() -> None:
         controller = await started(tmp_path / "s")
         changes = [

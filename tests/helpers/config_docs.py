@@ -1,4 +1,4 @@
-"""Renders docs/configuration.md from the config tables: ``python -m tests.helpers.config_docs``."""
+"""Render docs/configuration.md from the config tables: ``python -m tests.helpers.config_docs``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
 PATH = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 HEAD = """# Configuration
 
-Generated from the tables in `src/odradek/config`; a test holds this page against them.
+Generated from the tables in `src/odradek/config`; a test compares this page with them.
 
 Names, types, defaults and valid values are Apache Kafka 4.1's. `odradek serve --config FILE` takes
 a Kafka `server.properties`, `--set key=value` goes over it, and `Broker({"key": "value"})` takes
-the same names. Keys that Kafka knows and that change nothing here are listed when the broker
-starts, apart from those that nobody knows.
+the same names. When the broker starts, it lists the keys of Kafka that have no effect here. It
+lists unknown keys separately.
 
-Where a default differs from Kafka's, a single node is why: `node.id` need not be given, internal
-topics have one replica, and a group's first rebalance does not wait for more members.
+Some defaults differ from Kafka's, because a single node is the whole cluster: `node.id` is
+optional, internal topics have one replica, and a group's first rebalance does not wait for more
+members.
 """
 
 
@@ -32,8 +33,8 @@ def render() -> str:
 
 def _broker() -> Iterator[str]:
     yield "## Broker configs\n"
-    yield "`altered` says whether a config can change while the broker runs, and for whom.\n"
-    yield "| name | type | default | valid values | importance | altered | what it does |"
+    yield "`altered` is whether a config can be altered at run time, and for one or all brokers.\n"
+    yield "| name | type | default | valid values | importance | altered | purpose |"
     yield "|-|-|-|-|-|-|-|"
     for key in _shown(BROKER_CONFIGS):
         yield f"| {_cells(key)} | {key.importance.value} | {key.mode.value} | {key.doc} |"
@@ -41,8 +42,8 @@ def _broker() -> Iterator[str]:
 
 def _topic() -> Iterator[str]:
     yield "\n## Topic configs\n"
-    yield "A topic without an override takes the value of the first broker config that is set.\n"
-    yield "| name | type | default | valid values | broker configs behind it | what it does |"
+    yield "Without an override, a topic has the value of its first broker config that is set.\n"
+    yield "| name | type | default | valid values | default from broker config | purpose |"
     yield "|-|-|-|-|-|-|"
     for key in _shown(TOPIC_CONFIGS):
         behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS.get(key.name, ()))

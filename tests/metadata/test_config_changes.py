@@ -1,4 +1,4 @@
-"""Altering configs: what is refused, and what the overrides come to."""
+"""Altering configs: the refused changes, and the overrides after accepted ones."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def change(kind: ResourceType, name: str, *ops: tuple[str, OpType, str | None]) 
         (change(METRICS, "m", ("match", SET, "client_id=[")), INVALID_CONFIG),
     ],
 )
-def test_refused_change_says_why(refused: ConfigChange, code: ErrorCode) -> None:
+def test_refused_change_has_kafkas_error_code(refused: ConfigChange, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
         plan_config_change(IMAGE, BrokerConfig({}), refused)
     assert caught.value.code is code
@@ -90,12 +90,12 @@ def test_refused_change_says_why(refused: ConfigChange, code: ErrorCode) -> None
         change(BROKER, "", ("follower.replication.throttled.rate", SET, "1000")),
     ],
 )
-def test_accepted_change_is_what_was_set(accepted: ConfigChange) -> None:
+def test_accepted_change_becomes_the_overrides(accepted: ConfigChange) -> None:
     made = plan_config_change(IMAGE, BrokerConfig({}), accepted)
     assert made == {op.name: op.value for op in accepted.ops}
 
 
-def test_heartbeats_come_within_the_session() -> None:
+def test_heartbeat_interval_must_be_less_than_the_session_timeout() -> None:
     config = BrokerConfig({"group.consumer.max.heartbeat.interval.ms": "50000"})
     wrong = change(GROUP, "g", (HEARTBEAT, SET, "45000"))
     with pytest.raises(KafkaError, match=r"must be greater than consumer\.heartbeat"):
@@ -105,12 +105,12 @@ def test_heartbeats_come_within_the_session() -> None:
 @pytest.mark.parametrize(
     "name", ["nope", "queued.max.requests", "leader.replication.throttled.rate"]
 )
-def test_what_is_not_there_can_be_taken_back(name: str) -> None:
+def test_an_absent_config_can_be_deleted(name: str) -> None:
     made = plan_config_change(IMAGE, BrokerConfig({}), change(BROKER, "1", (name, DELETE, None)))
     assert name not in made
 
 
-def test_append_begins_with_the_value_in_force_and_adds_nothing_twice() -> None:
+def test_append_starts_from_the_value_in_effect_without_duplicates() -> None:
     config = BrokerConfig({"log.cleanup.policy": "compact"})
     made = plan_config_change(
         IMAGE, config, change(TOPIC, "t", ("cleanup.policy", APPEND, "delete,compact"))
@@ -144,14 +144,14 @@ def test_lists_are_edited_part_by_part(op: OpType, before: str, value: str, afte
     assert made == {"cleanup.policy": after}
 
 
-def test_delete_of_what_is_not_set_is_no_error() -> None:
+def test_delete_of_an_unset_config_is_no_error() -> None:
     made = plan_config_change(
         IMAGE, BrokerConfig({}), change(TOPIC, "t", ("segment.ms", DELETE, None))
     )
     assert made == {"retention.ms": "5"}
 
 
-def test_broker_lists_begin_with_the_broker_s_own_value() -> None:
+def test_broker_lists_start_from_the_brokers_own_value() -> None:
     config = BrokerConfig({"log.cleanup.policy": "compact"})
     made = plan_config_change(
         IMAGE, config, change(BROKER, "", ("log.cleanup.policy", APPEND, "delete"))

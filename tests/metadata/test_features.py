@@ -1,4 +1,4 @@
-"""Finalized features: where a cluster begins, what may be finalized, and that it lasts."""
+"""Finalized features: the levels of a new cluster, the checks of updates, and persistence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_new_cluster_begins_with_the_defaults() -> None:
     run(scenario())
 
 
-def test_levels_are_published_and_outlive_a_restart(tmp_path: Path) -> None:
+def test_levels_are_published_and_survive_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         controller = await started(SqliteStore(tmp_path / "s"))
         seen: list[MetadataImage] = []
@@ -91,7 +91,7 @@ def test_defaults_are_supported() -> None:
         assert feature.min_level <= feature.default_level <= feature.max_level
 
 
-def test_node_has_kafkas_shape() -> None:
+def test_node_has_kafkas_format() -> None:
     data = znodes.encode_features({NAME: 2})
     assert data == b'{"version":2,"status":1,"features":{"transaction.version":2}}'
     assert znodes.decode_features(data) == {NAME: 2}

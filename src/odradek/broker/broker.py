@@ -256,7 +256,7 @@ class BrokerServer:
         """What a new store begins with: the log directories may be those of a stopped Kafka."""
         config = self.config
         paths = [each.path for each in log_manager.log_dirs if not each.offline]
-        if metadata_log_dir := config.given("metadata.log.dir"):
+        if metadata_log_dir := config.initial_text("metadata.log.dir"):
             paths.insert(0, metadata_log_dir)
         logs = log_manager.all_logs()
         if not logs and not any((Path(path) / METADATA_DIRECTORY).is_dir() for path in paths):

@@ -1,3 +1,1 @@
-"""Configs as data: Kafka's names, types, defaults and rules, with documentation in our own
-words.
-"""
+"""Configs as tables: Kafka's names, types, defaults and rules, with documentation of our own."""

@@ -1,9 +1,9 @@
-"""The configs of this broker: what it was started with, and what was altered while it runs.
+"""The configs of this broker: the initial values and the values altered at run time.
 
 `BROKER_CONFIGS` is the table of every broker config of Kafka 4.1 that applies here, and of the few
-that are kept for tools; the others that Kafka knows are in `odradek.config.inapplicable`. A value
-is looked for as Kafka does (``DynamicBrokerConfig``): set for this broker, set for all brokers,
-given at the start, default.
+that are kept for tools. `odradek.config.inapplicable` lists the others that Kafka knows. The broker
+looks a value up in Kafka's order (``DynamicBrokerConfig``): set for this broker, set for all
+brokers, set at the start, default.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _EFFECTIVE = frozenset(BROKER_CONFIGS) - KEPT_NAMES
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers are those of DescribeConfigs."""
+    """The source of a value. The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -66,16 +66,14 @@ class ConfigSource(IntEnum):
 
 
 class ConfigOrigin(NamedTuple):
-    """One place that gives a config a value; the first of several wins. Also DescribeConfigs'
-    synonym.
-    """
+    """One source that sets a config. The first of several wins. DescribeConfigs' synonym."""
 
     name: str
     value: str | None
     source: ConfigSource
 
 
-# Names of one broker config in different units, the finest first: the finest that is set wins.
+# Names of one broker config in different units, the finest first. The finest that is set wins.
 _BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -83,7 +81,7 @@ _BROKER_SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _SYNONYM_NAMES: dict[str, tuple[str, ...]] = {
-    # The scheduler's interval stands behind the flush interval, not the other way round.
+    # The scheduler's interval is a fallback of the flush interval, but not the reverse.
     name: (name,) if name == "log.flush.scheduler.interval.ms" else group
     for group in _BROKER_SYNONYMS
     for name in group
@@ -98,20 +96,20 @@ _CODEC_MAX = 4  # none, gzip, snappy, lz4, zstd
 class BrokerConfig:
     """Typed access to the configs of one broker.
 
-    Owned by the event loop: `set_dynamic` replaces the run-time overrides in place, and whoever
-    holds the object sees the new values at the next call of a getter.
+    Owned by the event loop. `set_dynamic` replaces the values altered at run time in place, so
+    every holder of the object sees the new values at the next call of a getter.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
-        self._given = {
+        self._initial = {
             name: value if isinstance(value, str) else value_text(value)
             for name, value in properties.items()
             if value is not None
         }
-        others = sorted(name for name in self._given if name not in _EFFECTIVE)
+        others = sorted(name for name in self._initial if name not in _EFFECTIVE)
         self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
         self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
-        self._static = {n: t for n, t in self._given.items() if n in BROKER_CONFIGS}
+        self._static = {n: t for n, t in self._initial.items() if n in BROKER_CONFIGS}
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name in self._static:
                 self._static.setdefault(other, self._static[name])
@@ -123,11 +121,12 @@ class BrokerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
-        """From Kafka's names and values as text; INVALID_CONFIG names the first value that is
-        wrong.
+        """Return the configs of Kafka's names and values as text.
 
-        Keys that do not apply, and keys that nobody knows, are kept aside in `inapplicable_keys`
-        and `unknown_keys`.
+        Keys that do not apply are kept in `inapplicable_keys`, unknown keys in `unknown_keys`.
+
+        Raises:
+            KafkaError: INVALID_CONFIG for the first value that is wrong.
         """
         return cls(properties)
 
@@ -155,8 +154,14 @@ class BrokerConfig:
             raise invalid_value(name, number, f"Unknown compression type id: {number}")
 
     def set_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
-        """Replaces what was altered at run time, for this broker and for all; INVALID_CONFIG if
-        wrong.
+        """Replace the values altered at run time.
+
+        Args:
+            broker: Values for this broker.
+            cluster: Values for all brokers.
+
+        Raises:
+            KafkaError: INVALID_CONFIG for a wrong value. Nothing is changed.
         """
         previous = self._broker, self._cluster
         self._broker, self._cluster = dict(broker), dict(cluster)
@@ -168,15 +173,19 @@ class BrokerConfig:
             raise
 
     def check_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
-        """INVALID_CONFIG if `set_dynamic` would refuse this; changes nothing."""
-        BrokerConfig(self._given).set_dynamic(broker, cluster)
+        """Raise INVALID_CONFIG if `set_dynamic` would refuse these values. Change nothing."""
+        BrokerConfig(self._initial).set_dynamic(broker, cluster)
 
     def check_resizing(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
-        """INVALID_CONFIG if this, which `set_dynamic` would take, changes the number of the
-        cleaner's workers too much at once: to none, to less than half, to more than double
+        """Check that valid values do not change the number of cleaner threads by too much.
+
+        Kafka refuses to change it to none, to less than half or to more than double
         (``LogCleaner.validateReconfiguration``).
+
+        Raises:
+            KafkaError: INVALID_CONFIG.
         """
-        changed = BrokerConfig(self._given)
+        changed = BrokerConfig(self._initial)
         changed.set_dynamic(broker, cluster)
         before, after = self.get_int(_CLEANER_THREADS), changed.get_int(_CLEANER_THREADS)
         if before == after or not changed.get_bool("log.cleaner.enable"):
@@ -193,7 +202,7 @@ class BrokerConfig:
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
     def get(self, name: str) -> ConfigValue | None:
-        """The value in force; None where the default is "unset"."""
+        """Return the value in effect, or None where the default is "unset"."""
         return self._values[name]
 
     def get_int(self, name: str) -> int:
@@ -207,38 +216,36 @@ class BrokerConfig:
         return value
 
     def get_str(self, name: str) -> str:
-        """The value in force; empty where the default is "unset"."""
+        """Return the value in effect, or "" where the default is "unset"."""
         value = self._values[name]
         assert value is None or isinstance(value, str), name
         return value or ""
 
     def get_list(self, name: str) -> list[str]:
-        """A list config, or a text config that is a list by its documentation (listeners,
-        log.dirs).
-        """
+        """Return a list config, or a text config that is a list, such as listeners and log.dirs."""
         value = self._values[name]
         if isinstance(value, list):
             return value
         return [part.strip() for part in self.get_str(name).split(",") if part.strip()]
 
     def explicit(self, name: str) -> bool:
-        """Whether a value was given at the start or at run time, instead of the default."""
+        """Whether a value was set at the start or at run time, instead of the default."""
         return name in self._static or name in self._broker or name in self._cluster
 
     def shown_value(self, name: str) -> str | None:
-        """The value in force as text; None when it is unset, and when it is secret."""
+        """Return the value in effect as text. None when it is unset or secret."""
         value = self._values[name]
         return None if value is None or BROKER_CONFIGS[name].sensitive else to_text(value)
 
-    def given(self, name: str) -> str:
-        """What was given at the start for any key, applicable or not; empty when it was not."""
-        return self._given.get(name, "")
+    def initial_text(self, name: str) -> str:
+        """Return the initial value of any key, applicable or not. "" when it was not set."""
+        return self._initial.get(name, "")
 
     def log_dirs(self) -> list[str]:
         return self.get_list("log.dirs") or self.get_list("log.dir")
 
     def connections_per_ip(self) -> dict[str, int]:
-        """The exceptions of ``max.connections.per.ip.overrides``, by address."""
+        """Return the exceptions of ``max.connections.per.ip.overrides``, by address."""
         name = "max.connections.per.ip.overrides"
         limits: dict[str, int] = {}
         for text in self.get_list(name):
@@ -249,10 +256,9 @@ class BrokerConfig:
         return limits
 
     def topic_values(self, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-        """Every topic config in force for a topic with these overrides, by name.
+        """Return every topic config in effect for a topic with these overrides, by name.
 
-        An override that is not a topic config here (one of Kafka's that does not apply) has no
-        effect.
+        An override of one of Kafka's topic configs that does not apply here has no effect.
         """
         values = dict(self._topic_defaults)
         for name, text in overrides.items():
@@ -261,8 +267,10 @@ class BrokerConfig:
         return values
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """The topic configs in force as a value for the log; INVALID_CONFIG for a wrong
-        override.
+        """Return the topic configs in effect for a log.
+
+        Raises:
+            KafkaError: INVALID_CONFIG for a wrong override.
         """
         values = self.topic_values(overrides)
         policy = values.pop("cleanup.policy")
@@ -275,13 +283,11 @@ class BrokerConfig:
         return LogConfig(
             cleanup_delete="delete" in policy,
             cleanup_compact="compact" in policy,
-            **fields,  # type: ignore[arg-type]  # the names are checked by a test, the types by parse
+            **fields,  # type: ignore[arg-type]  # a test checks the names, `parse` the types
         )
 
     def _topic_default(self, name: str) -> ConfigValue:
-        """A topic config's value where the topic has no override: the broker's, in the topic's
-        unit.
-        """
+        """Return a topic config's value without an override: the broker's, in the topic's unit."""
         for synonym in SYNONYMS.get(name, ()):
             value = self._values[synonym.name]
             if value is not None:
@@ -291,16 +297,17 @@ class BrokerConfig:
         return default
 
     def topic_default_text(self, name: str) -> str:
-        """A topic config's value where the topic has no override, as text."""
+        """Return a topic config's value without an override, as text."""
         return to_text(self._topic_defaults[name])
 
     def origins(self, name: str) -> list[ConfigOrigin]:
-        """Every place that gives a broker config a value, the one in force first; none where only
-        another unit of it is set.
+        """Return every source that sets a broker config, the one in effect first.
+
+        There is none if only another unit of the config is set.
         """
         names = _SYNONYM_NAMES.get(name, (name,))
         found = list(self._origins(names))
-        # What another unit says is left out where it comes first (ConfigHelper.configSynonyms).
+        # Values in another unit are left out at the front (ConfigHelper.configSynonyms).
         while found and found[0].name != name:
             found.pop(0)
         return found
@@ -322,19 +329,19 @@ class BrokerConfig:
 
 
 def scaled(value: ConfigValue, synonym: Synonym) -> ConfigValue:
-    """A broker config's value in the unit of the topic config; no time at all stays -1."""
+    """Convert a broker config's value to the unit of the topic config. Negative becomes -1."""
     if not isinstance(value, int) or synonym.factor == 1:
         return value
     return -1 if value < 0 else value * synonym.factor
 
 
 def shown(key: ConfigKey, text: str) -> str | None:
-    """A given value as clients may see it: normalised, and None when it is secret."""
+    """Return a set value as clients may see it: normalised, or None when it is secret."""
     return None if key.sensitive else to_text(key.parse(text))
 
 
 def dynamic_reason(name: str, per_broker: bool) -> str | None:
-    """Why this broker config cannot be altered at run time, or None if it can."""
+    """Return why this broker config cannot be altered at run time, or None if it can."""
     mode = BROKER_CONFIGS[name].mode
     if mode is UpdateMode.READ_ONLY:
         return f"Cannot update these configs dynamically: Set({name})"
@@ -347,7 +354,7 @@ def dynamic_reason(name: str, per_broker: bool) -> str | None:
 
 
 def _node_id(config: BrokerConfig) -> int:
-    """node.id, which broker.id says too where either is given."""
+    """Return node.id, which must equal broker.id if that is set."""
     node_id, broker_id = config.get_int("node.id"), config.get_int("broker.id")
     if config.explicit("broker.id") and node_id != broker_id:
         raise invalid_value("node.id", node_id, f"broker.id is {broker_id}, and both must be equal")

@@ -15,15 +15,15 @@ CLEANER_CONFIGS = [
         ConfigType.BOOLEAN,
         True,
         _MEDIUM,
-        "Whether logs are compacted; without it those with cleanup.policy=compact grow for ever.",
+        "Whether logs are compacted. If not, logs with cleanup.policy=compact grow without limit.",
     ),
     ConfigKey(
         "log.cleaner.threads",
         ConfigType.INT,
         1,
         _MEDIUM,
-        "How many worker processes may compact logs at once; they run only while there is work. "
-        "It can be altered by half or to double at a time.",
+        "Number of worker processes that compact logs at the same time. They run only while there "
+        "is work. The number can be halved or doubled at a time.",
         at_least(0),
         _CLUSTER,
     ),
@@ -32,7 +32,7 @@ CLEANER_CONFIGS = [
         ConfigType.LONG,
         15_000,
         _MEDIUM,
-        "How long to wait, when no log is due, before looking again.",
+        "Time to wait before looking for logs to compact again, when there was none.",
         at_least(0),
         _CLUSTER,
     ),
@@ -41,7 +41,7 @@ CLEANER_CONFIGS = [
         ConfigType.LONG,
         134_217_728,
         _MEDIUM,
-        "The memory for keys of all workers: 16 bytes a slot, so seven million keys a pass.",
+        "Memory for the keys of all workers: 16 bytes per slot, seven million keys per pass.",
         mode=_CLUSTER,
     ),
     ConfigKey(
@@ -49,7 +49,7 @@ CLEANER_CONFIGS = [
         ConfigType.DOUBLE,
         0.9,
         _MEDIUM,
-        "How full the memory for keys may become; the fuller, the slower.",
+        "Maximum fill ratio of the memory for keys. A higher ratio makes look-ups slower.",
         mode=_CLUSTER,
     ),
     ConfigKey(
@@ -57,7 +57,7 @@ CLEANER_CONFIGS = [
         ConfigType.INT,
         524_288,
         _MEDIUM,
-        "The memory of all workers for what they read and write at once.",
+        "Memory of all workers for their read and write buffers.",
         at_least(0),
         _CLUSTER,
     ),
@@ -66,7 +66,7 @@ CLEANER_CONFIGS = [
         ConfigType.DOUBLE,
         sys.float_info.max,
         _MEDIUM,
-        "How many bytes all workers together read and write in a second, on the average.",
+        "Limit of the bytes that all workers together read and write per second, on average.",
         mode=_CLUSTER,
     ),
 ]

@@ -1,8 +1,8 @@
 """Broker configs: consumer groups and their offsets, producer ids, transactions.
 
-Three defaults differ from Kafka's, as the node is the whole cluster: the internal topics have one
-replica (Kafka: 3, with a min ISR of 2), and a group's first rebalance does not wait for more
-members (Kafka: 3,000 ms). Values that are set are obeyed.
+Three defaults differ from Kafka's, because a single node is the whole cluster. The internal topics
+have one replica (Kafka: 3, with a min ISR of 2). A group's first rebalance does not wait for more
+members (Kafka: 3,000 ms). Values that are set take effect.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ GROUP_CONFIGS = [
         _INT,
         6_000,
         _MEDIUM,
-        "The shortest session time-out that a member may ask for.",
+        "Minimum session timeout that a member may request.",
     ),
     ConfigKey(
         "group.max.session.timeout.ms",
         _INT,
         1_800_000,
         _MEDIUM,
-        "The longest session time-out that a member may ask for.",
+        "Maximum session timeout that a member may request.",
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms",
         _INT,
         0,
         _MEDIUM,
-        "How long an empty group waits for more members before its first rebalance. Kafka's own "
+        "Time that an empty group waits for more members before its first rebalance. Kafka's "
         "default is 3000.",
     ),
     ConfigKey(
@@ -50,7 +50,7 @@ GROUP_CONFIGS = [
         _INT,
         INT_MAX,
         _MEDIUM,
-        "How many members a group may have.",
+        "Maximum number of members of a group.",
         at_least(1),
     ),
     ConfigKey(
@@ -58,7 +58,7 @@ GROUP_CONFIGS = [
         _INT,
         45_000,
         _MEDIUM,
-        "How long a member of the consumer protocol may be silent.",
+        "Time without a heartbeat after which a member of the consumer protocol is removed.",
         at_least(1),
     ),
     ConfigKey(
@@ -66,7 +66,7 @@ GROUP_CONFIGS = [
         _INT,
         45_000,
         _MEDIUM,
-        "The shortest session time-out of the consumer protocol.",
+        "Minimum session timeout of the consumer protocol.",
         at_least(1),
     ),
     ConfigKey(
@@ -74,7 +74,7 @@ GROUP_CONFIGS = [
         _INT,
         60_000,
         _MEDIUM,
-        "The longest session time-out of the consumer protocol.",
+        "Maximum session timeout of the consumer protocol.",
         at_least(1),
     ),
     ConfigKey(
@@ -82,7 +82,7 @@ GROUP_CONFIGS = [
         _INT,
         5_000,
         _MEDIUM,
-        "How often members of the consumer protocol are told to send heartbeats.",
+        "Interval at which members of the consumer protocol shall send heartbeats.",
         at_least(1),
     ),
     ConfigKey(
@@ -90,7 +90,7 @@ GROUP_CONFIGS = [
         _INT,
         5_000,
         _MEDIUM,
-        "The shortest heartbeat interval of the consumer protocol.",
+        "Minimum heartbeat interval of the consumer protocol.",
         at_least(1),
     ),
     ConfigKey(
@@ -98,7 +98,7 @@ GROUP_CONFIGS = [
         _INT,
         15_000,
         _MEDIUM,
-        "The longest heartbeat interval of the consumer protocol.",
+        "Maximum heartbeat interval of the consumer protocol.",
         at_least(1),
     ),
     ConfigKey(
@@ -106,7 +106,7 @@ GROUP_CONFIGS = [
         _INT,
         INT_MAX,
         _MEDIUM,
-        "How many members a group of the consumer protocol may have.",
+        "Maximum number of members of a group of the consumer protocol.",
         at_least(1),
     ),
     ConfigKey(
@@ -114,14 +114,14 @@ GROUP_CONFIGS = [
         _LIST,
         ["uniform", "range"],
         _MEDIUM,
-        "The assignors that members may ask for; the first is the default.",
+        "Assignors that members may request. The first one is the default.",
     ),
     ConfigKey(
         "group.consumer.migration.policy",
         _STRING,
         "bidirectional",
         _MEDIUM,
-        "Whether groups with members change between the protocols: up, down, both or not.",
+        "Direction in which groups with members may change between the protocols.",
         OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True),
     ),
     ConfigKey(
@@ -129,15 +129,15 @@ GROUP_CONFIGS = [
         _INT,
         4096,
         _HIGH,
-        "The longest text that may be committed with an offset.",
+        "Maximum size of the metadata text committed with an offset.",
     ),
     ConfigKey(
         "offsets.retention.minutes",
         _INT,
         10_080,
         _HIGH,
-        "How long committed offsets are kept after their group has become empty, or, where members "
-        "no longer read the topic, after their commit.",
+        "Time for which committed offsets are kept after their group has become empty, or after "
+        "their commit when no member subscribes to the topic.",
         at_least(1),
     ),
     ConfigKey(
@@ -145,7 +145,7 @@ GROUP_CONFIGS = [
         _LONG,
         600_000,
         _HIGH,
-        "How often it is looked for offsets past their retention.",
+        "Interval between checks for offsets past their retention.",
         at_least(1),
     ),
     ConfigKey(
@@ -153,7 +153,7 @@ GROUP_CONFIGS = [
         _INT,
         50,
         _HIGH,
-        "The partitions of __consumer_offsets; not to be changed once it exists.",
+        "Number of partitions of __consumer_offsets. Do not change it once the topic exists.",
         at_least(1),
     ),
     ConfigKey(
@@ -161,7 +161,7 @@ GROUP_CONFIGS = [
         _SHORT,
         1,
         _HIGH,
-        "The replicas of __consumer_offsets. Kafka's own default is 3.",
+        "Number of replicas of __consumer_offsets. Kafka's default is 3.",
         at_least(1),
     ),
     ConfigKey(
@@ -169,7 +169,7 @@ GROUP_CONFIGS = [
         _INT,
         104_857_600,
         _HIGH,
-        "The segment size of __consumer_offsets.",
+        "Segment size of __consumer_offsets.",
         at_least(1),
     ),
     ConfigKey(
@@ -177,8 +177,7 @@ GROUP_CONFIGS = [
         _INT,
         5_000,
         _HIGH,
-        "The time after which a write of a coordinator that is not committed is answered with an "
-        "error.",
+        "Time after which a coordinator's write that is not committed fails with an error.",
         at_least(1),
     ),
     ConfigKey(
@@ -186,7 +185,7 @@ GROUP_CONFIGS = [
         _INT,
         0,
         _HIGH,
-        "The codec of the batches in __consumer_offsets, by its number; 0 is none.",
+        "Number of the codec of the batches in __consumer_offsets. 0 is no compression.",
     ),
 ]
 
@@ -196,7 +195,7 @@ PRODUCER_CONFIGS = [
         _INT,
         86_400_000,
         _LOW,
-        "How long a partition remembers a producer that no longer writes.",
+        "Time after its last write for which a partition keeps the state of a producer.",
         at_least(1),
         _CLUSTER,
     ),
@@ -205,7 +204,7 @@ PRODUCER_CONFIGS = [
         _INT,
         50,
         _HIGH,
-        "The partitions of __transaction_state.",
+        "Number of partitions of __transaction_state.",
         at_least(1),
     ),
     ConfigKey(
@@ -213,7 +212,7 @@ PRODUCER_CONFIGS = [
         _SHORT,
         1,
         _HIGH,
-        "The replicas of __transaction_state. Kafka's own default is 3.",
+        "Number of replicas of __transaction_state. Kafka's default is 3.",
         at_least(1),
     ),
     ConfigKey(
@@ -221,7 +220,7 @@ PRODUCER_CONFIGS = [
         _INT,
         1,
         _HIGH,
-        "The min.insync.replicas of __transaction_state. Kafka's own default is 2.",
+        "The min.insync.replicas of __transaction_state. Kafka's default is 2.",
         at_least(1),
     ),
     ConfigKey(
@@ -229,7 +228,7 @@ PRODUCER_CONFIGS = [
         _INT,
         104_857_600,
         _HIGH,
-        "The segment size of __transaction_state.",
+        "Segment size of __transaction_state.",
         at_least(1),
     ),
     ConfigKey(
@@ -237,7 +236,7 @@ PRODUCER_CONFIGS = [
         _INT,
         5_242_880,
         _HIGH,
-        "How many bytes of __transaction_state are read at once when it is loaded.",
+        "Bytes of __transaction_state per read while it is loaded.",
         at_least(1),
     ),
     ConfigKey(
@@ -245,7 +244,7 @@ PRODUCER_CONFIGS = [
         _INT,
         900_000,
         _HIGH,
-        "The longest time-out of transactions that a producer may ask for.",
+        "Maximum transaction timeout that a producer may request.",
         at_least(1),
     ),
     ConfigKey(
@@ -253,7 +252,7 @@ PRODUCER_CONFIGS = [
         _INT,
         10_000,
         _LOW,
-        "How often transactions that are open for too long are looked for, to abort them.",
+        "Interval between checks for transactions past their timeout, to abort them.",
         at_least(1),
     ),
     ConfigKey(
@@ -261,7 +260,7 @@ PRODUCER_CONFIGS = [
         _INT,
         604_800_000,
         _HIGH,
-        "How long a transactional id is remembered that begins no transaction.",
+        "Time without a transaction after which a transactional id is removed.",
         at_least(1),
     ),
     ConfigKey(
@@ -269,7 +268,7 @@ PRODUCER_CONFIGS = [
         _INT,
         3_600_000,
         _LOW,
-        "How often transactional ids are looked for that have expired.",
+        "Interval between checks for expired transactional ids.",
         at_least(1),
     ),
     ConfigKey(
@@ -277,7 +276,7 @@ PRODUCER_CONFIGS = [
         ConfigType.BOOLEAN,
         True,
         _LOW,
-        "Whether the coordinator is asked before a transaction's first batch in a partition.",
+        "Whether the coordinator verifies a transaction before its first batch in a partition.",
         mode=_CLUSTER,
     ),
     ConfigKey(
@@ -285,7 +284,7 @@ PRODUCER_CONFIGS = [
         _INT,
         100,
         _HIGH,
-        "How long a batch waits for the producer's last transaction to be completed.",
+        "Time that a batch waits for the producer's previous transaction to complete.",
         at_least(0),
     ),
     ConfigKey(
@@ -293,7 +292,7 @@ PRODUCER_CONFIGS = [
         _INT,
         20,
         _HIGH,
-        "How often it is looked meanwhile whether that transaction is completed.",
+        "Interval between checks that the previous transaction has completed.",
         at_least(1),
     ),
 ]

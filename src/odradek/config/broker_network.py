@@ -1,4 +1,4 @@
-"""Broker configs: who the node is, where it listens, and the limits of its connections."""
+"""Broker configs: the id of the node, its listeners, and the limits of its connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NETWORK_CONFIGS = [
         _INT,
         1,
         _HIGH,
-        "The id of this broker in its cluster.",
+        "Id of this broker in its cluster.",
         at_least(0),
     ),
     ConfigKey(
@@ -29,21 +29,21 @@ NETWORK_CONFIGS = [
         _INT,
         -1,
         _HIGH,
-        "The older name of node.id; -1 when node.id says it.",
+        "The older name of node.id. -1 uses node.id.",
     ),
     ConfigKey(
         "broker.rack",
         _STRING,
         None,
         _MEDIUM,
-        "Where the broker stands (a rack, a zone): clients are told so.",
+        "Rack or availability zone of the broker, which clients receive as metadata.",
     ),
     ConfigKey(
         "listeners",
         _STRING,
         "PLAINTEXT://:9092",
         _HIGH,
-        "The addresses to listen on: NAME://HOST:PORT, separated by commas. An empty host is every "
+        "Addresses to listen on: NAME://HOST:PORT, separated by commas. An empty host is every "
         "interface, port 0 any free port.",
     ),
     ConfigKey(
@@ -51,17 +51,17 @@ NETWORK_CONFIGS = [
         _STRING,
         None,
         _HIGH,
-        "The addresses that clients are told, in the form of listeners. Unset: each client is "
-        "told the address at which its own connection arrived, which is right unless something "
-        "between translates addresses (NAT, containers, port forwards).",
+        "Addresses that clients receive, in the form of listeners. If unset, each client "
+        "receives the address that it connected to. Set it when addresses are translated between "
+        "clients and the broker (NAT, containers, port forwards).",
     ),
     ConfigKey(
         "listener.security.protocol.map",
         _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         _LOW,
-        "Which security protocol each listener's name stands for: NAME:PROTOCOL, separated by "
-        "commas. PLAINTEXT is the one that is served.",
+        "Security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only "
+        "PLAINTEXT is served.",
         mode=_PER_BROKER,
     ),
     ConfigKey(
@@ -69,7 +69,7 @@ NETWORK_CONFIGS = [
         _INT,
         104_857_600,
         _HIGH,
-        "The largest request; a connection that announces a larger one is closed.",
+        "Maximum size of a request. A connection that announces a larger one is closed.",
         at_least(1),
     ),
     ConfigKey(
@@ -77,7 +77,7 @@ NETWORK_CONFIGS = [
         _INT,
         50,
         _MEDIUM,
-        "How many connections may wait to be accepted; the system may allow fewer.",
+        "Maximum number of connections that wait to be accepted. The system may allow fewer.",
         at_least(1),
     ),
     ConfigKey(
@@ -85,23 +85,23 @@ NETWORK_CONFIGS = [
         _INT,
         102_400,
         _HIGH,
-        "SO_SNDBUF of the connections; -1 leaves it to the system. As long as it is not set it is "
-        "614400. A larger one serves consumers far away faster, at more CPU for those nearby.",
+        "SO_SNDBUF of the connections. -1 leaves it to the system. If unset, it is 614400. A "
+        "larger value serves distant consumers faster, at more CPU for near ones.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
         _INT,
         102_400,
         _HIGH,
-        "SO_RCVBUF of the connections. Unset, as -1, leaves it to the system, which tunes it; "
-        "Kafka sets its default.",
+        "SO_RCVBUF of the connections. -1 leaves it to the system, which tunes it. If unset, it "
+        "is left to the system, where Kafka sets its default.",
     ),
     ConfigKey(
         "max.connections",
         _INT,
         INT_MAX,
         _MEDIUM,
-        "How many connections there may be at a time; a further one is closed at once.",
+        "Maximum number of connections. Further ones wait in the accept queue until one closes.",
         at_least(0),
         _CLUSTER,
     ),
@@ -110,7 +110,7 @@ NETWORK_CONFIGS = [
         _INT,
         INT_MAX,
         _MEDIUM,
-        "How many connections one address may have at a time.",
+        "Maximum number of connections from one address.",
         at_least(0),
         _CLUSTER,
     ),
@@ -127,22 +127,22 @@ NETWORK_CONFIGS = [
         _LONG,
         600_000,
         _MEDIUM,
-        "A connection without a request for so long is closed; -1 for never.",
+        "Time without traffic after which a connection is closed. -1 for never.",
     ),
     ConfigKey(
         "queued.max.request.bytes",
         _LONG,
         -1,
         _MEDIUM,
-        "How many bytes of requests may be in memory before no more are read; -1 for the "
-        "broker's own default.",
+        "Bytes of requests in memory above which the broker stops reading. -1 is the broker's "
+        "own default, 512 MiB.",
     ),
     ConfigKey(
         "fetch.max.bytes",
         _INT,
         57_671_680,
         _MEDIUM,
-        "The most bytes one fetch is answered with; a larger first batch is still sent whole.",
+        "Maximum size of a Fetch response. A larger first batch is still sent whole.",
         at_least(1024),
     ),
     ConfigKey(
@@ -150,7 +150,7 @@ NETWORK_CONFIGS = [
         _INT,
         1000,
         _MEDIUM,
-        "How many fetch sessions are kept at a time.",
+        "Maximum number of fetch sessions.",
         at_least(0),
     ),
     ConfigKey(
@@ -158,7 +158,7 @@ NETWORK_CONFIGS = [
         _INT,
         2000,
         _MEDIUM,
-        "How many partitions one DescribeTopicPartitions is answered with.",
+        "Maximum number of partitions in a DescribeTopicPartitions response.",
         at_least(1),
     ),
     ConfigKey(
@@ -166,7 +166,7 @@ NETWORK_CONFIGS = [
         _INT,
         11,
         _LOW,
-        "Over how many samples the rate of a client with a quota is taken.",
+        "Number of samples over which the rate of a client with a quota is measured.",
         at_least(1),
     ),
     ConfigKey(
@@ -174,7 +174,7 @@ NETWORK_CONFIGS = [
         _INT,
         1,
         _LOW,
-        "How long each of these samples is.",
+        "Length of each of these samples.",
         at_least(1),
     ),
 ]

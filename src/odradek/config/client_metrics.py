@@ -1,7 +1,7 @@
 """The configs of client metrics subscriptions (resource type CLIENT_METRICS, KIP-714).
 
-They are kept and shown; no client is asked for metrics, as by a Kafka broker without a receiver for
-them. Rules and sentences are those of ``ClientMetricsConfigs``.
+They are stored and described, but the broker requests no metrics from clients, like a Kafka broker
+without a receiver for them. Rules and error messages are those of ``ClientMetricsConfigs``.
 """
 
 from __future__ import annotations
@@ -34,24 +34,28 @@ CLIENT_METRICS_CONFIGS = ConfigDef(
             ConfigType.LIST,
             [],
             Importance.MEDIUM,
-            "The beginnings of the names of the metrics that are asked for.",
+            "Prefixes of the names of the metrics that clients shall send.",
         ),
         ConfigKey(
-            INTERVAL, ConfigType.INT, 300_000, Importance.MEDIUM, "How often clients send metrics."
+            INTERVAL, ConfigType.INT, 300_000, Importance.MEDIUM, "Interval of sending metrics."
         ),
         ConfigKey(
             MATCH,
             ConfigType.LIST,
             [],
             Importance.MEDIUM,
-            "Which clients are asked: NAME=PATTERN, of all of which each must match.",
+            "Clients that shall send metrics: a list of NAME=PATTERN, which all must match.",
         ),
     ]
 )
 
 
 def check_client_metrics(name: str, overrides: Mapping[str, str]) -> None:
-    """INVALID_REQUEST or INVALID_CONFIG, as Kafka has it, unless a subscription may have these."""
+    """Check that a subscription may have these overrides.
+
+    Raises:
+        KafkaError: INVALID_REQUEST or INVALID_CONFIG, as in Kafka.
+    """
     if not name:
         raise _invalid("Subscription name can't be empty")
     for key in overrides:

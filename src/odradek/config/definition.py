@@ -1,7 +1,7 @@
-"""What a config is: its type, its default, what is valid, who may change it, and how it is written.
+"""Definition of a config: type, default, valid values, how it may be altered, text form.
 
-Parsing and printing follow Kafka's ``ConfigDef`` (``parseType``, ``convertToString``), since
-clients see both: an invalid value is a `KafkaError` with INVALID_CONFIG and the sentence that
+Parsing and printing follow Kafka's ``ConfigDef`` (``parseType``, ``convertToString``), because
+clients see both. An invalid value is a `KafkaError` with INVALID_CONFIG and the message that
 Kafka's tools print.
 """
 
@@ -19,7 +19,7 @@ ConfigValue = bool | int | float | str | list[str]
 
 
 class ConfigType(IntEnum):
-    """The numbers are those of DescribeConfigs' ConfigType."""
+    """Type of a config. The numbers are those of DescribeConfigs' ConfigType."""
 
     BOOLEAN = 1
     STRING = 2
@@ -39,7 +39,7 @@ class Importance(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether a broker config can change while the broker runs, and for whom."""
+    """Whether a broker config can be altered at run time, and for one or for all brokers."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -47,7 +47,7 @@ class UpdateMode(Enum):
 
 
 def invalid_value(name: str, value: object, reason: str) -> KafkaError:
-    """The error of a value that is not accepted, worded as Kafka's ``ConfigException``."""
+    """Return the error for a value that is not accepted, worded as Kafka's ``ConfigException``."""
     return KafkaError(
         ErrorCode.INVALID_CONFIG,
         f"Invalid value {value_text(value)} for configuration {name}: {reason}",
@@ -55,7 +55,7 @@ def invalid_value(name: str, value: object, reason: str) -> KafkaError:
 
 
 def value_text(value: object) -> str:
-    """A value as Java prints it inside a message: null, true, [a, b], 1.0."""
+    """Format a value as Java prints it inside a message: null, true, [a, b], 1.0."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -66,7 +66,7 @@ def value_text(value: object) -> str:
 
 
 def number_text(value: float) -> str:
-    """As Java prints a double: 0.5, 1.0E-5."""
+    """Format a number as Java prints a double: 0.5, 1.0E-5."""
     mantissa, _, exponent = str(value).partition("e")
     if not exponent:
         return mantissa
@@ -74,14 +74,14 @@ def number_text(value: float) -> str:
 
 
 class Validator(Protocol):
-    """Raises INVALID_CONFIG for a parsed value that is not acceptable."""
+    """Raises INVALID_CONFIG for a parsed value that is not valid."""
 
     def check(self, name: str, value: ConfigValue) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number within bounds, both included; None is no bound."""
+    """A number within bounds, both inclusive. None means no bound."""
 
     low: float | None = None
     high: float | None = None
@@ -100,7 +100,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A string, or every string of a list, out of a few; it may be that case does not matter."""
+    """A string, or every string of a list, from a set of choices, possibly in any case."""
 
     choices: tuple[str, ...]
     any_case: bool = False
@@ -130,7 +130,7 @@ def one_of(*choices: str) -> OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One config: what Kafka's documentation has in a row of its table."""
+    """One config: the columns of a row in Kafka's documentation."""
 
     name: str
     type: ConfigType
@@ -139,14 +139,14 @@ class ConfigKey:
     doc: str
     valid: Validator | None = None
     mode: UpdateMode = UpdateMode.READ_ONLY
-    internal: bool = False  # obeyed, but not shown to clients
+    internal: bool = False  # takes effect, but is not shown to clients
 
     @property
     def sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
-        """`text` as a checked value; INVALID_CONFIG says what is wrong with it."""
+        """Return the checked value of `text`. An invalid one raises INVALID_CONFIG."""
         value = _PARSERS[self.type](self.name, text.strip())
         if self.valid is not None:
             self.valid.check(self.name, value)
@@ -176,7 +176,7 @@ class ConfigDef(Mapping[str, ConfigKey]):
 
 
 def to_text(value: ConfigValue) -> str:
-    """A parsed value as DescribeConfigs shows it (``ConfigDef.convertToString``)."""
+    """Format a parsed value as DescribeConfigs shows it (``ConfigDef.convertToString``)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
@@ -197,7 +197,7 @@ _BITS = {ConfigType.SHORT: 15, ConfigType.INT: 31, ConfigType.LONG: 63}
 
 def _parse_integer(kind: ConfigType, name: str, text: str) -> int:
     bound = 1 << _BITS[kind]
-    # 20 characters hold every 64-bit number: more is not even given to int().
+    # Every 64-bit number fits in 20 characters. Longer texts are not passed to int().
     value = int(text) if len(text) <= 20 and _INTEGER.fullmatch(text) else bound
     if not -bound <= value < bound:
         raise invalid_value(name, text, f"Not a number of type {kind.name}")

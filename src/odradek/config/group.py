@@ -1,7 +1,7 @@
-"""The configs of groups (resource type GROUP): a group's own values before the broker's.
+"""The configs of groups (resource type GROUP): a group's own values precede the broker's.
 
-Kafka has more of them, for share and streams groups, which are not served: they are refused by
-name. Rules and sentences are those of ``GroupConfig``.
+Kafka has more of them, for share and streams groups, which are not served. They are refused by
+name. Rules and error messages are those of ``GroupConfig``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP_CONFIGS = ConfigDef(
             ConfigType.INT,
             45_000,
             Importance.MEDIUM,
-            "After how long without a heartbeat a member of the group is removed.",
+            "Time without a heartbeat after which a member of the group is removed.",
             at_least(1),
         ),
         ConfigKey(
@@ -30,7 +30,7 @@ GROUP_CONFIGS = ConfigDef(
             ConfigType.INT,
             5_000,
             Importance.MEDIUM,
-            "How often members of the group are told to send heartbeats.",
+            "Interval at which members of the group shall send heartbeats.",
             at_least(1),
         ),
     ]
@@ -39,12 +39,12 @@ _NOT_SERVED = ("share.", "streams.")
 
 
 def broker_name(name: str) -> str:
-    """The broker config that stands behind a group's."""
+    """Return the broker config that is the default of a group's config."""
     return f"group.{name}"
 
 
 def group_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> int:
-    """The value in force for a group with these overrides."""
+    """Return the value in effect for a group with these overrides."""
     if name not in overrides:
         return config.get_int(broker_name(name))
     value = GROUP_CONFIGS[name].parse(overrides[name])
@@ -53,10 +53,10 @@ def group_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """INVALID_CONFIG unless these may be a group's overrides, each and together."""
+    """Check a group's overrides, each and together. Wrong ones raise INVALID_CONFIG."""
     for name in overrides:
         if name.startswith(_NOT_SERVED):
-            raise _invalid(f"Group config {name} does not apply here: its groups are not served")
+            raise _invalid(f"Group config {name} does not apply: such groups are not served")
         if name not in GROUP_CONFIGS:
             raise _invalid(f"Unknown group config name: {name}")
     values = {name: group_value(config, overrides, name) for name in GROUP_CONFIGS}

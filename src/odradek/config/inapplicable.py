@@ -1,10 +1,9 @@
-"""Broker configs that Kafka knows, now or in older versions, and that change nothing here, with
-the reason.
+"""Broker configs of Kafka, now or in older versions, that have no effect here, with the reason.
 
-A Kafka ``server.properties`` is accepted as it is: these keys are listed once at the start, apart
-from the keys that nobody knows, which are more likely misspelt. The sizes of Kafka's thread pools
-can be altered there while the broker runs, and tools do that: so `KEPT_CONFIGS` are configs like
-all others, but for having no effect.
+A Kafka ``server.properties`` is accepted unchanged. These keys are listed once at the start,
+separate from unknown keys, which are probably misspelt. Kafka's thread pool sizes can be altered at
+run time, and tools do that. So `KEPT_CONFIGS` are configs like all others, except that they have no
+effect.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ _TLS = "only PLAINTEXT listeners are served"
 _AUTH = "clients are not authenticated"
 _TIERED = "there is no tiered storage"
 _SHARE = "share groups are not served"
-_AT_ONCE = "regular expressions are resolved at the first heartbeat after a change of topics"
+_NO_REFRESH = "regular expressions are resolved at the first heartbeat after a change of topics"
 _STREAMS = "streams groups are not served"
 _TWO_PHASE = "transactions cannot be prepared from outside (KIP-939)"
 _THREADS = "one event loop serves requests, there is no pool of this kind"
 _REPLICATION = "a single node has no followers"
 _NO_MOVES = "replicas are not moved between log directories"
 _METRICS = "Kafka's metrics reporters are Java classes"
-_PLUGIN = "names a Java class"
-_QUOTAS = "of quotas only the byte rates of clients are enforced"
-_INTERNAL = "tunes the inside of Kafka's own implementation"
-_TOGETHER = "log start offsets are written down together with the recovery points"
+_PLUGIN = "is the name of a Java class"
+_QUOTAS = "only the byte rates of clients are enforced as quotas"
+_INTERNAL = "tunes the internals of Kafka's own implementation"
+_TOGETHER = "log start offsets are checkpointed together with the recovery points"
 _OLD = "removed from Kafka in an earlier version"
 
 _FAMILIES: dict[str, str] = {
@@ -98,7 +97,7 @@ _SINGLE: dict[str, str] = {
     "producer.purgatory.purge.interval.requests": _INTERNAL,
     "fetch.purgatory.purge.interval.requests": _INTERNAL,
     "delete.records.purgatory.purge.interval.requests": _INTERNAL,
-    "group.consumer.regex.refresh.interval.ms": _AT_ONCE,
+    "group.consumer.regex.refresh.interval.ms": _NO_REFRESH,
     "offsets.load.buffer.size": _INTERNAL,
     "log.flush.start.offset.checkpoint.interval.ms": _TOGETHER,
     "log.initial.task.delay.ms": _INTERNAL,
@@ -124,7 +123,7 @@ def _pool(name: str, default: int, at_least_one: bool = True) -> ConfigKey:
         ConfigType.INT,
         default,
         Importance.HIGH,
-        f"Changes nothing here: {_SINGLE[name]}.",
+        f"Has no effect: {_SINGLE[name]}.",
         at_least(1) if at_least_one else None,
         UpdateMode.CLUSTER_WIDE,
     )
@@ -141,9 +140,7 @@ KEPT_NAMES = frozenset(key.name for key in KEPT_CONFIGS)
 
 
 def inapplicable_reason(name: str) -> str | None:
-    """Why a key of a Kafka configuration changes nothing here; None for a key that Kafka does not
-    know.
-    """
+    """Return why a config of Kafka has no effect here. None for a key that Kafka does not know."""
     single = _SINGLE.get(name)
     if single is not None:
         return single
@@ -154,8 +151,6 @@ def inapplicable_reason(name: str) -> str | None:
 
 
 def inapplicable_names() -> list[tuple[str, str]]:
-    """Every name that is no config here, or beginning of names followed by ``*``, with its
-    reason.
-    """
+    """Return each name, or prefix of names with ``*``, that is no config here, with its reason."""
     single = [(name, why) for name, why in _SINGLE.items() if name not in KEPT_NAMES]
     return [*single, *((f"{prefix}*", why) for prefix, why in _FAMILIES.items())]

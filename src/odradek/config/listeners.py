@@ -1,9 +1,8 @@
-"""The addresses of ``listeners`` and ``advertised.listeners``: NAME://HOST:PORT, separated by
-commas.
+"""The addresses of ``listeners`` and ``advertised.listeners``: a list of NAME://HOST:PORT.
 
-A Kafka file may have listeners that are not for clients (a KRaft controller's, named in
-``controller.listener.names``): they are left out. A listener whose protocol is not PLAINTEXT is
-refused, since clients on it would wait for a handshake that never comes.
+A Kafka file may have listeners that are not for clients, such as a KRaft controller's, which are
+named in ``controller.listener.names``. They are ignored. A listener whose protocol is not PLAINTEXT
+is refused, because its clients would wait for a handshake that the broker never answers.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ PORT_MAX = 65_535
 
 
 class ListenerAddress(NamedTuple):
-    """A listener's name in capitals, its host (empty: every interface) and port (0: any free
-    one).
-    """
+    """A listener's name in upper case, its host ("" is every interface) and port (0 is any)."""
 
     name: str
     host: str
@@ -30,22 +27,23 @@ class ListenerAddress(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
-    """Where to listen; INVALID_CONFIG when it cannot be read, and when there is nothing left."""
+    """Return the addresses to listen on. Raise INVALID_CONFIG if one is wrong or there is none."""
     found = _addresses(config, "listeners")
     if not found:
-        raise invalid_value("listeners", config.get_str("listeners"), "no listener for clients")
+        reason = "it has no listener for clients"
+        raise invalid_value("listeners", config.get_str("listeners"), reason)
     return found
 
 
 def advertised_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
-    """What clients are told, by listener; empty when ``advertised.listeners`` is unset."""
+    """Return the advertised addresses. Empty when ``advertised.listeners`` is unset."""
     found = _addresses(config, "advertised.listeners")
     for address in found:
         if address.host in ("", "0.0.0.0", "::"):  # noqa: S104 - refused, not bound
             raise invalid_value(
                 "advertised.listeners",
                 config.get_str("advertised.listeners"),
-                "a client cannot connect to an address that means every interface",
+                "it must not be an address that means every interface",
             )
     return found
 
@@ -53,7 +51,7 @@ def advertised_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
 def _addresses(config: BrokerConfig, key: str) -> tuple[ListenerAddress, ...]:
     protocols = _protocols(config)
     skipped = {
-        name.strip().upper() for name in config.given("controller.listener.names").split(",")
+        name.strip().upper() for name in config.initial_text("controller.listener.names").split(",")
     }
     found: dict[str, ListenerAddress] = {}
     for text in config.get_list(key):
@@ -66,7 +64,7 @@ def _addresses(config: BrokerConfig, key: str) -> tuple[ListenerAddress, ...]:
             )
         protocol = protocols.get(address.name)
         if protocol != "PLAINTEXT":
-            reason = f"{text} is {protocol or 'of no known protocol'}: only PLAINTEXT is served"
+            reason = f"{text} has the protocol {protocol or 'UNKNOWN'}, only PLAINTEXT is served"
             raise invalid_value(key, config.get_str(key), reason)
         found[address.name] = address
     return tuple(found.values())

@@ -1,7 +1,7 @@
-"""What one log needs to know of its topic's configs: a frozen value, replaced whole on a change.
+"""The topic configs of one log: a frozen value, replaced as a whole on a change.
 
-Field names are Kafka's topic configs with underscores; the defaults are Kafka's. Built from topic
-overrides over broker configs by `odradek.config.topic`.
+Field names are Kafka's topic configs with underscores. The defaults are Kafka's.
+`BrokerConfig.log_config` builds it from topic overrides and broker configs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The effective topic configs of one log; -1 means "no limit" where Kafka says so."""
+    """The effective topic configs of one log. -1 means "no limit" where Kafka says so."""
 
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
@@ -45,7 +45,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """After how long a segment rolls: what is to be compacted in time must not stay active."""
+        """Age at which a segment rolls, so that its records are compacted within the lag."""
         if self.cleanup_compact and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms

@@ -1,10 +1,10 @@
-"""Reads Java properties, the form of Kafka's ``server.properties`` (``java.util.Properties.load``).
+"""Parser of Java properties, the form of ``server.properties`` (``java.util.Properties.load``).
 
 A line is a key, then ``=``, ``:`` or white space, then a value. Lines that begin with ``#`` or
-``!`` are comments. A backslash at the end of a line continues it, leading white space of the next
-one dropped; elsewhere it takes the meaning from the character after it, or makes ``\\t \\n \\r
-\\f \\uXXXX``. Of a key that comes twice the last value counts. White space at the end of a value
-belongs to it.
+``!`` are comments. A backslash at the end of a line continues it, without the leading white space
+of the next line. Elsewhere a backslash escapes the next character, or makes ``\\t \\n \\r \\f
+\\uXXXX``. If a key occurs twice, the last value counts. White space at the end of a value belongs
+to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values in the order of the text; INVALID_CONFIG for a malformed ``\\uXXXX``."""
+    """Return keys and values in the order of the text.
+
+    Raises:
+        KafkaError: INVALID_CONFIG for a malformed ``\\uXXXX``.
+    """
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -32,7 +36,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with their continuations, without comments and blank lines."""
+    """Yield lines with their continuations, without comments and blank lines."""
     pending = ""
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_BLANK)
@@ -53,7 +57,7 @@ def _continues(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """The key and the value, both still escaped."""
+    """Return the key and the value, both still escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1

@@ -1,10 +1,9 @@
-"""The configs of a topic, and how they follow from a topic's overrides over the broker's own
-configs.
+"""The configs of a topic, and their values from a topic's overrides and the broker's configs.
 
-Names, types, defaults and valid values are those of Kafka 4.1 (``LogConfig``); the configs of
-tiered storage are those of a broker that has none, where they change nothing (`WITHOUT_EFFECT`).
-`SYNONYMS` says which broker configs stand behind a topic config, first the one that wins, with
-the factor that turns its value into the topic's unit (``ServerTopicConfigSynonyms``).
+Names, types, defaults and valid values are those of Kafka 4.1 (``LogConfig``). The configs of
+tiered storage have no effect, as on a broker without tiered storage (`WITHOUT_EFFECT`). `SYNONYMS`
+has the broker configs that are the defaults of a topic config, in order of precedence. A factor
+converts their values to the topic's unit (``ServerTopicConfigSynonyms``).
 """
 
 from __future__ import annotations
@@ -72,8 +71,8 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.LIST,
             ["delete"],
             _MEDIUM,
-            "How old data leaves a partition: 'delete' drops whole segments by age and size, "
-            "'compact' keeps the newest record of every key; both may be given.",
+            "How old data is removed from a partition: 'delete' removes whole segments by age and "
+            "size, 'compact' keeps the newest record of every key. Both may be set.",
             one_of("compact", "delete"),
         ),
         ConfigKey(
@@ -81,9 +80,9 @@ TOPIC_CONFIGS = ConfigDef(
             _STRING,
             "producer",
             _MEDIUM,
-            "The compression that batches are stored with. 'producer' stores them as they came; "
-            "a codec's name has other batches compressed again by the broker, "
-            "'uncompressed' has them stored plain.",
+            "Compression of stored batches. 'producer' keeps the compression of the producer. For "
+            "a codec's name the broker compresses other batches again. 'uncompressed' stores them "
+            "without compression.",
             one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         ),
         ConfigKey(
@@ -91,7 +90,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             -1,
             _MEDIUM,
-            "How hard gzip works when the broker compresses: 1 to 9, -1 for its own default.",
+            "Level of gzip when the broker compresses: 1 to 9, or -1 for gzip's default.",
             GZIP_LEVELS,
         ),
         ConfigKey(
@@ -99,7 +98,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             9,
             _MEDIUM,
-            "How hard lz4 works when the broker compresses.",
+            "Level of lz4 when the broker compresses.",
             between(1, 17),
         ),
         ConfigKey(
@@ -107,7 +106,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             3,
             _MEDIUM,
-            "How hard zstd works when the broker compresses; negative levels are the fast ones.",
+            "Level of zstd when the broker compresses. Negative levels are the fast ones.",
             between(-131072, 22),
         ),
         ConfigKey(
@@ -115,7 +114,7 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             86_400_000,
             _MEDIUM,
-            "How long a tombstone stays readable in a compacted partition, so that a reader that "
+            "Time for which a tombstone stays readable in a compacted partition. A reader that "
             "starts from the beginning within this time sees the deletion.",
             at_least(0),
         ),
@@ -124,7 +123,7 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             60_000,
             _MEDIUM,
-            "How long the files of a dropped segment stay on disk before they are removed.",
+            "Time for which the files of a deleted segment stay on disk.",
             at_least(0),
         ),
         ConfigKey(
@@ -132,8 +131,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             LONG_MAX,
             _MEDIUM,
-            "After how many records the log is forced to disk. 1 means that no record is "
-            "acknowledged before it is there.",
+            "Number of records after which the log is flushed to disk. With 1, each record is on "
+            "disk before it is acknowledged.",
             at_least(1),
         ),
         ConfigKey(
@@ -141,7 +140,7 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             LONG_MAX,
             _MEDIUM,
-            "After how long unflushed records are forced to disk.",
+            "Time after which unflushed records are flushed to disk.",
             at_least(0),
         ),
         ConfigKey(
@@ -149,7 +148,7 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.LIST,
             [],
             _MEDIUM,
-            "The replicas whose fetching is throttled while partitions move; there are none here.",
+            "Replicas whose fetching is throttled while partitions move. Has no effect.",
             _THROTTLED,
         ),
         ConfigKey(
@@ -157,7 +156,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             4096,
             _MEDIUM,
-            "About how many bytes of records lie between two entries of the offset index: fewer "
+            "Approximate bytes of records between two entries of the offset index. Fewer bytes "
             "make seeks shorter and the index larger.",
             at_least(0),
         ),
@@ -166,8 +165,7 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.LIST,
             [],
             _MEDIUM,
-            "The replicas from which fetching is throttled while partitions move; there are none "
-            "here.",
+            "Replicas from which fetching is throttled while partitions move. Has no effect.",
             _THROTTLED,
         ),
         ConfigKey(
@@ -175,8 +173,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             -2,
             _MEDIUM,
-            "How large the part of a partition on the broker's own disk may grow; there is no "
-            "tiered storage.",
+            "Maximum size of the part of a partition on the broker's own disk. Has no effect, "
+            "because there is no tiered storage.",
             at_least(-2),
         ),
         ConfigKey(
@@ -184,7 +182,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             -2,
             _MEDIUM,
-            "How long records stay on the broker's own disk; there is no tiered storage.",
+            "Time for which records stay on the broker's own disk. Has no effect, because there "
+            "is no tiered storage.",
             at_least(-2),
         ),
         ConfigKey(
@@ -192,8 +191,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             LONG_MAX,
             _MEDIUM,
-            "How long a record of a compacted topic may wait at most before it becomes eligible "
-            "for compaction.",
+            "Maximum time that a record of a compacted topic waits before it becomes eligible for "
+            "compaction.",
             at_least(1),
         ),
         ConfigKey(
@@ -201,7 +200,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             1_048_588,
             _MEDIUM,
-            "The largest batch of records, as sent, that the topic accepts.",
+            "Maximum size of a record batch, as sent, that the topic accepts.",
             at_least(0),
         ),
         ConfigKey(
@@ -209,8 +208,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             3_600_000,
             _MEDIUM,
-            "How far a record's own timestamp may be ahead of the broker's clock; ignored when "
-            "the broker stamps the records.",
+            "Maximum time that a record's timestamp may be ahead of the broker's clock. Ignored "
+            "with LogAppendTime.",
             at_least(0),
         ),
         ConfigKey(
@@ -218,8 +217,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             LONG_MAX,
             _MEDIUM,
-            "How far a record's own timestamp may be behind the broker's clock; ignored when the "
-            "broker stamps the records.",
+            "Maximum time that a record's timestamp may be behind the broker's clock. Ignored "
+            "with LogAppendTime.",
             at_least(0),
         ),
         ConfigKey(
@@ -227,8 +226,8 @@ TOPIC_CONFIGS = ConfigDef(
             _STRING,
             "CreateTime",
             _MEDIUM,
-            "Whose time a record carries: its producer's (CreateTime) or the broker's at the "
-            "moment of the append (LogAppendTime).",
+            "The timestamp of a record: its producer's (CreateTime), or the broker's at the "
+            "append (LogAppendTime).",
             one_of("CreateTime", "LogAppendTime"),
         ),
         ConfigKey(
@@ -236,7 +235,7 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.DOUBLE,
             0.5,
             _MEDIUM,
-            "The share of a compacted log that must be uncompacted before it is compacted again.",
+            "Uncompacted share of a compacted log above which it is compacted again.",
             between(0, 1),
         ),
         ConfigKey(
@@ -244,7 +243,7 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             0,
             _MEDIUM,
-            "How long a record of a compacted topic stays uncompacted at least.",
+            "Minimum time for which a record of a compacted topic stays uncompacted.",
             at_least(0),
         ),
         ConfigKey(
@@ -252,8 +251,8 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             1,
             _MEDIUM,
-            "How many replicas must be in sync for a write with acks=all to be accepted. A number "
-            "above the replicas that there are counts as that number.",
+            "Number of in-sync replicas required for a write with acks=all. A number above the "
+            "number of replicas counts as the number of replicas.",
             at_least(1),
         ),
         ConfigKey(
@@ -261,44 +260,44 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.BOOLEAN,
             False,
             _MEDIUM,
-            "Whether the file of a new segment gets its full size at once.",
+            "Whether the file of a new segment is allocated at its full size.",
         ),
         ConfigKey(
             "remote.log.copy.disable",
             ConfigType.BOOLEAN,
             False,
             _MEDIUM,
-            "Whether tiered storage takes no more segments; there is none.",
+            "Whether segments are no longer copied to tiered storage. Has no effect.",
         ),
         ConfigKey(
             "remote.log.delete.on.disable",
             ConfigType.BOOLEAN,
             False,
             _MEDIUM,
-            "Whether what tiered storage has goes when it is switched off; there is none.",
+            "Whether disabling tiered storage deletes its data. Has no effect.",
         ),
         ConfigKey(
             "remote.storage.enable",
             ConfigType.BOOLEAN,
             False,
             _MEDIUM,
-            "Whether segments go to tiered storage; there is none, and true is refused.",
+            "Whether segments are copied to tiered storage. There is none, so true is refused.",
         ),
         ConfigKey(
             "retention.bytes",
             _LONG,
             -1,
             _MEDIUM,
-            "How large a partition may grow before its oldest segments are dropped; -1 for no "
-            "limit. Counts for the policy 'delete'.",
+            "Size of a partition above which its oldest segments are deleted, -1 for no limit. "
+            "Applies to the policy 'delete'.",
         ),
         ConfigKey(
             "retention.ms",
             _LONG,
             604_800_000,
             _MEDIUM,
-            "How old the newest record of a segment may become before the segment is dropped; -1 "
-            "for no limit. Counts for the policy 'delete'.",
+            "Age of the newest record of a segment after which the segment is deleted, -1 for no "
+            "limit. Applies to the policy 'delete'.",
             at_least(-1),
         ),
         ConfigKey(
@@ -306,7 +305,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             1_073_741_824,
             _MEDIUM,
-            "How large one file of a log may grow before the next one is begun.",
+            "Maximum size of a segment file. Then the next segment starts.",
             at_least(1_048_576),
         ),
         ConfigKey(
@@ -314,7 +313,7 @@ TOPIC_CONFIGS = ConfigDef(
             _INT,
             10_485_760,
             _MEDIUM,
-            "How large an offset index may grow; a full index begins a new segment.",
+            "Maximum size of an offset index. A full index starts a new segment.",
             at_least(4),
         ),
         ConfigKey(
@@ -322,8 +321,8 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             0,
             _MEDIUM,
-            "How much is taken at random from segment.ms, so that many logs do not roll at the "
-            "same moment.",
+            "Maximum random reduction of segment.ms, so that many logs do not roll at the same "
+            "time.",
             at_least(0),
         ),
         ConfigKey(
@@ -331,7 +330,7 @@ TOPIC_CONFIGS = ConfigDef(
             _LONG,
             604_800_000,
             _MEDIUM,
-            "After how long a new segment is begun even if the last one is not full.",
+            "Time after which a new segment starts, even if the last one is not full.",
             at_least(1),
         ),
         ConfigKey(
@@ -339,14 +338,14 @@ TOPIC_CONFIGS = ConfigDef(
             ConfigType.BOOLEAN,
             False,
             _MEDIUM,
-            "Whether a replica that is not in sync may become leader when no other is left, which "
-            "loses records.",
+            "Whether a replica that is not in sync may become leader when no in-sync replica is "
+            "left, which loses records.",
         ),
     ]
 )
 
 
-# Accepted and shown as by a Kafka broker without tiered storage and without followers.
+# Accepted and described as by a Kafka broker without tiered storage and without followers.
 WITHOUT_EFFECT = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -361,7 +360,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 class Synonym(NamedTuple):
-    """A broker config behind a topic config; its value times `factor` is the topic's."""
+    """A broker config that is the default of a topic config: its value times `factor`."""
 
     name: str
     factor: int = 1

@@ -1,10 +1,10 @@
-"""The controller: the one writer of topics, partitions and configs, and the publisher of the image.
+"""The controller: the only writer of topics, partitions and configs, and publisher of the image.
 
-Every change is decided on the newest image (`odradek.metadata.topics`,
-`odradek.metadata.config_changes`), written to the metadata store in one `multi`, and published:
-subscribers are called with the old and the new image on the loop, and only then does the call
-return. So a topic can be used, and a deleted one is gone, when the client is answered; and what a
-client was told is in the store.
+The controller decides on every change with the newest image (`odradek.controller.placement`,
+`odradek.metadata.config_changes`). It writes the change to the metadata store in one `multi`, and
+then publishes it: it calls the subscribers with the old and the new image on the event loop. Only
+then does the call return. When a client receives the response, the change is in the store, a new
+topic can be used, and a deleted one no longer exists.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ FindTakeover = Callable[[], Awaitable["Takeover | None"]]
 class Controller:
     """The controller of a single-node cluster, on the event loop.
 
-    `image` is what has been published last. Changes are made one after the other; a caller that is
-    cancelled leaves its change to be finished, so that store and image never part.
+    `image` is the image published last. Changes are made one after the other. If a caller is
+    cancelled, its change is still completed, so store and image never diverge.
     """
 
     def __init__(
@@ -88,27 +88,31 @@ class Controller:
         self._clock = clock or SystemClock()
         self._new_uuid = new_uuid
         self._subscribers: list[Subscriber] = []
-        self._turn = asyncio.Lock()
+        self._change_lock = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
         self._stopping = False
         self._epoch = 0
         self._epoch_version = 0
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """`subscriber(old_image, new_image)` is called on the loop at every change, the loading of
-        what the store has included. Dynamic broker configs are in force before it is called. Where
-        there is much to do it is a generator, which is run in time slices (`odradek.slicing`).
+        """Call `subscriber(old_image, new_image)` on the loop at every change.
+
+        The first change is the load of the store's contents. Dynamic broker configs are in effect
+        before the call. A subscriber with much work is a generator, which is run in time slices
+        (`odradek.slicing`).
         """
         self._subscribers.append(subscriber)
 
     @property
     def epoch(self) -> int:
-        """The controller epoch: which run this is on the store, from 1 on."""
+        """The controller epoch: the number of starts on this store, from 1."""
         return self._epoch
 
     async def change_count(self) -> int:
-        """How many changes the metadata store has seen, over all runs; KafkaError
-        KAFKA_STORAGE_ERROR when it cannot be read.
+        """Return the number of changes of the metadata store, over all runs.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when it cannot be read.
         """
         try:
             return await self._store.change_count()
@@ -118,7 +122,7 @@ class Controller:
                 ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be read."
             ) from error
 
-    # --- life ---
+    # --- start and stop ---
 
     async def start(
         self,
@@ -126,11 +130,16 @@ class Controller:
         cluster_id: str | None = None,
         find_takeover: FindTakeover | None = None,
     ) -> None:
-        """Loads the cluster from the store, registers this broker, and publishes the first image.
+        """Load the cluster from the store, register this broker, and publish the first image.
 
-        `cluster_id` is what the log directories say, if they are older than the store; a store of
-        another cluster is refused with INCONSISTENT_CLUSTER_ID. A store that is new begins with
-        what `find_takeover` finds, all in one write.
+        Args:
+            broker: This broker.
+            cluster_id: The cluster id of the log directories, if they are older than the store.
+            find_takeover: Finds the metadata of a Kafka broker to import. All of it becomes the
+                first contents of a new store, in one write.
+
+        Raises:
+            KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster.
         """
         await self._store.open()
         try:
@@ -142,8 +151,9 @@ class Controller:
         await self._publish(image)
 
     async def _begin(self, find_takeover: FindTakeover | None) -> None:
-        """Makes the parents. The cluster's id comes with all of a takeover: where it is, the store
-        has begun.
+        """Create the parent nodes, and import a takeover into a new store.
+
+        The cluster's id is written together with the takeover, so a store that has one is not new.
         """
         for path in (*znodes.PERSISTENT_PATHS, USERS, CLIENTS):
             await self._ensure(path, b"")
@@ -176,7 +186,7 @@ class Controller:
         )
 
     async def stop(self) -> None:
-        """Waits for the changes that are under way, unregisters the broker, closes the store."""
+        """Wait for the changes in progress, unregister the broker, and close the store."""
         self._stopping = True
         if self._running:
             await asyncio.wait(self._running)
@@ -202,7 +212,7 @@ class Controller:
         return kept
 
     async def _next_controller_epoch(self) -> int:
-        """Raised at every start, so that what an earlier run wrote can be told from this one's."""
+        """Raise the epoch at every start, to distinguish this run's writes from earlier ones."""
         await self._ensure(znodes.CONTROLLER_EPOCH, b"0")
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = int(node.data) + 1
@@ -211,15 +221,17 @@ class Controller:
         return epoch
 
     async def _register(self, broker: BrokerRegistration) -> None:
-        """Replaces what runs that did not end well have left: there is no other broker."""
+        """Replace registrations left by runs that did not stop cleanly. This is the only broker."""
         stale = await self._store.children(znodes.BROKER_IDS)
         operations: list[Operation] = [Delete(f"{znodes.BROKER_IDS}/{name}") for name in stale]
         data = znodes.encode_broker(broker, self._clock.time_ms())
         await self._store.multi([*operations, Create(f"{znodes.BROKER_IDS}/{broker.id}", data)])
 
     async def _load_topics(self, broker_id: BrokerId) -> list[TopicImage]:
-        """Every topic, led by this broker in a new epoch, as after any restart: what an unclean
-        stop has lost must not be taken for what is written from now on (KIP-101).
+        """Return every topic, with this broker as leader in a new epoch, as after any restart.
+
+        The new epoch distinguishes records that an unclean stop has lost from later ones at the
+        same offsets (KIP-101).
         """
         names = [TopicName(name) for name in await self._store.children(znodes.TOPICS)]
         nodes = await self._store.get_many([znodes.topic_path(name) for name in names])
@@ -249,14 +261,14 @@ class Controller:
         replicas: Sequence[tuple[BrokerId, ...]],
         states: Iterator[Node | None],
     ) -> tuple[PartitionImage, ...]:
-        """Takes one topic's partitions from the states of all."""
+        """Take one topic's partitions from the states of all topics."""
         return tuple(
             _elected(znodes.decode_partition(number, ids, _found(next(states))), broker_id)
             for number, ids in enumerate(replicas)
         )
 
     async def _load_configs(self, parent: str) -> dict[str, dict[str, str]]:
-        """The overrides of every resource below a path, by its name."""
+        """Return the overrides of every resource below a path, by name."""
         names = await self._store.children(parent)
         nodes = await self._store.get_many([f"{parent}/{name}" for name in names])
         return {
@@ -291,7 +303,7 @@ class Controller:
         }
 
     async def _load_features(self) -> dict[str, int]:
-        """The finalized features; a store without them gets those of a new cluster."""
+        """Return the finalized features. A store without them gets those of a new cluster."""
         await self._ensure(znodes.FEATURES, znodes.encode_features(default_levels()))
         return znodes.decode_features((await self._store.get(znodes.FEATURES)).data)
 
@@ -300,15 +312,15 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
-        """Creates each topic that can be, all in one write; the results are in order."""
-        return await self._in_turn(lambda: self._create_topics(topics, validate_only))
+        """Create the valid topics in one write. The results are in the order of `topics`."""
+        return await self._serialized(lambda: self._create_topics(topics, validate_only))
 
     async def delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
-        """Deletes topics by id, all in one write; the results are in order."""
-        return await self._in_turn(lambda: self._delete_topics(ids))
+        """Delete topics by id in one write. The results are in the order of `ids`."""
+        return await self._serialized(lambda: self._delete_topics(ids))
 
     def deletions_finished(self, topic_ids: Collection[Uuid]) -> None:
-        """Remove the records of these deletions soon: no log of the topics can come back.
+        """Remove the records of these deletions soon, because no log of the topics can reappear.
 
         A record that cannot be removed does no harm. The next start finishes its deletion again.
         """
@@ -318,20 +330,20 @@ class Controller:
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Adds partitions to topics, all in one write; the results are in order."""
-        return await self._in_turn(lambda: self._create_partitions(requests, validate_only))
+        """Add partitions to topics in one write. The results are in the order of `requests`."""
+        return await self._serialized(lambda: self._create_partitions(requests, validate_only))
 
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
-        """Alters configs of any resources, all in one write; the results are in order."""
-        return await self._in_turn(lambda: self._alter_configs(changes, validate_only))
+        """Alter configs of any resources in one write. The results are in order of `changes`."""
+        return await self._serialized(lambda: self._alter_configs(changes, validate_only))
 
     async def alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
     ) -> dict[Entity, KafkaError | None]:
-        """Alters quotas of clients, all in one write; what refuses it, for each entity."""
-        return await self._in_turn(lambda: self._alter_client_quotas(alterations, validate_only))
+        """Alter client quotas in one write. Return the error or None for each entity."""
+        return await self._serialized(lambda: self._alter_client_quotas(alterations, validate_only))
 
     async def update_features(
         self,
@@ -339,21 +351,28 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> KafkaError | None:
-        """Finalizes levels of features, all in one write; 0 is "off". The error, if refused. A
-        mapping sets levels in either direction, updates say which one they allow.
+        """Finalize levels of features in one write. Level 0 means "off".
+
+        Args:
+            changes: A mapping sets levels in either direction. Updates have the direction that
+                they allow.
+            validate_only: Check the changes without making them.
+
+        Returns:
+            The error, or None.
         """
-        return await self._in_turn(lambda: self._update_features(changes, validate_only))
+        return await self._serialized(lambda: self._update_features(changes, validate_only))
 
     async def allocate_producer_ids(self) -> range:
-        """The next block of producer ids, never given out before by this cluster."""
-        return await self._in_turn(self._allocate_producer_ids)
+        """Return the next block of producer ids, which this cluster has never allocated before."""
+        return await self._serialized(self._allocate_producer_ids)
 
-    async def _in_turn(self, change: Callable[[], Awaitable[Result]]) -> Result:
+    async def _serialized(self, change: Callable[[], Awaitable[Result]]) -> Result:
         return await asyncio.shield(self._begin_change(change))
 
     def _begin_change(self, change: Callable[[], Awaitable[Result]]) -> asyncio.Task[Result]:
         async def run() -> Result:
-            async with self._turn:
+            async with self._change_lock:
                 return await change()
 
         task = asyncio.get_running_loop().create_task(run())
@@ -362,8 +381,10 @@ class Controller:
         return task
 
     async def _publish(self, image: MetadataImage) -> None:
-        """From here on everybody sees the image. The next change waits until all subscribers have
-        seen it, however many time slices they take.
+        """Replace the image, and call the subscribers.
+
+        The next change waits until all subscribers have processed the image, in any number of time
+        slices.
         """
         old, self.image = self.image, image
         if old.broker_configs != image.broker_configs:
@@ -419,7 +440,7 @@ class Controller:
         return [error or failure for error in results]
 
     async def _forget_deletions(self, topic_ids: Collection[Uuid]) -> None:
-        """Not published: no subscriber does anything for it."""
+        """Remove records of deletions. Not published, because no subscriber needs it."""
         known = [each for each in topic_ids if each in self.image.deletions]
         if known and not await self._write([Delete(znodes.deleted_topic_path(i)) for i in known]):
             self.image = self.image.without_deletions(known)
@@ -517,9 +538,13 @@ class Controller:
     async def _commit(
         self, image: MetadataImage, operations: Sequence[Operation], validate_only: bool
     ) -> KafkaError | None:
-        """Writes first, publishes then: what a client hears of is in the store. The error, if it
-        cannot be written; then nothing has changed. A controller that another one has followed on
-        the same store writes nothing any more (KAFKA-6082).
+        """Write the operations first, then publish, so a client never sees an unwritten change.
+
+        A controller that was replaced by a later one on the same store can no longer write
+        (KAFKA-6082).
+
+        Returns:
+            The error if the operations cannot be written. Then nothing has changed.
         """
         if validate_only or not operations:
             return None
@@ -535,7 +560,10 @@ class Controller:
         except BadVersionError as error:
             if error.path != znodes.CONTROLLER_EPOCH:
                 raise
-            logger.error("another controller has taken the metadata store over")
+            logger.error(
+                "another controller has taken over the metadata store: this one makes no changes. "
+                "Stop one of the two brokers"
+            )
             return KafkaError(ErrorCode.NOT_CONTROLLER, "This is no longer the controller.")
         except StoreFailure as error:
             logger.error("the metadata store failed: %s", error)
@@ -544,14 +572,15 @@ class Controller:
 
 
 def _found(node: Node | None) -> Node:
-    """A node that was there a moment ago: this controller is the only writer."""
+    """Return a node that existed a moment ago. It must exist: this is the only writer."""
     assert node is not None, "the metadata store lost a node"
     return node
 
 
 def _elected(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
-    """The partition in its next epoch: led by this broker, or by none if its replica is elsewhere
-    (the node's id was changed).
+    """Return the partition in its next epoch, led by this broker.
+
+    It has no leader if this broker has no replica of it, because the node's id was changed.
     """
     led = broker in partition.replicas
     return replace(
@@ -566,7 +595,7 @@ def _elected(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
 def _config_operations(
     change: ConfigChange, old: Mapping[str, str], new: Mapping[str, str]
 ) -> list[Operation]:
-    """Writes what a resource's overrides have become; no node means that there are none."""
+    """Write a resource's new overrides. A resource without overrides has no node."""
     path = change.path
     if not new:
         return [Delete(path)] if old else []

@@ -30,7 +30,7 @@ def plan_topics(
     topics: Sequence[NewTopic],
     new_uuid: Callable[[], Uuid],
 ) -> list[CreatedTopic | KafkaError]:
-    """What each request for a topic comes to, one after the other: a topic, or what refuses it."""
+    """Decide on the topics of one request, in order. Return each new topic or its error."""
     return run_to_completion(planning_topics(image, config, topics, new_uuid))
 
 
@@ -40,7 +40,7 @@ def planning_topics(
     topics: Sequence[NewTopic],
     new_uuid: Callable[[], Uuid],
 ) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
-    """As `plan_topics`, with a yield wherever a turn is over."""
+    """Plan like `plan_topics`, with a yield at the end of each time slice."""
     plan = _Plan(image, config)
     left = ELEMENTS_PER_SLICE
     results: list[CreatedTopic | KafkaError] = []
@@ -58,7 +58,7 @@ def planning_topics(
 
 
 class _Plan:
-    """The topics of one request while they are decided: names taken, changes counted."""
+    """The topics of one request while they are planned: their names, and the count of changes."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         self._image = image
@@ -83,7 +83,7 @@ class _Plan:
         return CreatedTopic(TopicImage(name, topic_id, partitions), configs)
 
     def _check_free(self, name: str) -> None:
-        """Names that differ only in '.' and '_' would be one name in Kafka's metrics."""
+        """Refuse an existing name. In Kafka's metrics '.' and '_' are the same character."""
         other = self._taken.get(unified(name))
         if other == name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -95,13 +95,17 @@ class _Plan:
 
 
 def unified(name: str) -> str:
-    """The same for all names that collide."""
+    """Return the same text for all names that collide."""
     return name.replace(".", "_")
 
 
 def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
-    """The topic with the partitions added, or the `KafkaError` that refuses it. A topic is widened
-    once in a request.
+    """Return the topic with the partitions added.
+
+    A request adds partitions to a topic only once.
+
+    Raises:
+        KafkaError: The request is refused.
     """
     topic = image.topics_by_name.get(TopicName(request.name))
     if topic is None:
@@ -130,7 +134,7 @@ def _added_replicas(
     additional = request.count - len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        return place(image.brokers, len(topic.partitions), additional, factor)
+        return assign_replicas(image.brokers, len(topic.partitions), additional, factor)
     if len(request.assignments) != additional:
         raise _bad_assignment(
             f"Attempted to add {additional} additional partition(s), "
@@ -183,7 +187,12 @@ def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[Brok
 def checked_replicas(
     brokers: Mapping[BrokerId, BrokerRegistration], ids: Sequence[int], factor: int | None = None
 ) -> tuple[BrokerId, ...]:
-    """INVALID_REPLICA_ASSIGNMENT unless a partition may have these replicas; `factor`: how many."""
+    """Return the replicas of a manual assignment.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT. There are not `factor` replicas, one occurs twice,
+            or a broker is not registered.
+    """
     if not ids:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -225,13 +234,13 @@ def _automatic_assignment(
     if factor == USE_DEFAULT:
         factor = config.get_int("default.replication.factor")
     check_change_count(count)
-    return place(image.brokers, 0, count, factor)
+    return assign_replicas(image.brokers, 0, count, factor)
 
 
-def place(
+def assign_replicas(
     brokers: Mapping[BrokerId, BrokerRegistration], first: int, count: int, factor: int
 ) -> list[tuple[BrokerId, ...]]:
-    """Replicas for `count` partitions from number `first` on, in turn over the brokers."""
+    """Assign `count` partitions, from number `first` on, to the brokers in rotation."""
     ids = sorted(brokers)
     if factor > len(ids):
         raise KafkaError(

@@ -1,6 +1,6 @@
-"""What a request to alter configs comes to. Pure decisions.
+"""Decisions on requests that alter configs. Pure.
 
-The rules and their sentences are those of Kafka's ``ConfigurationControlManager``,
+The rules and their error messages are those of Kafka's ``ConfigurationControlManager``,
 ``ControllerConfigurationValidator`` and ``DynamicBrokerConfig``.
 """
 
@@ -24,8 +24,8 @@ from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import check_topic_configs, check_topic_name
 
-# Limits of what followers copy (bytes a second): kept for the tools that set them, and take them
-# back, around a reassignment.
+# Limits of followers' copying, in bytes per second. They are kept for tools that set them before a
+# reassignment and remove them after it.
 REPLICATION_THROTTLES = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -33,7 +33,7 @@ REPLICATION_THROTTLES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
-# No list of a group or a subscription can be edited, only set.
+# Lists in the configs of groups and subscriptions can only be set, not edited.
 _NO_LISTS = ConfigDef([])
 
 
@@ -42,7 +42,7 @@ def _nothing(_name: str) -> str:
 
 
 class ResourceType(IntEnum):
-    """What configs belong to; the numbers are those of ``ConfigResource.Type``."""
+    """The kinds of resources with configs. The numbers are those of ``ConfigResource.Type``."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -53,7 +53,7 @@ class ResourceType(IntEnum):
 
 
 class OpType(IntEnum):
-    """What IncrementalAlterConfigs does to one config."""
+    """The operations of IncrementalAlterConfigs on one config."""
 
     SET = 0
     DELETE = 1
@@ -69,8 +69,12 @@ class ConfigOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The changes of one resource; `replace` first drops every override that there is. `forced`:
-    however much a number of threads changes at once."""
+    """The changes of one resource.
+
+    Attributes:
+        replace: Drop all existing overrides first.
+        forced: Accept any change of a number of threads.
+    """
 
     type: ResourceType
     name: str
@@ -83,7 +87,7 @@ class ConfigChange:
         return _PATHS[self.type](self.name)
 
     def configs(self, image: MetadataImage) -> Mapping[str, str]:
-        """The resource's overrides in an image."""
+        """Return the resource's overrides in an image."""
         if self.type is ResourceType.TOPIC:
             return image.topic_configs.get(TopicName(self.name), {})
         if self.type is ResourceType.GROUP:
@@ -104,8 +108,12 @@ _PATHS = {
 def plan_config_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
 ) -> dict[str, str]:
-    """What the resource's overrides become, or the `KafkaError` that refuses it. A resource is
-    altered once in a request.
+    """Return the resource's overrides after the change.
+
+    A request alters a resource only once.
+
+    Raises:
+        KafkaError: The change is refused.
     """
     if change.type is ResourceType.TOPIC:
         return _plan_topic_change(image, config, change)
@@ -158,7 +166,7 @@ def _plan_broker_change(
         if not change.forced:
             config.check_resizing(own, dynamic.get("", {}))
     except KafkaError as error:
-        # Kafka's code for brokers; it is INVALID_CONFIG for topics (KAFKA-13609).
+        # Kafka's code for brokers. For topics it is INVALID_CONFIG (KAFKA-13609).
         raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from None
     return configs
 
@@ -187,7 +195,7 @@ def _check_dynamic(op: ConfigOp, per_broker: bool) -> None:
         return
     if name not in BROKER_CONFIGS:
         reason = inapplicable_reason(name)
-        detail = f"it does not apply here, {reason}" if reason else "it is unknown"
+        detail = f"it does not apply, {reason}" if reason else "it is unknown"
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Broker config {name} cannot be altered: {detail}"
         )
@@ -202,7 +210,7 @@ def _applied(
     current: Mapping[str, str],
     inherited: Callable[[str], str],
 ) -> dict[str, str]:
-    """The overrides after the operations; a list's APPEND begins at the value in force."""
+    """Return the overrides after the operations. APPEND starts from the value in effect."""
     configs = {} if change.replace else dict(current)
     for op in change.ops:
         if op.op is OpType.DELETE:
@@ -229,7 +237,7 @@ def _check_list(table: ConfigDef, op: ConfigOp) -> None:
 
 
 def _spliced(op: ConfigOp, before: str, value: str) -> str:
-    """A list with parts added where they are not there yet, or each taken out once."""
+    """Add parts to a list where they are missing, or remove each part once."""
     parts = [part for part in before.split(",") if part]
     changes = value.split(",")
     if op.op is OpType.APPEND:

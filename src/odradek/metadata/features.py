@@ -1,9 +1,9 @@
-"""The cluster's features (KIP-584): which levels this version supports, and where a cluster begins.
+"""The cluster's features (KIP-584): the supported levels, and the levels of a new cluster.
 
-A *finalized* level is kept in the metadata store and switches what clients do: with
-``transaction.version`` 2 producers take KIP-890's flow, and ``group.version`` 1 stands for the
-consumer protocol (KIP-848), which is served at level 1 only. Level 0 is "off", and is not listed
-among the finalized ones.
+A *finalized* level is kept in the metadata store and changes how clients behave. With
+``transaction.version`` 2, producers use the protocol of KIP-890. ``group.version`` 1 is the
+consumer protocol (KIP-848), which is served at level 1 only. Level 0 means "off", and is not listed
+among the finalized levels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23)
 
 
 class Feature(NamedTuple):
-    """The supported levels, and the one that a new cluster finalizes."""
+    """The supported levels, and the level that a new cluster finalizes."""
 
     min_level: int
     max_level: int
@@ -37,12 +37,12 @@ FEATURES: dict[str, Feature] = {
 
 
 def default_levels() -> dict[str, int]:
-    """What a new cluster has finalized."""
+    """Return the levels that a new cluster has finalized."""
     return {name: each.default_level for name, each in FEATURES.items() if each.default_level}
 
 
 class UpgradeType(IntEnum):
-    """The direction that a request allows; the numbers are UpdateFeatures'."""
+    """The direction that a request allows. The numbers are those of UpdateFeatures."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -50,7 +50,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A level to finalize; `upgrade_type` is the protocol's number, known or not."""
+    """A level to finalize. `upgrade_type` is the protocol's number, even if it is unknown."""
 
     name: str
     level: int
@@ -58,7 +58,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def check_update(node_id: int, finalized: Mapping[str, int], update: FeatureUpdate) -> None:
-    """INVALID_UPDATE_VERSION, with Kafka's sentence, unless the level may be finalized."""
+    """Raise INVALID_UPDATE_VERSION, with Kafka's message, unless the level may be finalized."""
     reason = _refusal(node_id, finalized.get(update.name, 0), update)
     if reason is not None:
         message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
@@ -67,7 +67,7 @@ def check_update(node_id: int, finalized: Mapping[str, int], update: FeatureUpda
 
 
 def _refusal(node_id: int, current: int, update: FeatureUpdate) -> str | None:
-    """The rules of ``FeatureControlManager``, in its order."""
+    """Apply the rules of ``FeatureControlManager``, in its order."""
     if update.upgrade_type not in UpgradeType.__members__.values():
         return "The controller does not support the given upgrade type."
     if update.level < 0:
@@ -91,7 +91,7 @@ def _refusal(node_id: int, current: int, update: FeatureUpdate) -> str | None:
 
 
 def _check_metadata_version(current: int, update: FeatureUpdate) -> None:
-    """A downgrade of the metadata's format is possible only where the format has not changed."""
+    """Refuse a downgrade of the metadata's format, unless the format has not changed."""
     if update.name != METADATA_VERSION or update.level >= current:
         return
     if not any(update.level < level <= current for level in _METADATA_CHANGES):
@@ -108,8 +108,11 @@ def _check_metadata_version(current: int, update: FeatureUpdate) -> None:
 
 
 def with_levels(finalized: Mapping[str, int], changes: Mapping[str, int]) -> dict[str, int]:
-    """`finalized` with some levels replaced. KafkaError INVALID_UPDATE_VERSION for a feature or a
-    level that is not supported."""
+    """Return `finalized` with some levels replaced.
+
+    Raises:
+        KafkaError: INVALID_UPDATE_VERSION for a feature or a level that is not supported.
+    """
     for name, level in changes.items():
         feature = FEATURES.get(name)
         if feature is None:

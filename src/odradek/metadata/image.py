@@ -1,6 +1,4 @@
-"""The cluster as one broker sees it at one moment: a frozen value, replaced whole on every
-change.
-"""
+"""The metadata of the cluster at one time: a frozen value, replaced as a whole on every change."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _NOTHING: Mapping[str, Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener of a broker is reached."""
+    """The address of one listener of a broker."""
 
     listener: str
     host: str
@@ -36,9 +34,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """A partition's leader and replicas; `partition_epoch` rises with every change of this
-    state.
-    """
+    """A partition's leader and replicas. Every change raises `partition_epoch`."""
 
     partition: int
     leader: BrokerId
@@ -50,7 +46,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic; `partitions` lie in the order of their numbers, 0 first."""
+    """A topic. `partitions` is in the order of their numbers, from 0."""
 
     name: TopicName
     topic_id: Uuid
@@ -59,8 +55,12 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`offset` rises with every change. `broker_configs` has the broker's id as text, or "" for all
-    brokers, as its key, as the protocol names them.
+    """All metadata of the cluster.
+
+    Attributes:
+        broker_configs: The overrides by broker id as text, or "" for all brokers, as in the
+            protocol.
+        offset: Rises with every change that is published.
     """
 
     cluster_id: str = ""
@@ -71,12 +71,12 @@ class MetadataImage:
     topic_configs: Mapping[TopicName, Mapping[str, str]] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     offset: int = 0
-    # Finalized levels by name; a feature that is not there is at level 0.
+    # Finalized levels by name. A feature that is absent is at level 0.
     features: Mapping[str, int] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Quotas = field(default_factory=dict)
-    # Topics that were deleted, by id, until every log of them is gone.
+    # Topics that were deleted, by id, until all of their logs are removed.
     deletions: Mapping[Uuid, TopicName] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
@@ -86,7 +86,7 @@ class MetadataImage:
         return found.partitions[partition]
 
     def partition_count(self, topic: str) -> int:
-        """0 when there is no such topic."""
+        """Return 0 when the topic does not exist."""
         found = self.topics_by_name.get(TopicName(topic))
         return 0 if found is None else len(found.partitions)
 
@@ -95,7 +95,7 @@ class MetadataImage:
         changed: Mapping[TopicName, TopicImage],
         configs: Mapping[TopicName, Mapping[str, str]],
     ) -> MetadataImage:
-        """With topics added or replaced, and the configs of some topics replaced."""
+        """Return the image with topics added or replaced, and configs of some topics replaced."""
         return replace(
             self,
             topics_by_name={**self.topics_by_name, **changed},
@@ -105,7 +105,7 @@ class MetadataImage:
         )
 
     def without_topics(self, names: set[TopicName]) -> MetadataImage:
-        """With these topics deleted, and their deletions recorded."""
+        """Return the image with these topics deleted and their deletions recorded."""
         ids = {self.topics_by_name[name].topic_id: name for name in names}
         return replace(
             self,
@@ -117,7 +117,7 @@ class MetadataImage:
         )
 
     def without_deletions(self, topic_ids: Collection[Uuid]) -> MetadataImage:
-        """Without the records of deletions that are finished."""
+        """Return the image without the records of deletions that are finished."""
         deletions = {i: name for i, name in self.deletions.items() if i not in topic_ids}
         return replace(self, deletions=deletions)
 
@@ -128,7 +128,7 @@ class MetadataImage:
         groups: Mapping[str, Mapping[str, str]] = _NOTHING,
         client_metrics: Mapping[str, Mapping[str, str]] = _NOTHING,
     ) -> MetadataImage:
-        """With the overrides of some topics, brokers, groups and subscriptions replaced."""
+        """Return the image with the overrides of some resources replaced."""
         return replace(
             self,
             topic_configs={**self.topic_configs, **topics},
@@ -139,18 +139,18 @@ class MetadataImage:
         )
 
     def with_quotas(self, quotas: Quotas) -> MetadataImage:
-        """With all quotas of clients replaced."""
+        """Return the image with all client quotas replaced."""
         return replace(self, client_quotas=quotas, offset=self.offset + 1)
 
     def with_features(self, levels: Mapping[str, int]) -> MetadataImage:
-        """With the finalized features replaced."""
+        """Return the image with the finalized features replaced."""
         return replace(self, features=levels, offset=self.offset + 1)
 
 
 def _with(
     before: Mapping[str, Mapping[str, str]], changes: Mapping[str, Mapping[str, str]]
 ) -> Mapping[str, Mapping[str, str]]:
-    """With some overrides replaced; without those that have become empty."""
+    """Replace some overrides. Drop the resources that have no overrides left."""
     if not changes:
         return before
     return {name: values for name, values in {**before, **changes}.items() if values}

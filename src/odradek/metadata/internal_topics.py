@@ -1,4 +1,4 @@
-"""The broker's own topics, with the configs that Kafka's coordinators give them."""
+"""The internal topics, with the configs that Kafka's coordinators give them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopi
 
 
 def internal_topic(config: BrokerConfig, name: str) -> NewTopic | None:
-    """What to create when an internal topic is first needed; None for any other name."""
+    """Return the internal topic to create when it is first needed, or None for other names."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,
@@ -36,5 +36,5 @@ def internal_topic(config: BrokerConfig, name: str) -> NewTopic | None:
 
 
 def _segment_bytes(config: BrokerConfig, name: str) -> str:
-    # A topic's segments have a lower bound that these configs of the broker do not have.
+    # A topic's segment size has a lower bound, which these broker configs do not have.
     return str(max(config.get_int(name), 1_048_576))

@@ -1,5 +1,7 @@
-"""Where client quotas lie in the metadata store: ``/config/users/U``, ``/config/clients/C`` and
-``/config/users/U/clients/C`` of Kafka on ZooKeeper, with ``<default>`` for a default.
+"""The nodes of client quotas in the metadata store.
+
+As in Kafka on ZooKeeper they are ``/config/users/U``, ``/config/clients/C`` and
+``/config/users/U/clients/C``, with ``<default>`` for a default.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ CLIENTS = "/config/clients"
 
 
 def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
-    """Writes the difference: parents are created before their children, and deleted after them."""
+    """Return the writes of the difference. Parents are created first and deleted last."""
     old, new = _nodes(before), _nodes(after)
     created = sorted(path for path in new if path not in old)
     deleted = sorted((path for path in old if path not in new), reverse=True)
@@ -35,7 +37,7 @@ def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
 
 
 async def load_quotas(store: MetadataStore) -> Quotas:
-    """The quotas as `quota_operations` left them."""
+    """Return the quotas that `quota_operations` wrote."""
     paths: dict[str, Entity] = {}
     for name in await store.children(CLIENTS):
         paths[f"{CLIENTS}/{name}"] = ((CLIENT_ID, _name(name)),)
@@ -59,7 +61,7 @@ async def load_quotas(store: MetadataStore) -> Quotas:
 
 
 def _nodes(quotas: Quotas) -> dict[str, bytes]:
-    """Every node that these quotas need, by path."""
+    """Return every node that these quotas need, by path."""
     nodes: dict[str, bytes] = {}
     for entity, values in quotas.items():
         names = dict(entity)

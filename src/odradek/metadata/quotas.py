@@ -1,10 +1,9 @@
-"""Client quotas: which entity may have which, and what a request to alter or describe them comes
-to. Pure decisions.
+"""Client quotas: decisions on requests that alter or describe them. Pure.
 
-An entity is a user, a client id, or a client id of a user; a name that is None is the default of
-its type. The rules and their sentences are those of Kafka's ``ClientQuotaControlManager`` and
-``ClientQuotasImage``. Only the byte rates are enforced here (`odradek.broker.requests.quotas`), so
-others are refused.
+An entity is a user, a client id, or a client id of a user. The name None is the default of its
+type. The rules and their error messages are those of Kafka's ``ClientQuotaControlManager`` and
+``ClientQuotasImage``. Only the byte rates are enforced (`odradek.broker.requests.quotas`), so other
+quotas are refused.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ Quotas = Mapping[Entity, Mapping[str, float]]
 
 
 class QuotaAlteration(NamedTuple):
-    """What one entity shall have: (quota, value), in which None takes it away."""
+    """New quotas of one entity: (quota, value) pairs, where None removes the quota."""
 
     entity: Entity
     ops: Sequence[tuple[str, float | None]]
 
 
 class MatchType(IntEnum):
-    """How a filter's component matches; the numbers are DescribeClientQuotas'."""
+    """How a component of a filter matches. The numbers are those of DescribeClientQuotas."""
 
     EXACT = 0
     DEFAULT = 1
@@ -51,15 +50,16 @@ class Component(NamedTuple):
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Of several names of one type the last one counts, as in Kafka."""
+    """Return the entity of (type, name) pairs. The last name of a type counts, as in Kafka."""
     return tuple(sorted(dict(parts).items()))
 
 
 def plan_alterations(
     quotas: Quotas, alterations: Sequence[QuotaAlteration]
 ) -> tuple[Quotas, dict[Entity, KafkaError | None]]:
-    """The quotas after those alterations that are not refused, and what refuses the others. The
-    second one of an entity is refused, and the first one stays.
+    """Return the quotas after the accepted alterations, and the error or None for each entity.
+
+    A second alteration of an entity is refused, but the effect of the first one remains.
     """
     return run_to_completion(planning_alterations(quotas, alterations))
 
@@ -67,7 +67,7 @@ def plan_alterations(
 def planning_alterations(
     quotas: Quotas, alterations: Sequence[QuotaAlteration]
 ) -> Generator[None, None, tuple[Quotas, dict[Entity, KafkaError | None]]]:
-    """As `plan_alterations`, with a yield wherever a turn is over."""
+    """Plan like `plan_alterations`, with a yield at the end of each time slice."""
     changed: dict[Entity, Mapping[str, float]] = dict(quotas)
     results: dict[Entity, KafkaError | None] = {}
     left = ELEMENTS_PER_SLICE
@@ -127,12 +127,12 @@ def _check_value(key: str, value: float) -> None:
         raise _invalid(f"Quota {key} must be greater than 0")
     if value > LONG_MAX:
         raise _invalid(f"Proposed value for {key} is too large for a LONG.")
-    if value < 1.0 or value % 1.0 > 1e-6:  # kept as a whole number, and 0 of it would be no rate
+    if value < 1.0 or value % 1.0 > 1e-6:  # stored as a whole number, and 0 would be no rate
         raise _invalid(f"{key} cannot be a fractional value.")
 
 
 def matching(quotas: Quotas, components: Sequence[Component], strict: bool) -> Quotas:
-    """Those quotas whose entity has what every component asks for, and nothing else if `strict`."""
+    """Return the quotas whose entities match all components, and have no others if `strict`."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for component in components:

@@ -1,4 +1,4 @@
-"""Names and configs of topics, and the requests that create and widen them. Pure.
+"""Names and configs of topics, and the requests that create topics and add partitions. Pure.
 
 The rules and their error messages are those of Kafka's ``Topic`` and ``ReplicationControlManager``.
 """
@@ -23,7 +23,7 @@ CLUSTER_METADATA = TopicName("__cluster_metadata")
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 TOPIC_NAME_LENGTH_MAX = 249
-# What one request may change at most, in topics, partitions and configs (MAX_RECORDS_PER_USER_OP).
+# Most topics, partitions and configs that one request may change (MAX_RECORDS_PER_USER_OP).
 CHANGES_PER_REQUEST_MAX = 10_000
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
@@ -32,7 +32,7 @@ USE_DEFAULT = -1
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create; -1 is the broker's default, and must be so with `assignments`."""
+    """A topic to create. -1 is the broker's default, and is required with `assignments`."""
 
     name: str
     num_partitions: int = USE_DEFAULT
@@ -43,7 +43,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic to widen to `count` partitions; `assignments` has the replicas of each added one."""
+    """A topic to extend to `count` partitions. `assignments` has the replicas of each new one."""
 
     name: str
     count: int
@@ -52,14 +52,14 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it was created, or would be if only validated."""
+    """A topic that was created, or that would be created if the request only validates."""
 
     image: TopicImage
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
 def invalid_name_reason(name: str) -> str | None:
-    """Why a topic cannot be called so; None if it can."""
+    """Return why a topic cannot have this name, or None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -77,14 +77,14 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def check_topic_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
+    """Raise INVALID_TOPIC_EXCEPTION unless a topic may have this name."""
     reason = invalid_name_reason(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def new_partition(number: int, replicas: tuple[BrokerId, ...]) -> PartitionImage:
-    """A partition in its first epoch: every replica in sync, the first one the leader."""
+    """Return a partition in its first epoch: all replicas in sync, the first one the leader."""
     return PartitionImage(number, replicas[0], 0, 0, replicas, replicas)
 
 
@@ -96,7 +96,7 @@ def check_change_count(count: int) -> None:
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """INVALID_CONFIG unless these may be a topic's overrides, each and together."""
+    """Check a topic's overrides, each and together. Wrong ones raise INVALID_CONFIG."""
     for name in overrides:
         if name not in TOPIC_CONFIGS:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")

@@ -1,12 +1,14 @@
-"""Where the controller keeps what in the metadata store: Kafka's paths and JSON (``ZkData``).
+"""Paths and contents of the controller's nodes in the metadata store: Kafka's ``ZkData``.
 
-The layout is that of Kafka 2.3-3.x on ZooKeeper: ``/brokers/topics/T`` has the replicas of every
-partition and the topic's id, ``/brokers/topics/T/partitions/P/state`` the leader and the in-sync
-replicas, with the node's version as the partition epoch; ``/config/topics/T`` and
-``/config/brokers/N`` (or ``<default>``) have what was altered.
+The layout is the one of Kafka 2.3-3.x on ZooKeeper:
+
+* ``/brokers/topics/T`` has the topic's id and the replicas of every partition.
+* ``/brokers/topics/T/partitions/P/state`` has the leader and the in-sync replicas. The version of
+  the node is the partition epoch.
+* ``/config/topics/T`` and ``/config/brokers/N`` (or ``<default>``) have the altered configs.
 
 ``/odradek/deleted_topics/ID`` is not Kafka's. It has the name of a deleted topic until all of its
-logs are gone.
+logs are removed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ CLIENT_METRICS = "/config/client-metrics"
 DELETED_TOPICS = "/odradek/deleted_topics"
 DEFAULT_ENTITY = "<default>"
 
-# In the order in which they must be created: a parent comes before its children.
+# In the order of their creation, because a parent must exist before its children.
 PERSISTENT_PATHS = (
     "/brokers",
     BROKER_IDS,
@@ -75,12 +77,12 @@ def topic_config_path(name: str) -> str:
 
 
 def broker_config_path(name: str) -> str:
-    """`name` is a broker's id as text, or "" for all brokers."""
+    """Return the path of a broker's configs. `name` is its id as text, or "" for all brokers."""
     return f"{BROKER_CONFIGS}/{name or DEFAULT_ENTITY}"
 
 
 def sanitized(name: str) -> str:
-    """A name of any characters as the last part of a path (``Sanitizer``)."""
+    """Encode a name of any characters as the last part of a path (``Sanitizer``)."""
     return quote(name, safe="").replace("~", "%7E")
 
 
@@ -121,7 +123,7 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
 
 
 def decode_topic_header(data: bytes) -> tuple[Uuid, list[tuple[BrokerId, ...]]]:
-    """A topic's id and the replicas of its partitions, in the order of their numbers."""
+    """Return a topic's id and the replicas of its partitions, in the order of their numbers."""
     value = decode(data)
     partitions = value["partitions"]
     replicas = [tuple(partitions[str(number)]) for number in range(len(partitions))]
@@ -150,7 +152,7 @@ def decode_configs(data: bytes) -> dict[str, str]:
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
-    """Kafka's ``FeatureZNode``, version 2; status 1 says that features are enabled."""
+    """Encode Kafka's ``FeatureZNode``, version 2. Status 1 means that features are enabled."""
     return encode({"version": 2, "status": 1, "features": dict(levels)})
 
 
@@ -160,11 +162,11 @@ def decode_features(data: bytes) -> dict[str, int]:
 
 
 PRODUCER_ID_BLOCK_SIZE = 1000
-"""Producer ids that a broker takes at a time, as in Kafka's ``ProducerIdsBlock``."""
+"""Producer ids that a broker allocates at a time, as in Kafka's ``ProducerIdsBlock``."""
 
 
 def encode_producer_id_block(broker: int, first: int, last: int) -> bytes:
-    """Kafka's ``ProducerIdBlockZNode``: the ids that were given out last."""
+    """Encode Kafka's ``ProducerIdBlockZNode``: the ids that were allocated last."""
     return encode(
         {"version": 1, "broker": broker, "block_start": str(first), "block_end": str(last)}
     )
@@ -189,7 +191,7 @@ def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:
 def partition_operations(
     name: TopicName, partitions: Sequence[PartitionImage], controller_epoch: int
 ) -> list[Operation]:
-    """Creates the nodes of new partitions; the topic's ``partitions`` node is there."""
+    """Create the nodes of new partitions. The topic's ``partitions`` node exists."""
     operations: list[Operation] = []
     for partition in partitions:
         path = state_path(name, partition.partition)
@@ -213,7 +215,7 @@ def create_topic_operations(
 
 
 def decode_deleted_topic(path_name: str, data: bytes) -> tuple[Uuid, TopicName]:
-    """The id and the name of a topic whose deletion is recorded."""
+    """Return the id and the name of a topic whose deletion is recorded."""
     return uuid_from_string(path_name), TopicName(decode(data)["topic"])
 
 
