@@ -31,9 +31,11 @@ def result(outcome: str, name: str = "a test") -> Result:
         ("skipped", "failed", "SKIPPED, not by Kafka: suite: a test"),
     ],
 )
-def test_failure_or_skip_that_kafka_does_not_have_is_told(ours: str, theirs: str, bad: str) -> None:
-    told = run._judge([result(ours)], [result(theirs)])
-    assert [line.split(": ")[:2] for line in told] == ([bad.split(": ")[:2]] if bad else [])
+def test_failure_or_skip_that_kafka_does_not_have_is_reported(
+    ours: str, theirs: str, bad: str
+) -> None:
+    reported = run._judge([result(ours)], [result(theirs)])
+    assert [line.split(": ")[:2] for line in reported] == ([bad.split(": ")[:2]] if bad else [])
 
 
 def test_failure_with_a_known_cause_must_leave_the_list_when_it_passes(
@@ -41,17 +43,17 @@ def test_failure_with_a_known_cause_must_leave_the_list_when_it_passes(
 ) -> None:
     monkeypatch.setitem(run.KNOWN, ("suite", "a test"), "the cause")
     assert run._judge([result("failed")], [result("passed")]) == []
-    [told] = run._judge([result("passed")], [result("passed")])
-    assert told.startswith("PASSED, though known to fail")
+    [reported] = run._judge([result("passed")], [result("passed")])
+    assert reported.startswith("PASSED, though known to fail")
 
 
-def test_what_passed_on_kafka_and_did_not_run_is_told() -> None:
+def test_a_case_that_passed_on_kafka_and_did_not_run_is_reported() -> None:
     theirs = [result("passed"), result("passed", "another"), result("skipped", "a third")]
     assert run._missing([result("skipped", "the whole suite")], theirs[1:]) == [
         "DID NOT RUN: suite: another"
     ]
     assert run._missing([result("failed"), result("passed", "another")], theirs) == []
-    assert run._missing([], theirs) == []  # of suites that were not asked for
+    assert run._missing([], theirs) == []  # suites that were not requested
 
 
 def test_every_permitted_difference_is_in_the_deviations_and_nothing_else_is() -> None:
@@ -75,7 +77,7 @@ def test_pattern_permits_its_field_and_no_other_field_of_the_step(pattern: str) 
 
 @pytest.mark.parametrize("pattern", ALLOWED)
 def test_no_pattern_permits_a_whole_scenario(pattern: str) -> None:
-    """A response that did not come is a difference of its step, and steps are permitted singly."""
+    """A missing response is a difference of its step, and only single steps are permitted."""
     scenario = re.split("[@/:]", pattern)[0].replace("*", "any")
     missing = compare(f"{scenario}@9", [("a step of another name", {"error_code": 0})], [])
     assert [difference.pattern for difference in missing] == [None]

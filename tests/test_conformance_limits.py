@@ -39,12 +39,12 @@ def test_a_case_that_hangs_fails_with_its_stack(
     monkeypatch.setattr("conformance.harness.ENDED_S", 0.0)
     [result] = run_case("suite", Case("hangs", hang_in_a_thread, timeout_s=0.01), context)
     assert (result.outcome, result.reason) == ("failed", "no end within 0.01 s")
-    told = capfd.readouterr().err
-    assert "=== suite: hangs" in told
-    assert "hang_in_a_thread" in told
+    reported = capfd.readouterr().err
+    assert "=== suite: hangs" in reported
+    assert "hang_in_a_thread" in reported
 
 
-def test_the_processes_of_a_case_that_hangs_are_shown_and_ended(
+def test_the_processes_of_a_case_that_hangs_are_listed_and_ended(
     context: Context, capfd: pytest.CaptureFixture[str]
 ) -> None:
     started: list[subprocess.Popen[bytes]] = []
@@ -77,19 +77,19 @@ def test_a_process_is_asked_for_its_stacks(
     for name, value in stacks.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     pipe = subprocess.PIPE
-    with (tmp_path / "err").open("wb") as err, (tmp_path / "told").open("w+") as told:
+    with (tmp_path / "err").open("wb") as err, (tmp_path / "reported").open("w+") as reported:
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=err) as process:
             assert process.stdout is not None
             try:
                 assert process.stdout.readline() == b"begun\n"
-                stacks.dump_processes(told, [process.pid])
+                stacks.dump_processes(reported, [process.pid])
             finally:
                 process.kill()
-        told.seek(0)
-        assert frame in told.read()
+        reported.seek(0)
+        assert frame in reported.read()
 
 
-def test_a_program_that_hangs_is_ended_with_what_it_wrote() -> None:
+def test_a_program_that_hangs_is_ended_and_its_output_reported() -> None:
     command = ["sh", "-c", "echo begun; exec sleep 3600"]
     with pytest.raises(stacks.TimeLimit, match="sh did not end within 3 s: begun"):
         stacks.run(command, timeout_s=LIMIT_S)

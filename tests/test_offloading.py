@@ -40,7 +40,7 @@ def test_a_call_runs_in_a_thread_and_the_slices_on_the_loop(executor: ThreadPool
     assert called.startswith("ThreadPoolExecutor")
 
 
-def test_an_error_of_a_call_is_raised_where_the_work_goes_on(executor: ThreadPoolExecutor) -> None:
+def test_an_error_of_a_call_is_raised_at_the_yield(executor: ThreadPoolExecutor) -> None:
     def failing() -> None:
         raise OSError("disk")
 
@@ -56,7 +56,7 @@ def test_an_error_of_a_call_is_raised_where_the_work_goes_on(executor: ThreadPoo
     assert asyncio.run(run()) == run_here(work()) == "disk"
 
 
-def test_others_run_after_each_slice_whatever_the_number_of_works(
+def test_other_tasks_run_after_each_slice_for_any_number_of_works(
     executor: ThreadPoolExecutor,
 ) -> None:
     async def run() -> list[int]:
@@ -115,7 +115,7 @@ def test_no_more_works_than_allowed_are_in_progress_and_the_others_wait_in_order
     assert asyncio.run(run()) == [f"{name}{number}" for name in "abc" for number in range(3)]
 
 
-def test_a_cancelled_work_is_closed_and_gives_its_place_to_the_next(
+def test_a_cancelled_work_is_closed_and_the_next_one_starts(
     executor: ThreadPoolExecutor,
 ) -> None:
     ended: list[bool] = []

@@ -1,4 +1,4 @@
-"""What the README prints is what runs: its ten lines, and the commands for a broker."""
+"""The README's ten lines of Python, and its commands for a broker, run and print what it shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_ten_lines_of_python_print_what_was_produced(tmp_path: Path) -> None
     assert done.stdout == "b'viewed'\n"
 
 
-def test_the_commands_for_a_broker_do_what_they_say() -> None:
+def test_the_commands_for_a_broker_run() -> None:
     (block,) = (each for each in blocks("sh") if "odradek serve " in each)
     asked = [line for line in block.splitlines() if not re.match("pip |odradek serve ", line)]
     assert len(asked) == 5

@@ -77,7 +77,7 @@ def test_cancel_ends_a_coroutine_that_executes(steps: int) -> None:
     run_loop(test())
 
 
-def test_cancel_after_the_coroutine_reaches_what_it_returned() -> None:
+def test_cancel_after_the_coroutine_cancels_its_result() -> None:
     async def test() -> None:
         released: list[bool] = []
         response: PendingResult[int] = PendingResult(on_cancel=lambda: released.append(True))
@@ -95,7 +95,7 @@ def test_cancel_after_the_coroutine_reaches_what_it_returned() -> None:
     run_loop(test())
 
 
-def test_a_task_that_is_cancelled_cancels_what_it_waits_for() -> None:
+def test_a_cancelled_task_cancels_the_result_that_it_waits_for() -> None:
     async def test() -> None:
         released: list[bool] = []
         result: PendingResult[int] = PendingResult(on_cancel=lambda: released.append(True))

@@ -1,4 +1,4 @@
-"""Results: which stage is reached when, and what follows from it."""
+"""Results: the order of their stages, and the results that are derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.results import Abandoned, PendingResult, Result, gather
 
 
 def stages(result: Result[object]) -> list[str]:
-    """The stages that are reached from now on, in their order."""
+    """Return a list to which the stages are added, in the order in which they are reached."""
     reached: list[str] = []
     result.on_executed(lambda: reached.append("executed"))
     result.on_done(lambda done: reached.append(repr(done.error or done.get())))
@@ -143,7 +143,7 @@ def test_an_error_of_one_kind_is_recovered_from(late: bool) -> None:
     assert Result(5).recover(KafkaError, lambda error: 0).get() == 5
 
 
-def test_a_client_that_is_gone_releases_what_waits_at_the_owner() -> None:
+def test_cancel_releases_the_delayed_operation_of_the_owner() -> None:
     released: list[str] = []
     result: PendingResult[int] = PendingResult(on_cancel=lambda: released.append("now"))
     mapped = result.then(str).chain(lambda text: Result(text)).recover(KafkaError, str)

@@ -1,4 +1,4 @@
-"""Style as a test: sizes, orphans, and the promises of the layout."""
+"""Rules of style and layout as tests: sizes, unused modules, documents that match the code."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_file_and_its_functions_stay_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PRODUCT, ids=_name)
-def test_module_says_what_it_is_for(path: Path) -> None:
+def test_module_has_a_docstring(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert not tree.body or ast.get_docstring(tree), f"{_name(path)} has no docstring"
 
 
 def test_no_module_is_an_orphan() -> None:
-    """Every module is imported by another one, or is an entry point that is named here."""
+    """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
         "__main__",
         "client.asynchronous",  # for brokers among themselves, from the replication issue on
@@ -85,7 +85,7 @@ def test_no_module_is_an_orphan() -> None:
 
 @pytest.mark.parametrize("folder", ["testkit", "benchmarks", "conformance"])
 def test_shared_code_is_imported_from_testkit_alone(folder: str) -> None:
-    """These packages import the product, testkit and themselves, and nothing from each other."""
+    """These packages import the product, testkit and themselves, but not each other."""
     others = {"tests", "testkit", "benchmarks", "conformance", "examples"} - {folder, "testkit"}
     pattern = re.compile(rf"^\s*(?:from|import) ({'|'.join(sorted(others))})\b", re.M)
     found = {
@@ -96,7 +96,7 @@ def test_shared_code_is_imported_from_testkit_alone(folder: str) -> None:
     assert not {name: modules for name, modules in found.items() if modules}
 
 
-def test_every_api_has_a_handler_file_that_says_its_versions_and_a_test() -> None:
+def test_every_api_has_a_handler_file_with_its_versions_and_a_test() -> None:
     from odradek.broker.requests.apis import APIS
 
     handlers = SOURCE / "broker" / "handlers"
@@ -119,9 +119,10 @@ def test_every_handler_file_is_in_the_api_table() -> None:
 
 
 def _paths_of_the_file_map() -> set[str]:
-    """The first column of the file map in ARCHITECTURE.md: below src/odradek, or below the root.
+    """Return the first column of the file map in ARCHITECTURE.md.
 
-    In a cell the folder of a name holds for those behind it: `log/unified_log.py`, `log_loader.py`.
+    Paths are below src/odradek, or below the root. In a cell the folder of a name also applies to
+    the names behind it: `log/unified_log.py`, `log_loader.py`.
     """
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]+) \|", text.split("\n## File map\n")[1].split("\n## ")[0], re.M)
@@ -138,7 +139,7 @@ def _paths_of_the_file_map() -> set[str]:
 
 
 def test_every_module_is_in_the_file_map_and_nothing_else_is() -> None:
-    """A module is named itself, or by a folder above it that is named as a whole."""
+    """A module is listed itself, or with a whole folder above it."""
     named = _paths_of_the_file_map()
     folders = tuple(path for path in named if path.endswith("/"))
     modules = {str(path.relative_to(SOURCE)) for path in PRODUCT if path.name != "__init__.py"}
@@ -150,14 +151,14 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs
 
 
 def _code_spans(document: Path) -> set[str]:
-    """The text between backticks, except in blocks of code."""
+    """Return the text between backticks, except in blocks of code."""
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     return set(re.findall(r"`([^`\n]+)`", text))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
 def test_modules_that_a_document_names_exist(document: Path) -> None:
-    """By their whole path, or by its end: `requests/apis.py`."""
+    """A document names a module by its path, or by the end of the path: `requests/apis.py`."""
     paths = [f"/{_name(path)}" for path in [*CODE, *(ROOT / "examples").rglob("*.py")]]
     named = {span for span in _code_spans(document) if re.fullmatch(r"[\w/]+\.py", span)}
     placeholders = {span for span in named if "NAME" in span}
@@ -167,7 +168,7 @@ def test_modules_that_a_document_names_exist(document: Path) -> None:
 
 
 def _members(node: ast.ClassDef) -> set[str]:
-    """The names of a class that a reader may ask for: methods, fields, attributes of `self`."""
+    """Return the public names of a class: methods, fields, attributes of `self`."""
     names = set()
     for each in ast.walk(node):
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -180,7 +181,7 @@ def _members(node: ast.ClassDef) -> set[str]:
 
 
 def _defined_names() -> tuple[dict[str, set[str]], set[str]]:
-    """The classes of the product and the tests' helpers with their members; all other names."""
+    """Return the classes of the product and the tests' helpers, with members, and other names."""
     classes: dict[str, set[str]] = {}
     others: set[str] = set()
     helpers = (ROOT / "tests" / "helpers").glob("*.py")
@@ -196,7 +197,7 @@ def _defined_names() -> tuple[dict[str, set[str]], set[str]]:
 
 
 def test_symbols_that_the_architecture_names_exist() -> None:
-    """`Class`, `Class.member`, `CONSTANT`, and names with an underscore."""
+    """Symbols are `Class`, `Class.member`, `CONSTANT`, and names with an underscore."""
     foreign = {"RWF_NOWAIT", "Struct", "max_mem"}
     classes, others = _defined_names()
     others |= set[str]().union(*classes.values())
@@ -213,7 +214,7 @@ def test_symbols_that_the_architecture_names_exist() -> None:
 
 
 def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
-    """Time comes in by constructor: `clock.py` alone asks the machine (the tools may)."""
+    """Time comes in by constructor: only `clock.py` reads the clock (the tools may, too)."""
     tools = {"cli", "demo", "pipeline", "testing"}
     offenders = [
         _name(path)
@@ -226,7 +227,7 @@ def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
 
 
 def test_the_product_waits_on_the_timers_of_its_environment() -> None:
-    """A test or the simulator moves time there; the event loop has a time of its own."""
+    """A test or the simulator controls these timers, but not the time of the event loop."""
     tools = {"cli", "client", "demo", "environment", "pipeline", "testing"}
     waits = r"(?<!timers)\.call_later\(|\.call_at\(|asyncio\.sleep\((?!0\))|asyncio\.wait_for\("
     offenders = [
@@ -239,8 +240,9 @@ def test_the_product_waits_on_the_timers_of_its_environment() -> None:
 
 
 def test_no_file_in_a_shared_directory_has_a_predictable_name() -> None:
-    """Another user could create it first, as a link to a file of this one's. `tempfile` makes
-    names that nobody can foresee.
+    """Another user could create the file first, as a link to one of this user's files.
+
+    `tempfile` makes names that cannot be predicted.
     """
     defaults_of_kafka = {"src/odradek/config/broker_log.py"}
     shared = r"gettempdir\(|[\"'](/var)?/tmp/|[\"']/dev/shm|mktemp\((?!\")"
@@ -254,7 +256,7 @@ def test_no_file_in_a_shared_directory_has_a_predictable_name() -> None:
 
 
 def _top_level_names(path: Path) -> tuple[set[str], set[str]]:
-    """The classes and the public constants that a module defines."""
+    """Return the classes and the public constants that a module defines."""
     classes, constants = set(), set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         targets: list[ast.expr] = []
@@ -268,7 +270,7 @@ def _top_level_names(path: Path) -> tuple[set[str], set[str]]:
     return classes, {name for name in constants if re.fullmatch(r"[A-Z][A-Z0-9_]+", name)}
 
 
-def test_no_class_name_stands_for_two_things_in_a_layer() -> None:
+def test_class_names_are_unique_in_a_layer() -> None:
     defined: dict[tuple[str, str], list[str]] = {}
     for path in PRODUCT:
         layer = path.relative_to(SOURCE).parts[0]
@@ -278,7 +280,7 @@ def test_no_class_name_stands_for_two_things_in_a_layer() -> None:
 
 
 def test_constants_have_one_definition() -> None:
-    """The same name with the same value in two modules is one constant that may fall apart.
+    """Two modules must not define the same name with the same value, because they may diverge.
 
     The version of one API from which a rule holds belongs to its handler.
     """
@@ -303,7 +305,7 @@ serves a request takes that context.
 
 
 def test_no_package_imports_itself_through_its_siblings() -> None:
-    """Imports of the modules in a package count as imports of the package, those for types too."""
+    """Imports of the modules in a package, also those for types, count as the package's imports."""
     graph = grimp.build_graph("odradek", cache_dir=None)
     packages = {module.rpartition(".")[0] for module in graph.modules} - {""}
     for package in sorted(packages):
@@ -331,7 +333,7 @@ def _reached_from(start: str, imports: dict[str, set[str]]) -> set[str]:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    """Imports for types and inside of functions count."""
+    """Imports for types and inside functions count."""
     graph = grimp.build_graph("odradek", cache_dir=None)
     circles = {
         module: chain

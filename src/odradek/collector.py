@@ -1,7 +1,7 @@
-"""Tuning of the interpreter's garbage collector for work that makes very many objects.
+"""Tuning of the interpreter's garbage collector for work that creates very many objects.
 
-A full collection looks at all objects and stops everything in the process for as long. A long
-request makes a million objects, none of which is garbage before its end.
+A full collection visits all objects, and the process stops for that time. A long request creates a
+million objects, none of which is garbage before its end.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 COLLECTIONS_POSTPONED = 2_000
-"""Collections of the middle generation without a full one while long work is done: some ten million
-new objects, ten times as many as the longest request makes.
+"""Collections of the middle generation without a full collection, while long work is done.
+
+They correspond to some ten million new objects, ten times as many as the longest request creates.
 """
 
 _lock = threading.Lock()
-"""The collector belongs to the process, in which several brokers may run on threads of their own.
-"""
+"""Guards the thresholds: the process has one collector, but may run several brokers on threads."""
 _usual_thresholds = (0, 0, 0)
 _postponing = 0
 
@@ -27,8 +27,8 @@ _postponing = 0
 def postponed_full_collections() -> Iterator[None]:
     """Postpone full collections in the block.
 
-    Only for work that waits for nothing but its next time slice. Work that waits for other things
-    may be in flight at all times.
+    Use it only for work that waits for nothing but its next time slice. Work that waits for other
+    events may be in flight at all times, and would postpone full collections for ever.
     """
     global _postponing, _usual_thresholds
     with _lock:

@@ -1,7 +1,7 @@
-"""Kafka's error codes, and the one exception that carries them.
+"""Kafka's error codes, and the exception that carries them.
 
-An error that a client, a disk or a peer can cause is an `ErrorCode` in the answer, per partition
-where the protocol has a place for it; inside the broker it travels as a `KafkaError`. A
+An error that a client, a disk or a peer can cause becomes an `ErrorCode` in the response, for each
+partition where the protocol has a field for it. Inside the broker it is raised as a `KafkaError`. A
 programmer's mistake is an assertion, never a `KafkaError`.
 """
 
@@ -152,8 +152,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """An operation was refused with `code`; `message` is the sentence for the client and the
-    log."""
+    """An operation was refused with `code`. `message` is the text for the client and the log."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
@@ -165,7 +164,7 @@ RECORD_ERRORS_SHOWN = 3
 
 
 class RecordsRefused(KafkaError):
-    """Single records of a batch are INVALID_RECORD: why, by their place in it (KIP-467)."""
+    """Some records of a batch are invalid (KIP-467). `reasons` is by their index in the batch."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
         shown = [

@@ -1,8 +1,8 @@
-"""Names for the identifiers of the protocol: free at run time, a type error when mixed up.
+"""Types for the identifiers of the protocol. They cost nothing at run time, and mypy checks them.
 
-A uuid is its 16 raw bytes, as on the wire: hashable, comparable, never parsed on the hot path.
-Kafka prints one as URL-safe base64 without padding (``Uuid.toString``); `uuid_to_string` does the
-same.
+A uuid is its 16 raw bytes, as on the wire: hashable, comparable, and never parsed on the hot path.
+Kafka prints a uuid as URL-safe base64 without padding (``Uuid.toString``), and so does
+`uuid_to_string`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ ZERO_UUID = Uuid(bytes(16))
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, printed as Kafka prints it (``topic-0``): also its directory
-    name."""
+    """One partition of a topic. Its text is Kafka's, and its directory's name: ``topic-0``."""
 
     topic: str
     partition: int
@@ -32,12 +31,16 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_to_string(uuid: Uuid) -> str:
-    """URL-safe base64 without padding, 22 characters, as ``kafka.common.Uuid`` prints it."""
+    """Return URL-safe base64 without padding, 22 characters, as ``kafka.common.Uuid`` prints it."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_string(text: str) -> Uuid:
-    """The reverse of `uuid_to_string`; raises ValueError when it is not 16 bytes of base64."""
+    """Parse the result of `uuid_to_string`.
+
+    Raises:
+        ValueError: The text is not 16 bytes of base64.
+    """
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"not a uuid: {text!r} has {len(raw)} bytes instead of 16")
@@ -45,4 +48,4 @@ def uuid_from_string(text: str) -> Uuid:
 
 
 NO_OFFSET = -1
-"""Stands for an offset that is not known or does not exist."""
+"""Represents an offset that is not known or does not exist."""

@@ -49,18 +49,18 @@ def run_here(work: Work[R]) -> R:
 
 
 class WorkRunner:
-    """Runs works of one kind. Used on one event loop.
+    """Runs pieces of work of one kind, on one event loop.
 
-    At most `jobs_max` works are in progress, in the order of arrival, because each may hold an
+    At most `jobs_max` of them are in progress, in the order of arrival, because each may hold an
     unpacked batch in memory. Runners that share `slices` run at most one slice in an iteration of
-    the loop, so the time that other connections wait does not grow with the number of works.
+    the loop, so the delay of other connections does not grow with the number of pieces of work.
 
     Args:
-        executor: Where callables run.
-        jobs_max: Works in progress.
+        executor: Runs the callables.
+        jobs_max: Limit of the pieces of work in progress.
         slices: Held for a slice, and for the iteration of the loop before it.
-        pause: Waits between two slices of a work, on the timers of the environment, so that the
-            work does not take the whole loop.
+        pause: Waits between two slices of a piece of work, on the timers of the environment, so
+            that the work does not occupy the whole loop.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class WorkRunner:
         return await self.finish(work, None)
 
     async def finish(self, work: Work[R], step: Step) -> R:
-        """Run the rest of a work whose last step was `step` and return its value."""
+        """Run the rest of the work after its last yield, which was `step`. Return its value."""
         loop = asyncio.get_running_loop()
         try:
             async with self._jobs:

@@ -1,4 +1,4 @@
-"""Coroutines as results, and results in coroutines: where results meet asyncio."""
+"""The connection between results and asyncio: coroutines as results, results in coroutines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _tasks: set[asyncio.Task[None]] = set()
-"""The running ones. An event loop holds only weak references to its tasks."""
+"""The running tasks. An event loop holds only weak references to its tasks."""
 
 
 def run(coroutine: Coroutine[Any, Any, Result[T]]) -> Result[T]:
@@ -27,7 +27,7 @@ def run(coroutine: Coroutine[Any, Any, Result[T]]) -> Result[T]:
     async def follow() -> None:
         try:
             ended = await coroutine
-        except Exception as error:  # noqa: BLE001 - the reader of the result meets it
+        except Exception as error:  # noqa: BLE001 - raised by `get`
             result.fail(error)
         else:
             result.follow(ended)
@@ -46,7 +46,7 @@ def run(coroutine: Coroutine[Any, Any, Result[T]]) -> Result[T]:
 
 
 def in_task(function: Callable[P, Coroutine[Any, Any, Result[T]]]) -> Callable[P, Result[T]]:
-    """Have a coroutine function return a result: see `run`."""
+    """Decorate a coroutine function so that it returns a result: see `run`."""
 
     @wraps(function)
     def start(*args: P.args, **kwargs: P.kwargs) -> Result[T]:
@@ -58,7 +58,7 @@ def in_task(function: Callable[P, Coroutine[Any, Any, Result[T]]]) -> Callable[P
 async def wait(result: Result[T]) -> T:
     """Return the value of `result`, or raise its error.
 
-    When the waiting task is cancelled, the result is cancelled, too.
+    If the waiting task is cancelled, the result is cancelled, too.
     """
     if not result.done:
         done = asyncio.get_running_loop().create_future()

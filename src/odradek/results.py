@@ -2,11 +2,11 @@
 
 1. *Executed*: the operation has taken effect, or failed. The next request of the connection may
    start.
-2. *Done*: the value is known, or the error that takes its place. The response may be sent.
+2. *Done*: the value, or an error in its place, is known. The response may be sent.
 
-A `Result` has reached both stages: it is its value. A `PendingResult` reaches them later. It may be
-executed long before it is done: a produce request with acks=all has appended its records and waits
-for the high watermark, a JoinGroup request waits for the other members.
+A `Result` has reached both stages and holds its value. A `PendingResult` reaches them later. It may
+be executed long before it is done. For example, a produce request with acks=all has appended its
+records and waits for the high watermark. A JoinGroup request waits for the other members.
 
 This module knows no event loop. Callbacks run inside `complete`, `fail` and `mark_executed`, in the
 order in which they were added. `odradek.result_tasks` connects results with coroutines. A result
@@ -69,12 +69,12 @@ class Result(Generic[T_co]):
     def then(self, function: Callable[[T_co], U]) -> Result[U]:
         """Return the result of `function(value)`, with the stages of this one.
 
-        It fails as this result or `function` does. `function` runs whenever there is a value, also
+        It fails if this result or `function` fails. `function` runs whenever there is a value, even
         after `cancel`.
         """
         try:
             return Result(function(self.value))
-        except Exception as error:  # noqa: BLE001 - the reader of the result meets it
+        except Exception as error:  # noqa: BLE001 - raised by `get`
             return Result.failed(error)
 
     def chain(self, function: Callable[[T_co], Result[U]], *, executed: bool = False) -> Result[U]:
@@ -94,11 +94,11 @@ class Result(Generic[T_co]):
         return self
 
     def on_executed(self, callback: Callable[[], object]) -> None:
-        """Call `callback()` when the operation is executed, at once if it is."""
+        """Call `callback()` when the operation is executed, immediately if it is already."""
         callback()
 
     def on_done(self, callback: Callable[[Result[T_co]], object]) -> None:
-        """Call `callback(self)` when there is a value or an error, at once if there is one.
+        """Call `callback(self)` when there is a value or an error, immediately if there is one.
 
         The callback must not raise.
         """
@@ -139,7 +139,7 @@ class PendingResult(Result[T]):
             return f"<failed result: {self.error!r}>"
         return f"<pending result, {'executed' if self.executed else 'executing'}>"
 
-    # The owner's side.
+    # Called by the owner.
 
     def mark_executed(self) -> None:
         """Reach the first stage. Does nothing in a result that has reached it."""
@@ -190,7 +190,7 @@ class PendingResult(Result[T]):
         for callback in callbacks:
             callback(self)
 
-    # The reader's side.
+    # Called by readers.
 
     def get(self) -> T:
         if self.error is not None:

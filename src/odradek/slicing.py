@@ -1,13 +1,13 @@
 """Cooperative slicing: long work on the event loop in time slices, between which other work runs.
 
-One request may name 200,000 things, each of which costs some microseconds. Work on such a list
-ends its time slice after every `ELEMENTS_PER_SLICE` of them. The elements are counted and the time
-is not measured, so a test can repeat what happens between two slices.
+One request may have 200,000 elements, each of which costs some microseconds. Work on such a list
+ends its time slice after every `ELEMENTS_PER_SLICE` elements. It counts elements rather than time,
+so a test can repeat the events between two slices.
 
-Long work is a generator that yields at the end of each slice, or yields a future that it has to
-wait for. Between two slices any other request may change any state: state is looked up for each
-element. The order of a connection's requests does not change, because the next one starts when the
-work has ended.
+Long work is a generator. It yields None at the end of each slice, or a future to wait for. Between
+two slices any other request may change any state, so the work looks up the state for each element.
+The order of a connection's requests does not change, because the next one starts when the work has
+ended.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from odradek.result_tasks import run
 from odradek.results import Result
 
 Pause = asyncio.Future[Any] | None
-"""What a generator of long work yields: None at the end of a slice, a future to wait for."""
+"""Type of a yield of long work: None at the end of a slice, or a future to wait for."""
 
 ELEMENTS_PER_SLICE = 200
-"""Elements that are worked on in one time slice: some milliseconds."""
+"""Elements that are processed in one time slice, which takes some milliseconds."""
 
 ELEMENTS_UNSLICED_MAX = 1_000
-"""Elements of a request that is decoded, executed and encoded without slices."""
+"""Largest number of elements of a request that is decoded, executed and encoded unsliced."""
 
 R = TypeVar("R")
 
@@ -46,7 +46,7 @@ class SliceCounter:
         self._left = ELEMENTS_PER_SLICE
 
     def charge(self, count: int) -> None:
-        """Count `count` elements more: the current one names so many."""
+        """Count `count` further elements, because the current element has so many parts."""
         self._left -= count
 
     async def count(self) -> None:
