@@ -4,7 +4,7 @@ OffsetCommitKey/Value (key type 1) and GroupMetadataKey/Value (key type 2) of
 ``__consumer_offsets``. Key types 3 to 16 are in `coordinator.group.consumer.consumer_records`.
 OffsetCommitValue is written in version 3, or in version 1 when the client named a retention time,
 as that alone has an expire timestamp. GroupMetadataValue is written in version 3, by
-`ClassicGroup.metadata_record`. A null value is a tombstone.
+`GroupMembership.metadata_record`. A null value is a tombstone.
 
 `encode` gives their bytes: by hand for a committed offset, which nearly every record is.
 """

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.classic_member import replayed_member
 from odradek.coordinator.group.consumer import consumer_records
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
@@ -153,7 +152,7 @@ class GroupShard:
         )
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """Replay the record that `ClassicGroup.metadata_record` makes, or the group's tombstone."""
+        """Replay a record of `GroupMembership.metadata_record`, or the tombstone of the group."""
         group = self.groups.get(key.group)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -161,20 +160,7 @@ class GroupShard:
             return
         if not isinstance(group, ClassicGroup):
             group = self.groups[key.group] = ClassicGroup(group_id=key.group)
-        group.generation_id = value.generation
-        group.protocol_type = value.protocol_type or None
-        group.protocol_name = value.protocol
-        group.leader_id = value.leader
-        group.state_timestamp_ms = value.current_state_timestamp
-        group.members = {
-            each.member_id: replayed_member(group.members.get(each.member_id), each, value.protocol)
-            for each in value.members
-        }
-        group.static_members = {
-            member.group_instance_id: member.member_id
-            for member in group.members.values()
-            if member.group_instance_id is not None
-        }
+        group.replay(value)
 
     def replay_consumer_group(self, key: consumer_records.Key, value: Message | None) -> None:
         """A record of a consumer group; the first one makes it, its epoch's tombstone ends it."""
