@@ -67,7 +67,7 @@ class CoordinatorResult(Generic[R]):
     """The decision of a state machine about one event.
 
     Attributes:
-        records: Appended as one batch and replayed. If that fails, the event leaves no trace.
+        records: Appended as one batch and replayed. If the append fails, the write leaves no trace.
         response: The response to the request, given when the records are committed.
         timers: Armed after the replay, or after the append has failed.
         completed: Tickets of other requests that are completed now, with their responses. They do
@@ -76,6 +76,8 @@ class CoordinatorResult(Generic[R]):
         after_commit: Called when the records are committed, with NONE, or cannot be, with the
             error. After a time-out it is called with the error, and again with NONE if the records
             are committed later. Its result is performed, too.
+        after_failed_append: Called with the error when nothing was appended. The tickets and timers
+            of its result are then used. `timers`, `completed` and `after_commit` are not used.
     """
 
     records: list[CoordinatorRecord]
@@ -84,6 +86,7 @@ class CoordinatorResult(Generic[R]):
     completed: list[tuple[Ticket, object]] = field(default_factory=list)
     after_replay: Callable[[], None] | None = None
     after_commit: Callable[[ErrorCode, Timestamp], CoordinatorResult[None]] | None = None
+    after_failed_append: Callable[[ErrorCode, Timestamp], CoordinatorResult[None]] | None = None
 
 
 _RESPONSE_CODES = {

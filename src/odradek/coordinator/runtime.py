@@ -410,13 +410,15 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Result[R]:
         logger.error("cannot write to %s-%d: %s", self._topic, partition, error)
         code = response_code(error.code)
+        timers, completed, after_commit = result.timers, result.completed, result.after_commit
+        if result.after_failed_append is not None:
+            undone = result.after_failed_append(code, self.now())
+            timers, completed, after_commit = undone.timers, undone.completed, None
         if partition in self._shards:
-            self._arm(partition, result.timers)
-        complete_tickets(result.completed)
-        if result.after_commit is not None:
-            self._follow_up(
-                partition, self._shards.get(partition), result.after_commit(code, self.now())
-            )
+            self._arm(partition, timers)
+        complete_tickets(completed)
+        if after_commit is not None:
+            self._follow_up(partition, self._shards.get(partition), after_commit(code, self.now()))
         return Result(failed(code))
 
     def end_transaction(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,11 @@ from odradek.coordinator.coordinator_result import (
     Timestamp,
 )
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.classic.classic_member import ClassicSettings, JoinEvent
+from odradek.coordinator.group.classic.classic_member import (
+    ClassicSettings,
+    GroupState,
+    JoinEvent,
+)
 from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.errors import ErrorCode
@@ -50,6 +55,7 @@ class Machine:
         default_factory=lambda: ClassicSettings(initial_rebalance_delay_ms=0)
     )
     now_ms: float = 0.0
+    # The error of every append, or NONE.
     store_code: ErrorCode = ErrorCode.NONE
     hold_stores: bool = False
 
@@ -61,6 +67,11 @@ class Machine:
         self.log: list[CoordinatorRecord] = []
         self.held: list[Any] = []
         self.ids = 0
+        # The group as it was before the present event, and the time of the next attempt after a
+        # failed one.
+        self.before = self.shard.groups["g"]
+        self.retry_ms = 0.0
+        self.failures = 0
 
     @property
     def group(self) -> ClassicGroup:
@@ -99,6 +110,7 @@ class Machine:
         self.ids += 1
         ticket = self._ticket()
         event = JoinEvent(request, CLIENT, version, f"m{self.ids}", ticket)
+        self.begin_event()
         self.perform(self.group.join(event, self.limits, self.now))
         return ticket
 
@@ -131,6 +143,7 @@ class Machine:
             ],
         )
         ticket = self._ticket()
+        self.begin_event()
         self.perform(self.group.sync(request, ticket, self.limits, self.now))
         return ticket
 
@@ -146,44 +159,90 @@ class Machine:
         return self.group.heartbeat(request, self.now)
 
     def leave(self, *members: str | MemberIdentity) -> list[int]:
-        """Sends LeaveGroup; returns the members' error codes."""
+        """Send LeaveGroup; return the members' error codes, or that of the failed append."""
         identities = [
             MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members
         ]
+        self.begin_event()
         result = self.group.leave(identities, self.limits, self.now)
         self.perform(result)
+        if result.records and self.store_code is not ErrorCode.NONE:
+            return [self.store_code]
         return [member.error_code for member in result.response.members]
 
     def advance(self, delta_ms: float) -> None:
         """Moves time forward, from one deadline to the next."""
         end = self.now_ms + delta_ms
-        while self.group.next_deadline_ms() <= end:
-            self.now_ms = max(self.now_ms, self.group.next_deadline_ms())
+        while (due := max(self.group.next_deadline_ms(), self.retry_ms)) <= end:
+            self.now_ms = max(self.now_ms, due)
+            self.begin_event()
             self.perform(self.group.expire(self.limits, self.now))
         self.now_ms = end
 
     # -- result -----------------------------------------------------------------------------------
 
+    def begin_event(self) -> None:
+        if self.store_code is not ErrorCode.NONE:
+            self.before = copy.deepcopy(self.group)
+
     def perform(self, result: CoordinatorResult[Any]) -> None:
+        self.retry_ms = 0.0
+        if result.records and self.store_code is not ErrorCode.NONE:
+            self.perform_failed(result)
+            return
+        self.complete(result)
+        if not result.records:
+            assert result.after_commit is None
+            return
+        for record in result.records:
+            self.log.append(record)
+            self.shard.replay(len(self.log), record.key, record.value)
+        if result.after_replay is not None:
+            result.after_replay()
+        if result.after_commit is None:
+            return
+        if self.hold_stores:
+            self.held.append(result.after_commit)
+        else:
+            self.perform(result.after_commit(ErrorCode.NONE, self.now))
+
+    def perform_failed(self, result: CoordinatorResult[Any]) -> None:
+        """Nothing was appended: the group is what it was before the event."""
+        self.failures += 1
+        if result.after_failed_append is None:
+            # The leader's SyncGroup: all that a record has is as before, and a rebalance begins.
+            assert result.after_commit is not None
+            assert self.group.metadata_record({}) == self.before.metadata_record({})
+            self.complete(result)
+            self.perform(result.after_commit(self.store_code, self.now))
+            assert self.group.metadata_record({}).value.members == (
+                self.before.metadata_record({}).value.members
+            )
+            assert self.group.generation_id == self.before.generation_id
+            assert self.group.state is GroupState.PREPARING_REBALANCE
+            return
+        assert self.group == self.before
+        undone = result.after_failed_append(self.store_code, self.now)
+        assert not undone.records
+        assert undone.after_commit is None
+        self.complete(undone)
+        self.retry_ms = undone.timers[0].deadline_ms
+        assert self.retry_ms > self.now_ms
+        answered = {ticket for ticket, _ in undone.completed}
+        for member in self.before.members.values():
+            if not answered.isdisjoint((member.awaiting_join, member.awaiting_sync)):
+                self.before.set_awaiting_join(member, None)
+                member.awaiting_sync = None
+        for member_id, member in self.group.members.items():
+            if member.deadline_ms > self.before.members[member_id].deadline_ms:
+                self.before.members[member_id].deadline_ms = member.deadline_ms
+        assert self.group == self.before
+
+    def complete(self, result: CoordinatorResult[Any]) -> None:
         for ticket, answer in result.completed:
             assert isinstance(ticket, int)
             assert ticket not in self.answers, f"ticket {ticket} is answered twice"
             self.answers[ticket] = answer
-        if not result.records:
-            assert result.after_commit is None
-            return
-        if self.store_code is ErrorCode.NONE:
-            for record in result.records:
-                self.log.append(record)
-                self.shard.replay(len(self.log), record.key, record.value)
-            if result.after_replay is not None:
-                result.after_replay()
-        if result.after_commit is None:
-            return
-        if self.hold_stores and self.store_code is ErrorCode.NONE:
-            self.held.append(result.after_commit)
-        else:
-            self.perform(result.after_commit(self.store_code, self.now))
 
     def release(self) -> None:
         """Commits the stores that were held back."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState
@@ -71,6 +74,21 @@ async def stable(state: OnDisk) -> Any:
     joined = await join_alone(state)
     answer = await settled(sync(state, joined))
     assert answer.error_code == 0
+    return joined
+
+
+async def stable_static(state: OnDisk) -> Any:
+    """The response to the only member, which is static."""
+    waiting = join(state, group_instance_id="i")
+    await state.advance(0)
+    joined = await settled(waiting)
+    request = SyncGroupRequest(
+        group_id="g",
+        member_id=joined.member_id,
+        group_instance_id="i",
+        generation_id=joined.generation_id,
+    )
+    assert now(state.groups.sync(request)).error_code == 0
     return joined
 
 
@@ -197,21 +215,77 @@ async def test_failed_flush_answers_whoever_waits(tmp_path: Path) -> None:
         assert heartbeat(state, joined) is E.NOT_COORDINATOR
 
 
+APPEND_ERRORS = [
+    (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+    (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+    (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+]
+
+
+def classic_group(state: OnDisk) -> ClassicGroup:
+    group = state.groups.shards.of("g").groups["g"]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
 @on_loop
-async def test_removed_members_are_answered_when_the_record_cannot_be_appended(
-    tmp_path: Path,
+@pytest.mark.parametrize(("error", "code"), APPEND_ERRORS)
+async def test_members_stay_when_the_record_of_the_emptied_group_cannot_be_appended(
+    tmp_path: Path, error: ErrorCode, code: ErrorCode
 ) -> None:
-    """LeaveGroup empties a group in which a JoinGroup waits, and the append fails."""
+    """LeaveGroup empties a group in which a JoinGroup waits, and the append fails. Both requests
+    get the error."""
     async with coordinator(tmp_path) as state:
         first = await stable(state)
         second = join(state).member_id
         waiting = join(state, second)
-        state.append_error = E.KAFKA_STORAGE_ERROR
+        before = dataclasses.asdict(classic_group(state).committed_copy())
+        state.append_error = error
         gone = [MemberIdentity(member_id=each) for each in (first.member_id, second)]
         left = now(state.groups.leave("g", gone))
-        assert [each.error_code for each in left.members] == [0, 0]
+        assert left.error_code == code
         assert waiting.done
-        assert waiting.get().error_code == E.UNKNOWN_MEMBER_ID
+        assert waiting.get().error_code == code
+        after = dataclasses.asdict(classic_group(state))
+        for field in before.keys() - {"members", "awaiting_join_count"}:
+            assert after[field] == before[field], field
+        assert list(after["members"]) == [first.member_id, second]
+        assert classic_group(state).awaiting_join_count == 0
+        state.append_error = None
+        left = now(state.groups.leave("g", gone))
+        assert [each.error_code for each in left.members] == [0, 0]
+        assert classic_group(state).state is GroupState.EMPTY
+
+
+@on_loop
+@pytest.mark.parametrize(("error", "code"), APPEND_ERRORS)
+async def test_assignment_that_cannot_be_appended_is_an_error_and_a_rebalance(
+    tmp_path: Path, error: ErrorCode, code: ErrorCode
+) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await join_alone(state)
+        state.append_error = error
+        assert sync(state, joined).error_code == code
+        group = classic_group(state)
+        assert group.state is GroupState.PREPARING_REBALANCE
+        assert group.generation_id == joined.generation_id
+        assert [each.assignment for each in group.members.values()] == [b""]
+
+
+@on_loop
+@pytest.mark.parametrize(("error", "code"), APPEND_ERRORS)
+async def test_static_member_keeps_its_id_when_the_new_one_cannot_be_appended(
+    tmp_path: Path, error: ErrorCode, code: ErrorCode
+) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable_static(state)
+        before = classic_group(state).committed_copy()
+        state.append_error = error
+        assert join(state, group_instance_id="i").error_code == code
+        assert classic_group(state) == before
+        state.append_error = None
+        again = join(state, group_instance_id="i")
+        assert (again.error_code, again.generation_id) == (0, joined.generation_id)
 
 
 @on_loop
@@ -230,18 +304,24 @@ async def test_superseded_sync_is_answered_when_the_next_one_cannot_be_appended(
 
 @on_loop
 async def test_timers_are_armed_when_the_record_cannot_be_appended(tmp_path: Path) -> None:
-    """The append of an empty generation fails. The pending member still loses its place in time."""
+    """The append of an empty generation fails, and is tried again until it succeeds."""
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         pending = join(state, session_timeout_ms=300_000).member_id
         state.append_error = E.KAFKA_STORAGE_ERROR
         await state.advance(10_000)  # the session of the only member ends
         await state.advance(60_000)  # and the join phase
-        group = state.groups.shards.of("g").groups["g"]
-        assert isinstance(group, ClassicGroup)
-        assert (group.state, list(group.pending_joins)) == (GroupState.EMPTY, [pending])
+        group = classic_group(state)
         assert joined.member_id not in group.members
-        await state.advance(230_000)
+        assert (group.state, list(group.pending_joins)) == (
+            GroupState.PREPARING_REBALANCE,
+            [pending],
+        )
+        await state.advance(1_000)
+        state.append_error = None
+        await state.advance(1_000)
+        assert (group.state, list(group.pending_joins)) == (GroupState.EMPTY, [pending])
+        await state.advance(228_000)
         assert not group.pending_joins
 
 
@@ -251,16 +331,7 @@ async def test_static_member_whose_record_is_not_committed_in_time_keeps_its_new
 ) -> None:
     """The record stays in the log, so a restart finds the new id."""
     async with coordinator(tmp_path) as state:
-        waiting = join(state, group_instance_id="i")
-        await state.advance(0)
-        joined = await settled(waiting)
-        request = SyncGroupRequest(
-            group_id="g",
-            member_id=joined.member_id,
-            group_instance_id="i",
-            generation_id=joined.generation_id,
-        )
-        assert now(state.groups.sync(request)).error_code == 0
+        joined = await stable_static(state)
         state.flushes = []
         again = join(state, group_instance_id="i")
         await state.advance(5_000)

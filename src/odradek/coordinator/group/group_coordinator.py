@@ -218,8 +218,9 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return self.consumers.leave(shard, group, members)
         result = group.leave(members, self.classic_settings(), self.runtime.now())
-        # The members are gone, whether or not the record of an emptied group is stored.
-        return self.runtime.write(shard.partition, result, lambda code: result.response)
+        return self.runtime.write(
+            shard.partition, result, lambda code: LeaveGroupResponse(error_code=code)
+        )
 
     def keep_session(self, shard: GroupShard, group: Group | None, member_id: str) -> None:
         """A member's commit counts as a sign of life, in the classic protocol."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import TypeAlias
 
@@ -60,6 +61,9 @@ SKIP_ASSIGNMENT_FROM = 9
 # A group whose members asked for no rebalance time-out at all must not spin while it waits for
 # their sessions to end.
 REBALANCE_TIMEOUT_MS_MIN = 100
+# Pause after which expired members are removed again, when the record of the emptied group could
+# not be appended. Each attempt writes a line to the log.
+EXPIRY_RETRY_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -129,36 +133,71 @@ class ClassicGroup(GroupMembership):
     def leave(
         self, members: list[MemberIdentity], settings: ClassicSettings, now: Timestamp
     ) -> CoordinatorResult[LeaveGroupResponse]:
-        """LeaveGroup: each named member goes. Administrators name static members by instance id
-        alone."""
+        """Remove the named members (LeaveGroup). Administrators name static members by instance id
+        alone.
+
+        Only a group that becomes empty writes a record. The members are copied only if the request
+        may name all of them, so a LeaveGroup of one member does not copy a large group.
+        """
+        may_become_empty = len(members) >= len(self.members)
+        draft = self.draft(self.members) if may_become_empty else self
         result = CoordinatorResult([], None)
         responses = [
             MemberResponse(
                 member_id=identity.member_id,
                 group_instance_id=identity.group_instance_id,
-                error_code=self._leave_one(identity, result),
+                error_code=draft._leave_one(identity, result),
             )
             for identity in members
         ]
         left = [response.member_id for response in responses if not response.error_code]
-        if left and self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self.join_or_rebalance(settings, f"{left} left", result, now)
+        if left and draft.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            draft.join_or_rebalance(settings, f"{left} left", result, now)
         elif left:
-            self.complete_join_if_ready(result, now)
-        response = LeaveGroupResponse(members=responses)
-        timers = self._with_timer(result).timers
-        return CoordinatorResult(result.records, response, timers, result.completed)
+            draft.complete_join_if_ready(result, now)
+        draft._with_timer(result)
+        self._install_after_append(draft, result)
+        return CoordinatorResult(
+            result.records,
+            LeaveGroupResponse(members=responses),
+            result.timers,
+            result.completed,
+            result.after_replay,
+            after_failed_append=result.after_failed_append,
+        )
 
     def _with_timer(self, result: GroupResult) -> GroupResult:
         result.timers.append(CoordinatorTimer(self.group_id, self.next_deadline_ms()))
         return result
 
     def expire(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """Does what has fallen due at `now`: sessions, the join phase, missing SyncGroups.
+        """Handle the deadlines that have passed at `now`: sessions, the join phase, missing
+        SyncGroups.
 
         Each timer is looked at once. Timers that become due in the meantime wait for the next call.
+        When the record of an emptied group cannot be appended, the call is repeated after
+        `EXPIRY_RETRY_MS`.
         """
         result = CoordinatorResult([], None)
+        draft = self.draft(self.members) if self._may_expire_all(now.monotonic_ms) else self
+        draft._expire_due(settings, result, now)
+        draft._with_timer(result)
+        self._install_after_append(draft, result)
+        return result
+
+    def _may_expire_all(self, due: float) -> bool:
+        """Whether the deadlines that have passed may remove all members. True too often costs only
+        a copy."""
+        join_ends = self.join_timer is not None and self.join_timer.deadline_ms <= due
+        sync_ends = self.sync_deadline_ms <= due
+        return all(
+            member.deadline_ms <= due
+            or (join_ends and member.awaiting_join is None)
+            or (sync_ends and member.member_id in self.pending_syncs)
+            for member in self.members.values()
+        )
+
+    def _expire_due(self, settings: ClassicSettings, result: GroupResult, now: Timestamp) -> None:
         due = now.monotonic_ms
         for member_id, deadline in list(self.pending_joins.items()):
             if deadline <= due and self.pending_joins.pop(member_id, None) is not None:
@@ -172,7 +211,40 @@ class ClassicGroup(GroupMembership):
             self.on_join_timer(settings, result, now)
         if self.sync_deadline_ms <= due:
             self.on_pending_sync_expired(settings, result, now)
-        return self._with_timer(result)
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def _install_after_append(self, draft: ClassicGroup, result: GroupResult) -> None:
+        """Install the draft when its record is appended, or now if it has none.
+
+        A failed append leaves this group as it was. Kafka keeps the removed members and the new
+        generation in memory only and logs a warning, so a restart finds another group.
+        """
+        if draft is self:
+            return
+        if not result.records:
+            self.install(draft)
+            return
+        result.after_replay = partial(self.install, draft)
+        result.after_failed_append = partial(self._draft_failed, result.completed)
+
+    def _draft_failed(
+        self, completed: list[tuple[Ticket, object]], code: ErrorCode, now: Timestamp
+    ) -> GroupResult:
+        """Respond with `code` to the waiting requests that the draft completed. Their members stay
+        in the group and can send them again."""
+        result = CoordinatorResult([], None)
+        tickets = {ticket for ticket, _ in completed}
+        for member in self.members.values():
+            if tickets.isdisjoint((member.awaiting_join, member.awaiting_sync)):
+                continue
+            self.answer_join(member, join_error(code, member.member_id), result)
+            self.answer_sync(member, SyncGroupResponse(error_code=code), result)
+            if member.deadline_ms == inf or member.deadline_ms <= now.monotonic_ms:
+                member.refresh_session(now)
+        retry_ms = max(self.next_deadline_ms(), now.monotonic_ms + EXPIRY_RETRY_MS)
+        result.timers.append(CoordinatorTimer(self.group_id, retry_ms))
+        return result
 
     def loaded(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
         """The group was loaded: sessions begin again, an oversized group rebalances."""
@@ -308,16 +380,25 @@ class ClassicGroup(GroupMembership):
         """A static member comes back without its id and replaces the member of its instance id. A
         stable group whose protocol stays the same does not rebalance (KIP-345)."""
         old_leader = self.leader_id
-        old = self.members[self.static_members[event.request.group_instance_id or ""]]
-        member = self._take_over(old, event.new_member_id, result)
+        old_id = self.static_members[event.request.group_instance_id or ""]
+        draft = self.draft([old_id])
+        member = draft._take_over(draft.members[old_id], event.new_member_id, result)
         member.refresh_session(now)
-        self._update_member(member, event, result)
+        draft._update_member(member, event, result)
+        if draft.state is GroupState.STABLE and draft.select_protocol() == draft.protocol_name:
+            assignments = {m.member_id: m.assignment for m in draft.members.values()}
+            result.records.append(draft.metadata_record(assignments))
+            draft._with_timer(result)
+            self._install_after_append(draft, result)
+            result.after_failed_append = partial(
+                self._static_member_not_stored, old_id, event, result.completed
+            )
+            result.after_commit = self._static_member_stored(
+                member.member_id, old_leader, event.version
+            )
+            return
+        self.install(draft)
         if self.state is GroupState.STABLE:
-            if self.select_protocol() == self.protocol_name:
-                assignments = {m.member_id: m.assignment for m in self.members.values()}
-                result.records.append(self.metadata_record(assignments))
-                self._store_static_member(member, old, old_leader, event.version, result)
-                return
             self.join_or_rebalance(
                 settings, f"{member.member_id} changes the protocol", result, now
             )
@@ -337,43 +418,52 @@ class ClassicGroup(GroupMembership):
         self.answer_sync(old, SyncGroupResponse(error_code=fenced), result)
         # No longer new, as in Kafka: its session does not run while it waits.
         member = replace(old, member_id=new_id, is_new=False)
-        self._swap(old, member)
+        self.members = {
+            each.member_id: each
+            for each in (member if each is old else each for each in self.members.values())
+        }
+        self.pending_syncs.discard(old.member_id)
+        self.static_members[member.group_instance_id or ""] = new_id
+        if self.is_leader(old.member_id):
+            self.leader_id = new_id
         return member
 
-    def _swap(self, out: Member, into: Member) -> None:
-        """Puts one static member into the place of another of the same instance id."""
-        self.members = {
-            member.member_id: member
-            for member in (into if each is out else each for each in self.members.values())
-        }
-        self.pending_syncs.discard(out.member_id)
-        self.static_members[into.group_instance_id or ""] = into.member_id
-        if self.is_leader(out.member_id):
-            self.leader_id = into.member_id
-
-    def _store_static_member(
-        self, member: Member, old: Member, old_leader: str | None, version: int, result: GroupResult
-    ) -> None:
-        """Set the continuations of the record that renames a static member. The old member comes
-        back only if the append fails: a record that is not committed in time stays in the log."""
-        replayed: list[bool] = []
+    def _static_member_stored(
+        self, member_id: str, old_leader: str | None, version: int
+    ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
+        """Return the continuation for the time when the record that renames a static member is
+        committed, or is not in time. In both cases the member keeps its new id, because the record
+        stays in the log."""
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
-            following = CoordinatorResult([], None)
-            if self.members.get(member.member_id) is not member:
-                return self._with_timer(following)
+            result = CoordinatorResult([], None)
+            member = self.members.get(member_id)
+            if member is None:
+                return self._with_timer(result)
             if code is ErrorCode.NONE:
                 answer = self._returned(member, old_leader, version)
             else:
                 answer = join_error(code)
-                (member if replayed else old).refresh_session(now)
-            self.answer_join(member, answer, following)
-            if code is not ErrorCode.NONE and not replayed:
-                self._swap(member, old)
-            return self._with_timer(following)
+                member.refresh_session(now)
+            self.answer_join(member, answer, result)
+            return self._with_timer(result)
 
-        result.after_replay = lambda: replayed.append(True)
-        result.after_commit = stored
+        return stored
+
+    def _static_member_not_stored(
+        self,
+        old_id: str,
+        event: JoinEvent,
+        completed: list[tuple[Ticket, object]],
+        code: ErrorCode,
+        now: Timestamp,
+    ) -> GroupResult:
+        """The record that renames a static member was not appended: it keeps its old id, and its
+        session begins again, as in Kafka."""
+        result = self._draft_failed(completed, code, now)
+        self.members[old_id].refresh_session(now)
+        result.completed.append(event.refused(code, NO_MEMBER_ID))
+        return self._with_timer(result)
 
     def _returned(self, member: Member, old_leader: str | None, version: int) -> JoinGroupResponse:
         """The answer to a static member that came back to a stable group.

@@ -8,7 +8,8 @@ subscriptions and assignments) is the content of a GroupMetadataValue record, wh
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Self
 
@@ -148,9 +149,34 @@ class GroupMembership:
         return deadline
 
     def committed_copy(self) -> Self:
-        """The group as it is now, for the committed view: later changes do not reach the copy."""
-        members = {each: replace(member) for each, member in self.members.items()}
-        return replace(self, members=members)
+        """Return the group as it is now, for the committed view. Later changes of the group do not
+        reach the copy."""
+        return self.draft(self.members)
+
+    # -- writes ------------------------------------------------------------------------------------
+
+    def draft(self, changed: Iterable[str]) -> Self:
+        """Return a copy in which a write makes its changes before its record is appended.
+
+        Args:
+            changed: Ids of the members that the write changes. The draft shares the other members
+                with this group.
+        """
+        members = dict(self.members)
+        for member_id in changed:
+            members[member_id] = replace(members[member_id])
+        return replace(
+            self,
+            members=members,
+            static_members=dict(self.static_members),
+            pending_joins=dict(self.pending_joins),
+            pending_syncs=set(self.pending_syncs),
+        )
+
+    def install(self, draft: Self) -> None:
+        """Take over the state of a draft: its record was appended, or it has none."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(draft, each.name))
 
     # -- steps -------------------------------------------------------------------------------------
 
