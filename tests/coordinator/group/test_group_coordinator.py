@@ -289,6 +289,42 @@ async def test_static_member_keeps_its_id_when_the_new_one_cannot_be_appended(
 
 
 @on_loop
+async def test_reads_show_a_static_members_new_id_when_it_is_committed(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        joined = await stable_static(state)
+        state.flushes = []
+        waiting = join(state, group_instance_id="i")
+        (new_id,) = classic_group(state).members
+        assert new_id != joined.member_id
+        described = state.groups.shards.of("g").committed_group("g")
+        assert isinstance(described, ClassicGroup)
+        assert list(described.members) == [joined.member_id]
+        assert described.static_members == {"i": joined.member_id}
+        state.flushes[0].set_result(None)
+        assert (await settled(waiting)).member_id == new_id
+        described = state.groups.shards.of("g").committed_group("g")
+        assert isinstance(described, ClassicGroup)
+        assert list(described.members) == [new_id]
+
+
+@on_loop
+async def test_reads_show_members_until_their_leaving_is_committed(tmp_path: Path) -> None:
+    """A static member joins while the record is not committed. The committed view lacks it."""
+    async with coordinator(tmp_path) as state:
+        joined = await stable(state)
+        state.flushes = []
+        waiting = now(state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)]))
+        join(state, group_instance_id="i")
+        described = state.groups.shards.of("g").committed_group("g")
+        assert isinstance(described, ClassicGroup)
+        assert described.state is GroupState.STABLE
+        assert list(described.members) == [joined.member_id]
+        assert described.static_members == {}
+        state.flushes[0].set_result(None)
+        assert (await settled(waiting)).members[0].error_code == 0
+
+
+@on_loop
 async def test_superseded_sync_is_answered_when_the_next_one_cannot_be_appended(
     tmp_path: Path,
 ) -> None:
