@@ -470,6 +470,24 @@ async def test_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) ->
 
 
 @on_loop
+async def test_topic_that_is_deleted_while_the_shard_loads_leaves_no_offsets(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        assert code_of(commit(state)) is E.NONE
+    async with coordinator(tmp_path, start=False) as state:
+        state.groups.start()
+        assert code_of(commit(state)) is E.COORDINATOR_LOAD_IN_PROGRESS
+        old = state.image
+        state.image = image_of(topic(CONSUMER_OFFSETS, b"o" * 16))
+        state.groups.on_metadata(old, state.image)
+        await state.groups.runtime.loads_done()
+        assert state.groups.shards.of("g").offsets.of_group("g") == {}
+    async with coordinator(tmp_path) as state:
+        assert state.groups.shards.of("g").offsets.of_group("g") == {}
+
+
+@on_loop
 async def test_members_that_are_over_the_limit_after_a_restart_rebalance(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         a = await stable(state)

@@ -283,6 +283,7 @@ class GroupCoordinator:
             else:
                 result = group.loaded(self.classic_settings(), self.runtime.now())
                 self._perform(shard, result)
+        self.offsets.loaded(shard)
         if shard.groups:
             logger.info(
                 "%s-%d: %d groups loaded", CONSUMER_OFFSETS, shard.partition, len(shard.groups)

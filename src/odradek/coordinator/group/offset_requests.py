@@ -80,6 +80,8 @@ class OffsetRequests:
         self._keep_session = keep_session
         self._append_marker = append_marker
         self._metadata_max = config.get_int("offset.metadata.max.bytes")
+        # By partition that is still loading: the topics that were deleted in the meantime.
+        self._deleted_topics: dict[int, set[str]] = {}
 
     def _context(self) -> CommitContext:
         return CommitContext(self._shards.image(), self._clock.time_ms(), self._metadata_max)
@@ -201,10 +203,24 @@ class OffsetRequests:
         return removed
 
     def forget_topics(self, topics: Sequence[str]) -> None:
-        """Deleted topics leave no committed offsets behind: a new topic of that name starts
-        afresh."""
-        for shard in self._runtime.shards():
-            self._remove(shard, shard.offsets.tombstones(topics))
+        """Remove the committed offsets of deleted topics, because a later topic may have the same
+        name. The offsets in a shard that is still loading are removed when it is loaded."""
+        for partition in range(self._shards.existing_partitions()):
+            try:
+                shard = self._runtime.load(partition)
+            except KafkaError:  # another broker leads it, or its log is damaged
+                self._deleted_topics.pop(partition, None)
+                continue
+            if shard is None:
+                self._deleted_topics.setdefault(partition, set()).update(topics)
+            else:
+                self._remove(shard, shard.offsets.tombstones(topics))
+
+    def loaded(self, shard: GroupShard) -> None:
+        """Remove the offsets of the topics that were deleted while the shard was loading."""
+        topics = self._deleted_topics.pop(shard.partition, None)
+        if topics:
+            self._remove(shard, shard.offsets.tombstones(sorted(topics)))
 
     async def expire(self) -> None:
         """Removes what is past ``offsets.retention.minutes``: some groups at a time, so that
