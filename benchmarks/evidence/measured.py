@@ -357,7 +357,9 @@ class CompactionBeside(Experiment):
     quantiles: ClassVar[dict[str, float]] = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
     def settings(self, scale: float) -> Values:
-        keys = max(int(compaction_beside.KEYS * scale), 10 * compaction.BATCH_RECORDS)
+        # A log within its active segment is never compacted.
+        least = 3 * compaction_beside.SEGMENT_BYTES // (2 * compaction_beside.RECORD_BYTES)
+        keys = max(int(compaction_beside.KEYS * scale), least)
         return {
             "pairs": pairs_at(scale, PAIRS),
             "keys": keys,
