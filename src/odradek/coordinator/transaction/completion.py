@@ -1,9 +1,12 @@
-"""Finishing prepared transactions: a marker into every partition, then Complete.
+"""Completion of prepared transactions: a marker in each partition, then the Complete record.
 
-One task a transaction. A partition is done when its marker is committed, when its topic has been
-deleted (or KAFKA-12671's fate would be that of every producer of a deleted topic: a transaction
-that never ends), or when the partition has seen a newer epoch and refuses ours. Everything else is
-tried again, with a growing pause, until the shard goes.
+Each transaction has one task. A partition is done in three cases:
+
+- Its marker is committed.
+- Its topic was deleted. Otherwise the transaction would never end (KAFKA-12671).
+- It refuses the marker, because it has seen a newer epoch.
+
+Any other failure is tried again, with growing pauses, until the shard is dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ logger = logging.getLogger(__name__)
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 1_000
 
-# The partition has seen a newer producer epoch or coordinator: our marker has no place in it.
+# The partition has seen a newer producer epoch or coordinator. It does not need this marker.
 _PASSED_BY = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -68,8 +71,8 @@ class Completions:
         self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
 
     def begin(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
-        """Begins to complete a transaction whose Prepare is committed. If its shard has gone since,
-        whoever loads it next does."""
+        """Begin to complete a transaction whose Prepare is committed. If its shard was dropped in
+        the meantime, the next broker that loads it completes the transaction."""
         if not shard.served:
             return
         task = asyncio.get_running_loop().create_task(self._complete(shard, prepared))
@@ -79,10 +82,14 @@ class Completions:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a transaction could not be completed", exc_info=error)
+            logger.error(
+                "the task that completes a transaction has failed. The transaction is completed "
+                "when its shard is loaded again",
+                exc_info=error,
+            )
 
     def cancel(self, shard: TransactionShard) -> None:
-        """Gives up what belongs to a shard that is served no more."""
+        """Cancel the tasks of a shard that is no longer served."""
         for task, owner in self._tasks.items():
             if owner is shard:
                 task.cancel()
@@ -92,7 +99,7 @@ class Completions:
             task.cancel()
 
     async def done(self) -> None:
-        """Waits until everything that is being completed now has been."""
+        """Wait until the present tasks have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
@@ -116,7 +123,7 @@ class Completions:
         prepared: TransactionMetadata,
         partitions: set[TopicPartition],
     ) -> set[TopicPartition]:
-        """Writes the markers; the partitions that need none any more."""
+        """Write the markers. Return the partitions that are done."""
         marker = TransactionMarker(
             prepared.producer_id,
             prepared.producer_epoch,
@@ -128,8 +135,11 @@ class Completions:
         try:
             codes = (await self._write_markers([marker])).get(prepared.producer_id, {})
         except Exception:
-            # Even a bug must not leave the transaction open for ever.
-            logger.exception("markers of %s cannot be written", prepared.transactional_id)
+            # Even after an unexpected error the transaction must be completed.
+            logger.exception(
+                "transaction %s: cannot write its markers. They are written again after a pause",
+                prepared.transactional_id,
+            )
             return set()
         done = set()
         for partition in partitions:
@@ -140,7 +150,7 @@ class Completions:
             passed_by = code in _PASSED_BY
             logger.log(
                 logging.ERROR if passed_by else logging.INFO,
-                "marker of %s for %s-%d: %s",
+                "transaction %s: the marker for %s-%d was refused with %s",
                 prepared.transactional_id,
                 *partition,
                 code.name,
@@ -154,17 +164,21 @@ class Completions:
         return 0 if partition is None else partition.leader_epoch
 
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
-        """Appends Complete; False when that has to be tried again."""
+        """Append Complete. Return False when it must be tried again."""
         completed = state.complete(prepared, self._clock.time_ms())
         code = await wait(self._commit(shard, completed))
         if code is not ErrorCode.NONE:
-            logger.warning("%s is not yet complete: %s", prepared.transactional_id, code.name)
+            logger.warning(
+                "transaction %s: Complete is not committed: %s",
+                prepared.transactional_id,
+                code.name,
+            )
         # A record that was appended stays in the log, also when it is not committed in time.
         return shard.transactions.get(prepared.transactional_id) is not prepared
 
 
 class _Backoff:
-    """Growing pauses between tries."""
+    """Growing pauses between attempts."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers

@@ -1,8 +1,8 @@
-"""The transaction coordinator: the asynchronous shell around the pure machine of `state`.
+"""The transaction coordinator: it performs the decisions of `transaction_decisions`.
 
-It finds the transactional id of a request, lets the machine decide, commits the record through the
-runtime and answers. A prepared transaction is finished by a task of `completion`, after EndTxn has
-been answered, and again after a restart: markers to every partition, then Complete.
+It finds the transactional id of a request, calls the decision, commits the record through the
+runtime and responds. After the response to EndTxn, or after a restart, a task of `completion`
+completes each prepared transaction: it writes markers to all partitions, then Complete.
 
 A request is executed when its record is appended, or after a block of producer ids was fetched. Its
 response follows when the record is committed.
@@ -49,12 +49,12 @@ from odradek.results import Result
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-# So many expired transactional ids are forgotten with one batch.
+# Expired transactional ids that are removed with one batch.
 EXPIRED_PER_BATCH_MAX = 500
 
 
 class ProducerIds(Protocol):
-    """Where fresh producer ids come from."""
+    """The source of new producer ids."""
 
     def next_or_none(self) -> int | None: ...
 
@@ -65,11 +65,12 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionCoordinator:
-    """Serves the transactional ids whose partition of ``__transaction_state`` this broker leads.
+    """The coordinator of the transactional ids whose ``__transaction_state`` partition is led here.
 
-    Owned by the event loop. `log_of` and `append` are the replica manager's, `write_markers` puts
-    markers into partitions (`transaction_marker.WriteMarkers`). `start` begins to load what exists
-    and to finish what was prepared; after `stop` requests are answered COORDINATOR_NOT_AVAILABLE.
+    Owned by the event loop. `log_of` and `append` are methods of the replica manager.
+    `write_markers` writes markers to partitions (`transaction_marker.WriteMarkers`). `start` begins
+    to load the existing shards and to complete prepared transactions. After `stop` requests get
+    COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -114,12 +115,12 @@ class TransactionCoordinator:
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Serves from now on; shards that have a log begin to load."""
+        """Begin to serve requests and to load the shards that have a log."""
         self._active = True
         self.runtime.load_all(self._existing_partitions())
 
     def stop(self) -> None:
-        """Serves nothing more; what is being completed goes on after the next start."""
+        """Stop serving. Prepared transactions are completed after the next start."""
         self._active = False
         self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
         self.completions.cancel_all()
@@ -127,7 +128,7 @@ class TransactionCoordinator:
             result.cancel()
 
     def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Follows the metadata: the topic of the coordinator may be made anew."""
+        """Apply new metadata: leader epochs, and deletion of the coordinator's topic."""
         if self._active and old is not None:
             self.runtime.follow(old, new)
 
@@ -135,7 +136,7 @@ class TransactionCoordinator:
         return self._image().partition_count(TRANSACTION_STATE)
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition of ``__transaction_state`` that holds this transactional id."""
+        """Return the partition of ``__transaction_state`` that holds this transactional id."""
         count = self._existing_partitions() or self._config.get_int(
             "transaction.state.log.num.partitions"
         )
@@ -151,10 +152,10 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.runtime.shard(self.partition_of(transactional_id))
 
-    # -- what producers ask ------------------------------------------------------------------------
+    # -- requests of producers ---------------------------------------------------------------------
 
     def init_producer_id(self, event: Init) -> Result[TransactionResponse]:
-        """InitProducerId with a transactional id."""
+        """Handle InitProducerId with a transactional id."""
         if not event.transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         if not 0 < event.timeout_ms <= self._config.get_int("transaction.max.timeout.ms"):
@@ -174,7 +175,7 @@ class TransactionCoordinator:
         partitions: frozenset[TopicPartition],
         client_transaction_version: int = 0,
     ) -> Result[TransactionResponse]:
-        """AddPartitionsToTxn and AddOffsetsToTxn."""
+        """Handle AddPartitionsToTxn and AddOffsetsToTxn."""
         if not identity.transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         version = client_transaction_version
@@ -188,7 +189,7 @@ class TransactionCoordinator:
     def end_transaction(
         self, identity: Identity, committed: bool, client_transaction_version: int = 0
     ) -> Result[TransactionResponse]:
-        """EndTxn, answered when Prepare is committed."""
+        """Handle EndTxn. The result is done when Prepare is committed."""
         if not identity.transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         version = client_transaction_version
@@ -226,11 +227,14 @@ class TransactionCoordinator:
             return Result(dict.fromkeys(requested, error.code))
         return Result(state.verify_partitions(current, identity, requested))
 
-    # -- what administrators ask -------------------------------------------------------------------
+    # -- requests of administrators ----------------------------------------------------------------
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
-        """One transactional id. KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or why it cannot be
-        said."""
+        """Return the committed metadata of a transactional id.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or the error of its shard.
+        """
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not transactional_id:
@@ -241,7 +245,8 @@ class TransactionCoordinator:
         return found
 
     def all_transactions(self) -> list[TransactionMetadata]:
-        """Every transactional id. KafkaError COORDINATOR_LOAD_IN_PROGRESS while one shard loads."""
+        """Return the committed metadata of all transactional ids. Raise
+        COORDINATOR_LOAD_IN_PROGRESS while a shard is loading."""
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shards = self.runtime.all_shards(self._existing_partitions())
@@ -272,8 +277,8 @@ class TransactionCoordinator:
         return state.fence(current, now_ms, self.transaction_version, fresh_id)
 
     def remove_expired(self) -> None:
-        """Forgets the transactional ids that nobody has used for ``transactional.id.expiration.
-        ms``."""
+        """Remove the transactional ids that were not used for
+        ``transactional.id.expiration.ms``."""
         now_ms = self._clock.time_ms()
         expiration_ms = self._config.get_int("transactional.id.expiration.ms")
         for shard in self.runtime.shards():
@@ -320,7 +325,7 @@ class TransactionCoordinator:
         return self._perform(shard, result)
 
     def _run_behind(self, transactional_id: str, decide: state.Decide) -> None:
-        """Runs what no client waits for."""
+        """Run a decision whose response no client waits for."""
         result = self._run(transactional_id, decide)
         if not result.done:
             self._background.add(result)
@@ -334,7 +339,7 @@ class TransactionCoordinator:
         return self._write(shard, result.next, result, TransactionResponse)
 
     def _commit(self, shard: TransactionShard, following: TransactionMetadata) -> Result[ErrorCode]:
-        """Append `following` and make it the state. Returns the code with which that ends."""
+        """Append `following` and make it the state. Return the code of the write."""
         result = CoordinatorResult([], ErrorCode.NONE)
         return self._write(shard, following, result, lambda code: code)
 
@@ -345,8 +350,10 @@ class TransactionCoordinator:
         result: CoordinatorResult[T],
         failed: Callable[[ErrorCode], T],
     ) -> Result[T]:
-        """Until `following` is committed, the transactional id is pending. The record does not have
-        all of the metadata, so `following` replaces what was replayed."""
+        """Write `following`. Until it is committed, the transactional id is pending.
+
+        The record does not have all fields, so `following` replaces the replayed metadata.
+        """
         if not self.runtime.serves(shard.partition, shard):
             return Result(failed(ErrorCode.NOT_COORDINATOR))
         result.records = [to_record(following, self.transaction_version)]
@@ -368,7 +375,7 @@ class TransactionCoordinator:
         return CoordinatorResult([], None)
 
     def _loaded(self, shard: TransactionShard) -> None:
-        """A shard has been read from its log: what was prepared is completed."""
+        """Begin to complete the prepared transactions of a shard that was loaded."""
         for each in list(shard.transactions.values()):
             if each.state in PREPARED:
                 self.completions.begin(shard, each)
@@ -381,7 +388,8 @@ class TransactionCoordinator:
             )
 
     def _unloaded(self, shard: TransactionShard, code: ErrorCode) -> None:
-        """A shard goes: what it was completing is completed by whoever loads it next."""
+        """Cancel the completions of a shard that is dropped. The next broker that loads it
+        completes its transactions."""
         self.completions.cancel(shard)
 
 

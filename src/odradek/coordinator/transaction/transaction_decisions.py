@@ -1,16 +1,20 @@
-"""The transaction coordinator as a pure machine: (metadata, event, time) -> `TransactionResult`.
+"""The decisions of the transaction coordinator: (metadata, event, time) -> `TransactionResult`.
 
-A result has the response, given when `next`, the new metadata, is committed to the log. Nothing
-here appends, waits or asks the time; the shell (`transaction_coordinator`) does.
+Pure. A result has the response and `next`, the new metadata. The response is sent when `next` is
+committed to the log. These functions do not append, wait or read the clock.
+`transaction_coordinator` does.
 
-Rules are those of Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98, KIP-360,
-KIP-890). A producer id that must be replaced is asked for by `needs_producer_id`: the shell decides
-again with a fresh one. ``transaction.version`` 2 bumps the epoch with every EndTxn, so that what a
-client sent in an earlier transaction can no longer reach a later one.
+The rules are those of Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98,
+KIP-360, KIP-890). When a producer id must be replaced, the result is `needs_producer_id`, and the
+coordinator decides again with a new id. With ``transaction.version`` 2 every EndTxn increments the
+epoch, so a delayed request of an earlier transaction cannot reach a later one.
 
-Two steps of Kafka are safer here (docs/deviations.md): an InitProducerId with an old epoch is
-fenced before it aborts the transaction of the producer that replaced it, and an EndTxn that already
-carries the epoch of the EndTxn before it is told to come back while that one is being completed.
+Two steps are safer than Kafka's (docs/deviations.md):
+
+- An InitProducerId with an old epoch is fenced before it aborts the transaction of the producer
+  that has replaced it.
+- An EndTxn may already have the epoch that the EndTxn before it returned. It gets
+  CONCURRENT_TRANSACTIONS while the earlier transaction is being completed.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from odradek.ids import TopicPartition
 from odradek.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _S = TransactionState
-# The level from which an EndTxn bumps the epoch (KIP-890 part 2).
+# From this level on, an EndTxn increments the epoch (KIP-890 part 2).
 EPOCH_BUMP_FROM = 2
 
 
@@ -44,7 +48,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who sends a request of a transaction."""
+    """The sender of a request in a transaction."""
 
     transactional_id: str
     producer_id: int
@@ -52,7 +56,7 @@ class Identity(NamedTuple):
 
 
 class Init(NamedTuple):
-    """InitProducerId; `expected` is the producer's id and epoch, if it has one (KIP-360)."""
+    """InitProducerId. `expected` is the present id and epoch of the producer, if any (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -60,7 +64,7 @@ class Init(NamedTuple):
 
 
 class TransactionResponse(NamedTuple):
-    """The response to a request of a transaction's producer."""
+    """The response to a request of a transactional producer."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -73,7 +77,7 @@ class TransactionResult(CoordinatorResult[TransactionResponse]):
 
     Attributes:
         next: The metadata to commit before the response, or None.
-        needs_producer_id: Nothing is decided. Decide again with a fresh producer id.
+        needs_producer_id: Nothing is decided. Decide again with a new producer id.
     """
 
     next: TransactionMetadata | None = None
@@ -90,7 +94,7 @@ def decided(
     *,
     next: TransactionMetadata | None = None,
 ) -> TransactionResult:
-    """A result with this response, after `next` is committed."""
+    """Return a result with this response, which is sent after `next` is committed."""
     response = TransactionResponse(code, producer_id, producer_epoch)
     return TransactionResult([], response, next=next)
 
@@ -104,7 +108,7 @@ def _refuse(code: ErrorCode) -> TransactionResult:
 
 
 def _to(current: TransactionMetadata | None, following: TransactionMetadata) -> TransactionMetadata:
-    """Checks a transition against the table: a step that it does not have is a bug of ours."""
+    """Return `following`. Assert that the table of states allows the transition."""
     before = None if current is None else current.state
     assert before in VALID_PREVIOUS[following.state], f"{before} -> {following.state}"
     assert 0 <= following.producer_epoch <= EPOCH_MAX, following
@@ -121,7 +125,8 @@ def init_producer_id(
     transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """InitProducerId: the producer's id, and an epoch that fences the one before it."""
+    """Decide about InitProducerId: return the producer id, and an epoch that fences earlier
+    producers."""
     if current is None:
         return _first(event, now_ms, fresh_id)
     if current.pending or current.state in PREPARED:
@@ -130,13 +135,13 @@ def init_producer_id(
     if expected is not None and not _may_continue(current, expected):
         return _refuse(ErrorCode.PRODUCER_FENCED)
     if current.state is _S.ONGOING:
-        # The epoch of the abort is given to nobody: the client asks again, and is given the next.
+        # No client gets the epoch of the abort. The client repeats its request and gets the next.
         aborted = fence(current, now_ms, transaction_version, fresh_id)
         if aborted.response.code is ErrorCode.NONE and not aborted.needs_producer_id:
             return decided(ErrorCode.CONCURRENT_TRANSACTIONS, next=aborted.next)
         return aborted
     if expected is not None and expected.producer_epoch != current.producer_epoch:
-        # A retry of the bump whose answer was lost: the same answer.
+        # A retry after a lost response gets the same response.
         return _initialized(current, event, now_ms, current)
     if current.epoch_exhausted:
         if fresh_id is None:
@@ -160,8 +165,8 @@ def init_producer_id(
 
 
 def _first(event: Init, now_ms: int, fresh_id: int | None) -> TransactionResult:
-    """A transactional id that is new, or that had expired: whatever the producer believes to be,
-    it starts afresh."""
+    """Create a transactional id that is new or had expired. The producer id and epoch that the
+    producer may have sent are ignored."""
     if fresh_id is None:
         return _needs_producer_id()
     created = TransactionMetadata(event.transactional_id, fresh_id, 0, event.timeout_ms)
@@ -169,7 +174,7 @@ def _first(event: Init, now_ms: int, fresh_id: int | None) -> TransactionResult:
 
 
 def _may_continue(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Whether no other producer has been initialized since (KIP-360)."""
+    """Return whether no other producer has been initialized in the meantime (KIP-360)."""
     if expected.producer_id == current.producer_id:
         if expected.producer_epoch == current.producer_epoch:
             return True
@@ -216,11 +221,11 @@ def add_partitions(
     now_ms: int,
     client_transaction_version: int,
 ) -> TransactionResult:
-    """Add partitions to the transaction, which begins with the first of them."""
+    """Add partitions to the transaction. The first ones begin it."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    # Before the identity: with version 2 the client may have the next id and epoch already, while
-    # the coordinator still completes the last transaction (KAFKA-18660).
+    # This check precedes the identity check. With version 2 the client may have the next id and
+    # epoch already, while the coordinator still completes the last transaction (KAFKA-18660).
     if current.pending or current.state in PREPARED:
         return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
     code = _identify(current, identity)
@@ -246,7 +251,7 @@ def verify_partitions(
     identity: Identity,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """KIP-890: which partitions the producer may write to in its transaction."""
+    """Return a code for each partition: NONE when it is in the producer's transaction (KIP-890)."""
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if current is not None:
         code = _identify(current, identity)
@@ -280,7 +285,7 @@ def end_transaction(
     client_transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """EndTxn: Prepare is written now, the markers and Complete follow the answer."""
+    """Decide about EndTxn: Prepare is written now. The markers and Complete follow the response."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_transaction_version >= EPOCH_BUMP_FROM:
@@ -306,7 +311,8 @@ def end_transaction(
 
 
 def _again(state: TransactionState, committed: bool) -> ErrorCode:
-    """The answer to an EndTxn that has been decided before: the same result, or a mistake."""
+    """Return the code for an EndTxn of a transaction that has ended already. A repeated request
+    succeeds. INVALID_TXN_STATE is for a commit after an abort, or the reverse."""
     if committed != (state in (_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT)):
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.CONCURRENT_TRANSACTIONS if state in PREPARED else ErrorCode.NONE
@@ -319,9 +325,9 @@ def _end_v2(
     now_ms: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """Every EndTxn bumps the epoch, so the epoch tells a retry from the next transaction's end.
+    """Decide about EndTxn with version 2, where the epoch distinguishes a retry from a new request.
 
-    Retry: the epoch before the present one, or the last epoch of the producer id before this one.
+    A retry has the epoch before the present one, or the last epoch of the previous producer id.
     """
     overflow_retry = (
         current.previous_producer_id == identity.producer_id
@@ -354,7 +360,8 @@ def _end_v2(
 
 
 def _is_next_identity(current: TransactionMetadata, identity: Identity) -> bool:
-    """What the client was given by the EndTxn that is being completed: not a zombie, but early."""
+    """Return whether the client has the id and epoch that the EndTxn which is being completed has
+    returned. Such a request is early; its sender is not fenced."""
     if current.next_producer_id != NO_PRODUCER_ID:
         return identity.producer_id == current.next_producer_id and identity.producer_epoch == 0
     return (identity.producer_id, identity.producer_epoch) == (
@@ -366,8 +373,8 @@ def _is_next_identity(current: TransactionMetadata, identity: Identity) -> bool:
 def _prepare_v2(
     current: TransactionMetadata, committed: bool, now_ms: int, fresh_id: int | None
 ) -> TransactionResult:
-    """Prepare with the bumped epoch, which the markers carry. When the epochs are exhausted the
-    client goes on with a new producer id, which takes effect with Complete."""
+    """Prepare with the incremented epoch, which the markers have too. When the epochs are exhausted
+    the client gets a new producer id, which takes effect with Complete."""
     exhausted = current.epoch_exhausted
     if exhausted and fresh_id is None:
         return _needs_producer_id()
@@ -378,7 +385,7 @@ def _prepare_v2(
         next_producer_id=fresh_id if exhausted and fresh_id is not None else NO_PRODUCER_ID,
         producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX),
         last_producer_epoch=current.producer_epoch,
-        # An abort of nothing begins and ends now.
+        # An abort without a transaction begins and ends now.
         start_ms=current.start_ms if current.state is _S.ONGOING else now_ms,
         last_update_ms=now_ms,
         client_transaction_version=EPOCH_BUMP_FROM,
@@ -390,8 +397,8 @@ def _prepare_v2(
 def fence(
     current: TransactionMetadata, now_ms: int, transaction_version: int, fresh_id: int | None
 ) -> TransactionResult:
-    """Aborts an ongoing transaction on the coordinator's own account: its epoch is bumped (once,
-    KAFKA-19367), so the producer that has it can do no more."""
+    """Abort an ongoing transaction without a request of its producer. The epoch is incremented
+    (once, KAFKA-19367), which fences the producer."""
     if transaction_version >= EPOCH_BUMP_FROM:
         return _prepare_v2(current, False, now_ms, fresh_id)
     following = replace(
@@ -408,14 +415,14 @@ def fence(
 
 
 def _after_completion(prepared: TransactionMetadata) -> tuple[int, int]:
-    """The producer id and epoch of the next transaction."""
+    """Return the producer id and epoch of the next transaction."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
         return prepared.next_producer_id, 0
     return prepared.producer_id, prepared.producer_epoch
 
 
 def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """All markers are written: what is to be appended for a prepared transaction."""
+    """Return the completed metadata of a prepared transaction whose markers are all written."""
     producer_id, epoch = _after_completion(current)
     return _to(
         current,
@@ -433,7 +440,7 @@ def complete(current: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def pending(metadata: TransactionMetadata) -> TransactionMetadata:
-    """Appended, but not committed: every request has to come back."""
+    """Return metadata that is appended and not committed. Requests get CONCURRENT_TRANSACTIONS."""
     return replace(metadata, pending=True)
 
 
@@ -450,7 +457,8 @@ def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
 
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """A transactional id that nobody has used for `expiration_ms`; never one with a transaction."""
+    """Return whether a transactional id was not used for `expiration_ms`. An id with an open
+    transaction never expires."""
     return (
         current.state in IDLE
         and not current.pending

@@ -23,6 +23,6 @@ class TransactionMarker(NamedTuple):
 
 
 MarkerCodes = Mapping[int, Mapping[TopicPartition, ErrorCode]]
-"""The code of each partition, by producer id."""
+"""The code of each partition, by producer id and partition."""
 
 WriteMarkers = Callable[[Sequence[TransactionMarker]], Awaitable[MarkerCodes]]

@@ -1,10 +1,10 @@
-"""What the coordinator knows of one transactional id, and how ``__transaction_state`` keeps it.
+"""The metadata of one transactional id, and its records in ``__transaction_state``.
 
-A record of ``__transaction_state`` is the whole of a `TransactionMetadata`: key TransactionLogKey,
-value TransactionLogValue, in version 1 (flexible, with the previous and the next producer id) once
-``transaction.version`` is 1 or more, in version 0 before. Two fields live in memory alone, in Kafka
-too: `last_producer_epoch`, so that a retry of InitProducerId across a restart is fenced, and
-`pending`. A tombstone ends a transactional id.
+A record has a whole `TransactionMetadata`: key TransactionLogKey, value TransactionLogValue. The
+value is written in version 1 (flexible, with the previous and the next producer id) when
+``transaction.version`` is 1 or more, and in version 0 otherwise. Two fields are in memory only, as
+in Kafka: `pending` and `last_producer_epoch`. A retry of InitProducerId after a restart is
+therefore fenced. A tombstone removes a transactional id.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from odradek.protocol.messages.transaction_log_value import PartitionsSchema, Tr
 from odradek.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 EPOCH_MAX = 32767
-# The last epoch that a client is given; the one above it is the coordinator's, for fencing.
+# The last epoch that a client gets. The coordinator uses the next one for fencing.
 EPOCH_EXHAUSTED = EPOCH_MAX - 1
 
 
 class TransactionState(IntEnum):
-    """The states as the log numbers them. Dead and PrepareEpochFence are never written; what they
-    stand for in Kafka are steps within one decision here."""
+    """The states with their numbers in the log.
+
+    DEAD and PREPARE_EPOCH_FENCE are never written. They are states of Kafka that are steps within
+    one decision here.
+    """
 
     EMPTY = 0
     ONGOING = 1
@@ -38,18 +41,18 @@ class TransactionState(IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """``PREPARE_COMMIT`` -> ``PrepareCommit``, as the tools print and filter it."""
+        """The name that tools print and filter: ``PREPARE_COMMIT`` is ``PrepareCommit``."""
         return self.name.title().replace("_", "")
 
 
 STATES_BY_NAME = {state.kafka_name: state for state in TransactionState}
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 COMPLETED = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-# Between transactions: a new one may begin, and the transactional id may expire.
+# States between transactions. A transaction may begin, and the transactional id may expire.
 IDLE = COMPLETED | {TransactionState.EMPTY}
 
 _S = TransactionState
-# The states in which a transition may begin (semantics 4.2); None: the id is new.
+# The valid states before a transition to each state. None stands for a new transactional id.
 VALID_PREVIOUS: dict[TransactionState, frozenset[TransactionState | None]] = {
     _S.EMPTY: frozenset({None, *IDLE}),
     _S.ONGOING: frozenset({_S.ONGOING, *IDLE}),
@@ -62,12 +65,15 @@ VALID_PREVIOUS: dict[TransactionState, frozenset[TransactionState | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """One transactional id.
+    """The metadata of one transactional id.
 
-    `previous_producer_id` is the producer id before the last transition, `next_producer_id` the one
-    that a transaction changes to when it is complete, because its epochs are exhausted. `start_ms`
-    is -1 outside of a transaction that has begun; `pending` says that the last record is appended
-    but not yet committed: until it is, nothing else may happen.
+    Attributes:
+        previous_producer_id: The producer id before the last transition.
+        next_producer_id: The producer id after the present transaction, when the epochs of the
+            present id are exhausted.
+        start_ms: The start of the transaction, or -1 outside of one.
+        pending: The last record is appended and not committed. Until it is committed, no other
+            transition may begin.
     """
 
     transactional_id: str
@@ -86,12 +92,12 @@ class TransactionMetadata:
 
     @property
     def epoch_exhausted(self) -> bool:
-        """No further epoch of this producer id may be given to a client."""
+        """Whether no client may get another epoch of this producer id."""
         return self.producer_epoch >= EPOCH_EXHAUSTED
 
 
 def to_record(metadata: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
-    """The record that makes `metadata` durable."""
+    """Return the record of `metadata`."""
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
@@ -112,12 +118,12 @@ def to_record(metadata: TransactionMetadata, transaction_version: int) -> Coordi
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
-    """The record that forgets a transactional id."""
+    """Return the record that removes a transactional id."""
     return CoordinatorRecord(TransactionLogKey(transactional_id), None, 0)
 
 
 def from_record(key: TransactionLogKey, value: TransactionLogValue) -> TransactionMetadata:
-    """What a record says. ValueError for a state that Kafka does not have."""
+    """Return the metadata of a record. Raise ValueError for an unknown state."""
     return TransactionMetadata(
         transactional_id=key.transactional_id,
         producer_id=value.producer_id,

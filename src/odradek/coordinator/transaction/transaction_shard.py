@@ -1,8 +1,6 @@
-"""One shard of the transaction coordinator: the transactional ids of one ``__transaction_state``
-partition.
+"""A shard of the transaction coordinator: the ids of one ``__transaction_state`` partition.
 
-`TransactionShard.replay` is the one way in which a record becomes state, after an append and at
-load time.
+Records become state only through `TransactionShard.replay`, after an append and at load time.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionShard:
-    """Owned by the runtime while it loads, then by the event loop."""
+    """The transactional ids of one partition. Owned by its loading task, then by the event loop."""
 
     __slots__ = (
         "_changes",
@@ -46,14 +44,14 @@ class TransactionShard:
         self.partition = partition
         self.transactions: dict[str, TransactionMetadata] = {}
         self._changes: UncommittedChanges[str, TransactionMetadata] = UncommittedChanges()
-        # Which of them have an open transaction: only these can time out.
+        # The transactional ids with an open transaction. Only these can time out.
         self.ongoing: set[str] = set()
         self.served = False
         self._on_loaded = on_loaded
         self._on_unload = on_unload
 
     def replay(self, offset: int, key: Message, value: Message | None) -> None:
-        """Takes one record in: the whole of a transactional id, or its end (a tombstone)."""
+        """Apply one record: the whole metadata of a transactional id, or a tombstone."""
         assert isinstance(key, TransactionLogKey)
         assert value is None or isinstance(value, TransactionLogValue)
         transactional_id = key.transactional_id
@@ -65,17 +63,16 @@ class TransactionShard:
             metadata = from_record(key, value)
         except ValueError:
             logger.warning(
-                "__transaction_state-%d: a state %d at offset %d is skipped",
+                "__transaction_state-%d: the record at offset %d is skipped: state %d is unknown",
                 self.partition,
-                value.transaction_status,
                 offset,
+                value.transaction_status,
             )
             return
         self.adopt(metadata)
 
     def adopt(self, metadata: TransactionMetadata) -> None:
-        """Puts `metadata` in the place of what was known: what the log says, or that and what lives
-        in memory alone."""
+        """Set the metadata of a transactional id. It may have fields that no record has."""
         transactional_id = metadata.transactional_id
         self.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
@@ -84,28 +81,28 @@ class TransactionShard:
             self.ongoing.discard(transactional_id)
 
     def keep(self, offset: int, key: Message) -> None:
-        """Keep what the uncommitted record at `offset` replaces."""
+        """Keep the metadata that the uncommitted record at `offset` replaces."""
         assert isinstance(key, TransactionLogKey)
         transactional_id = key.transactional_id
         self._changes.keep(transactional_id, offset, self.transactions.get(transactional_id))
 
     def commit(self, offset: int) -> None:
-        """The records up to `offset` are committed."""
+        """Drop the kept values of the records up to `offset`, which are committed."""
         self._changes.commit(offset)
 
     def committed(self, transactional_id: str) -> TransactionMetadata | None:
-        """The committed metadata of a transactional id."""
+        """Return the committed metadata of a transactional id."""
         return self._changes.committed(transactional_id, self.transactions.get(transactional_id))
 
     def all_committed(self) -> list[TransactionMetadata]:
-        """The committed metadata of all transactional ids."""
+        """Return the committed metadata of all transactional ids."""
         if not self._changes:
             return list(self.transactions.values())
         found = map(self.committed, dict.fromkeys([*self.transactions, *self._changes]))
         return [metadata for metadata in found if metadata is not None]
 
     def on_timer(self, key: str) -> None:
-        """No transactional id has a timer. Time-outs are looked for from time to time."""
+        """Do nothing. Transactional ids have no timers: time-outs are checked at intervals."""
 
     def loaded(self) -> None:
         self.served = True
