@@ -1,7 +1,7 @@
-"""Batches of keys and values alone, as a coordinator writes them: of one time, without headers.
+"""Record batches of coordinators: records of keys and values with one timestamp, without headers.
 
 The batch has the bytes that `record.build_batch` makes of the same records, in a third of the time.
-A coordinator makes a batch for each commit, and nearly always of one small record.
+A coordinator builds a batch for each commit, and it nearly always has one small record.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odradek.records.checksum import crc32c
 from odradek.records.record import write_varint
 
 _FRONT = struct.Struct(">qiibI")
-"""Base offset, batch length, leader epoch, magic, CRC: what the CRC does not cover."""
+"""The fields that the CRC does not cover: base offset, batch length, leader epoch, magic, CRC."""
 _SUMMED = struct.Struct(">hiqqqhii")
-"""The rest of the header (see `records.batch`)."""
-_LENGTH_BEHIND = _FRONT.size - LOG_OVERHEAD
-"""What the batch length counts beside the bytes under the CRC."""
+"""The rest of the header, under the CRC (see `records.batch`)."""
+_LENGTH_BEFORE_SUMMED = _FRONT.size - LOG_OVERHEAD
+"""Bytes that the batch length counts in addition to those under the CRC."""
 
 
 def _varint(number: int) -> bytes:
@@ -38,7 +38,7 @@ def _varint(number: int) -> bytes:
 
 
 _VARINTS = tuple(map(_varint, range(256)))
-"""The varints of the numbers that the records of coordinators are full of."""
+"""The varints of the small numbers, which nearly all fields of these records have."""
 _KNOWN = len(_VARINTS)
 
 
@@ -50,9 +50,18 @@ def build_coordinator_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     transactional: bool = False,
 ) -> bytearray:
-    """One whole v2 batch with offsets from 0 on.
+    """Return one whole v2 batch with offsets from 0 on.
 
-    ValueError without pairs: a batch has at least one record.
+    Args:
+        pairs: Key and value (None: a tombstone) of each record.
+        timestamp_ms: The timestamp of all records, in milliseconds since the epoch.
+        compression: The codec of the records.
+        producer_id: The producer in whose transaction the records are written.
+        producer_epoch: The epoch of that producer.
+        transactional: Whether the batch belongs to a transaction.
+
+    Raises:
+        ValueError: There are no pairs. A batch has at least one record.
     """
     count = len(pairs)
     if not count:
@@ -79,13 +88,15 @@ def build_coordinator_batch(
         )
         + body
     )
-    batch = bytearray(_FRONT.pack(0, len(summed) + _LENGTH_BEHIND, -1, MAGIC_V2, crc32c(summed)))
+    length = len(summed) + _LENGTH_BEFORE_SUMMED
+    batch = bytearray(_FRONT.pack(0, length, -1, MAGIC_V2, crc32c(summed)))
     batch += summed
     return batch
 
 
 def _record(number: int, key: bytes, value: bytes | None) -> bytes:
-    """The record at place `number`: no attributes, at the batch's own time, no headers."""
+    """Return the record with offset delta `number`: no attributes, no headers, timestamp delta
+    0."""
     key_size = len(key)
     size = -1 if value is None else len(value)
     if value is not None and number < _KNOWN and key_size < _KNOWN and size < _KNOWN:

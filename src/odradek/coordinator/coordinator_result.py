@@ -1,7 +1,7 @@
 """The result of a coordinator's state machine: records, response, timers. Pure.
 
-A handler of a state machine looks at the state and returns a `CoordinatorResult`. It appends
-nothing and waits for nothing. `CoordinatorRuntime.write` performs the result.
+A handler of a state machine reads the state and returns a `CoordinatorResult`. It appends nothing
+and does not wait. `CoordinatorRuntime.write` performs the result.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from odradek.protocol.codec import Message
 R = TypeVar("R")
 
 Ticket = object
-"""Stands for one waiting request. A state machine never looks inside."""
+"""Represents one waiting request. A state machine never inspects it."""
 Pair = tuple[bytes, bytes | None]
 """The key and the value (None: a tombstone) of one record."""
 
 
 class CoordinatorRecord(NamedTuple):
-    """One record of an internal topic: its key, and its value in `value_version` (None: a
-    tombstone)."""
+    """One record of an internal topic: its key, and its value in version `value_version`.
+
+    A value of None is a tombstone.
+    """
 
     key: Message
     value: Message | None
@@ -32,7 +34,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 def encode_record(record: CoordinatorRecord) -> Pair:
-    """The bytes of any record's key and value."""
+    """Return the bytes of a record's key and value."""
     key, value, version = record
     encoded = None if value is None else record_codec.encode_value(value, version)
     return record_codec.encode_key(key), encoded
@@ -46,16 +48,20 @@ class Timestamp(NamedTuple):
 
 
 class CoordinatorTimer(NamedTuple):
-    """A timer to arm: `key` is named to the shard no later than `deadline_ms` (monotonic; infinite
-    for none)."""
+    """A timer to arm. The runtime calls ``Shard.on_timer(key)`` no later than `deadline_ms`.
+
+    The deadline is in monotonic milliseconds. Infinity stands for no timer.
+    """
 
     key: str
     deadline_ms: float
 
 
 class TransactionalProducer(NamedTuple):
-    """The producer in whose transaction records are written. The append checks `guard`, so that it
-    opens no transaction that was not verified (KIP-890)."""
+    """The producer in whose transaction records are written.
+
+    The append checks `guard`, so that it opens no transaction that was not verified (KIP-890).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -68,14 +74,14 @@ class CoordinatorResult(Generic[R]):
 
     Attributes:
         records: Appended as one batch and replayed. If the append fails, the write leaves no trace.
-        response: The response to the request, given when the records are committed.
+        response: The response to the request, sent when the records are committed.
         timers: Armed after the replay, or after the append has failed.
         completed: Tickets of other requests that are completed now, with their responses. They do
-            not rest on the records, so they are completed also when the append has failed.
-        after_replay: Changes of state that no record carries. Called after the replay.
-        after_commit: Called when the records are committed, with NONE, or cannot be, with the
-            error. After a time-out it is called with the error, and again with NONE if the records
-            are committed later. Its result is performed, too.
+            not depend on the records, so they are completed also when the append has failed.
+        after_replay: Called after the replay. It changes the state that is not in records.
+        after_commit: Called with NONE when the records are committed, or with the error when they
+            cannot be committed. After a time-out it is called with the error, and again with NONE
+            if the records are committed later. Its result is performed, too.
         after_failed_append: Called with the error when nothing was appended. The tickets and timers
             of its result are then used. `timers`, `completed` and `after_commit` are not used.
     """
@@ -103,5 +109,5 @@ _RESPONSE_CODES = {
 
 
 def response_code(code: ErrorCode) -> ErrorCode:
-    """The error for clients of a coordinator when its log reports `code`. They expect no other."""
+    """Return the error that clients of a coordinator expect when its log reports `code`."""
     return _RESPONSE_CODES.get(code, code)

@@ -1,4 +1,4 @@
-"""One timer for each key, which fires no later than the earliest deadline that was asked for."""
+"""One timer for each key, which fires no later than the earliest deadline that was armed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _Armed(NamedTuple):
 
 
 class DeadlineTimers:
-    """Calls `fire(key)` at deadlines of the monotonic clock. Owned by the event loop.
+    """Timers that call `fire(key)` at deadlines of the monotonic clock. Owned by the event loop.
 
-    A deadline that moves into the future leaves the timer as it is: it fires when it was due
-    before, the owner finds nothing to do and arms it again. So a heartbeat costs no timer.
+    A later deadline does not move an armed timer. The timer fires at the earlier deadline, the
+    owner finds nothing to do and arms it again. So a heartbeat costs no timer.
     """
 
     def __init__(self, clock: Clock, timers: Timers, fire: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ class DeadlineTimers:
         self._armed: dict[str, _Armed] = {}
 
     def arm(self, key: str, deadline_ms: float) -> None:
-        """Fire no later than `deadline_ms`, which may be infinite."""
+        """Arm the timer of `key` to fire no later than `deadline_ms`, which may be infinite."""
         armed = self._armed.get(key)
         if armed is not None:
             if armed.deadline_ms <= deadline_ms:

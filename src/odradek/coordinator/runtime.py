@@ -1,20 +1,20 @@
 """The coordinator runtime: replicated state machines over the partitions of an internal topic.
 
-A *shard* is a state machine over one partition. Its handlers decide and return a
-`CoordinatorResult`. `CoordinatorRuntime.write` performs it: it appends the records as one batch,
-replays them through `Shard.replay`, the function that also loads them after a restart, and responds
-when they are committed (with ``log.flush.interval.messages`` when they are on the disk).
+A *shard* is a state machine over one partition. Its handlers return a `CoordinatorResult`.
+`CoordinatorRuntime.write` performs it in three steps. It appends the records as one batch. It
+replays them through `Shard.replay`, the function that also loads them after a restart. It responds
+when they are committed (with ``log.flush.interval.messages``: when they are on the disk).
 
 A write whose append fails leaves no trace. A write that was appended and has not committed in time
-is answered with an error and stays in the state, because its record stays in the log. The state is
-therefore ahead of what is committed; reads use the committed view (`uncommitted_changes`). A shard
-is dropped with its uncommitted state, and loaded from the log again, only when its leader epoch
-ends or the log is truncated.
+gets an error as its response. It stays in the state, because its record stays in the log. The
+latest state is therefore ahead of the committed records, and reads use the committed view
+(`uncommitted_changes`). A shard is dropped with its uncommitted state, and loaded from the log
+again, only when its leader epoch ends or the log is truncated.
 
-Loading (`shard_loading`) reads the partition from the log start. The shard belongs to the loading
-task until it is whole. Until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash at any
-moment leaves whole batches in the log, so a restart finds the state of a prefix of all writes,
-among them every committed one.
+Loading (`shard_loading`) reads the partition from the log start. The loading task owns the shard
+until all records are replayed. Until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash
+leaves whole batches in the log, so a restart restores the state after a prefix of all writes. The
+prefix contains every committed write.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ logger = logging.getLogger(__name__)
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
 # Kafka's default of offsets.commit.timeout.ms.
 COMMIT_TIMEOUT_MS = 5_000
-# The hash goes through a name unit by unit, and each commit and heartbeat of a group asks for it.
+# The hash reads a name code unit by code unit, and each commit and heartbeat of a group needs it.
 PARTITIONS_REMEMBERED_MAX = 10_000
 
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-# Takes the guard of a transaction's records too, where there is one.
+# The third argument is the guard of a transaction's records, if there is one.
 Append = Callable[..., Result[LogAppendInfo]]
 Encode = Callable[[CoordinatorRecord], Pair]
 
 
 def java_string_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit number."""
+    """Return Java's ``String.hashCode``: over UTF-16 code units, as a signed 32-bit number."""
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -88,13 +88,16 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(PARTITIONS_REMEMBERED_MAX)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of an internal topic that holds `key` (``Utils.abs(key.hashCode()) % n``)."""
+    """Return the partition of an internal topic that holds `key`.
+
+    Kafka's formula is ``Utils.abs(key.hashCode()) % partition_count``.
+    """
     value = java_string_hash(key)
     return (0 if value == -0x8000_0000 else abs(value)) % partition_count
 
 
 class _Write(Generic[R_co]):
-    """A write whose records are appended and not committed, or a response behind such a write."""
+    """A write that is appended and not committed, or a response that follows such a write."""
 
     __slots__ = ("_failed", "_result", "last_offset", "pending")
 
@@ -107,7 +110,8 @@ class _Write(Generic[R_co]):
         self.pending: PendingResult[R_co] = PendingResult()
 
     def end(self, code: ErrorCode, now: Timestamp) -> CoordinatorResult[None] | None:
-        """Respond, if that was not done before; return what follows."""
+        """Send the response, unless a time-out has sent it before. Return the result to perform
+        next."""
         after_commit = self._result.after_commit
         following = None if after_commit is None else after_commit(code, now)
         if not self.pending.done:
@@ -122,10 +126,10 @@ class CoordinatorRuntime(Generic[S]):
     Args:
         new_shard: Makes an empty shard for a partition.
         log_of: Returns a partition's log, or raises KafkaError when this broker does not lead it.
-        append: Appends one batch. The result is done when it is committed, or cannot be. Raises
-            KafkaError when nothing was appended.
-        commit_timeout_ms: Time after which a write that is not committed is answered with an error.
-        encode: The bytes of a record.
+        append: Appends one batch. The result is done when the batch is committed or cannot be
+            committed. Raises KafkaError when nothing was appended.
+        commit_timeout_ms: Time after which a write that is not committed gets an error.
+        encode: Returns the bytes of a record.
     """
 
     def __init__(
@@ -168,8 +172,13 @@ class CoordinatorRuntime(Generic[S]):
     # -- shards ------------------------------------------------------------------------------------
 
     def shard(self, partition: int) -> S:
-        """The shard, loaded. Raises COORDINATOR_LOAD_IN_PROGRESS while it is not (and begins to
-        load it), NOT_COORDINATOR when the partition is not here or cannot be read."""
+        """Return the loaded shard of a partition.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the shard is not loaded; the call begins
+                to load it. NOT_COORDINATOR when this broker does not lead the partition, or its
+                log is damaged.
+        """
         shard = self._shards.get(partition)
         if shard is None:
             shard = self.load(partition)
@@ -178,16 +187,22 @@ class CoordinatorRuntime(Generic[S]):
         return shard
 
     def shards(self) -> Iterator[S]:
-        """The loaded shards."""
+        """Iterate over the loaded shards."""
         return iter(list(self._shards.values()))
 
     def serves(self, partition: int, shard: S) -> bool:
-        """Whether this is (still) the shard that is served."""
+        """Return whether this object is still the shard that the runtime serves."""
         return self._shards.get(partition) is shard
 
     def load(self, partition: int) -> S | None:
-        """Begins to load a shard, if that is still to be done; an empty partition is loaded at
-        once."""
+        """Return a loaded shard, or begin to load it and return None.
+
+        An empty partition needs no loading.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR when this broker does not lead the partition, or its log is
+                damaged.
+        """
         if partition in self._shards:
             return self._shards[partition]
         if partition in self._damaged:
@@ -207,16 +222,17 @@ class CoordinatorRuntime(Generic[S]):
         return None
 
     def load_all(self, partition_count: int) -> None:
-        """Begins to load every shard of the topic; what is not here is named in the log."""
+        """Begin to load every shard of the topic. Log a warning for each partition that this broker
+        cannot serve."""
         for partition in range(partition_count):
             try:
                 self.load(partition)
             except KafkaError as error:
-                logger.warning("%s-%d is not served: %s", self._topic, partition, error)
+                logger.warning("cannot serve %s-%d: %s", self._topic, partition, error)
 
     def all_shards(self, partition_count: int) -> list[S]:
-        """Every shard of the topic that is here. Raises COORDINATOR_LOAD_IN_PROGRESS when one is
-        not loaded."""
+        """Return every shard of the topic that this broker serves. Raise
+        COORDINATOR_LOAD_IN_PROGRESS when one of them is not loaded."""
         shards = []
         for partition in range(partition_count):
             try:
@@ -227,7 +243,7 @@ class CoordinatorRuntime(Generic[S]):
         return shards
 
     async def loads_done(self, timeout_s: float | None = None) -> None:
-        """Waits until nothing that is loading now is any more, or for `timeout_s`."""
+        """Wait until the present loading tasks have ended, or for `timeout_s`."""
         if self._loading:
             await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
@@ -235,12 +251,21 @@ class CoordinatorRuntime(Generic[S]):
         try:
             await self._loader.load(shard, log)
         except KafkaError as error:
-            # The disk may be read again later: the next request tries it.
-            logger.error("cannot load %s-%d: %s", self._topic, partition, error)
+            # The disk may be readable later. The next request begins to load again.
+            logger.error(
+                "cannot load %s-%d: %s. The next request begins to load it again",
+                self._topic,
+                partition,
+                error,
+            )
             return
         except (ValueError, OSError):
-            # Batches that cannot be unpacked take no other shard away, and are not read again.
-            logger.exception("cannot load %s-%d", self._topic, partition)
+            # A damaged batch must not stop other shards. This log is not read again.
+            logger.exception(
+                "cannot load %s-%d: its log is damaged. Requests get NOT_COORDINATOR",
+                self._topic,
+                partition,
+            )
             self._damaged.add(partition)
             return
         finally:
@@ -254,7 +279,7 @@ class CoordinatorRuntime(Generic[S]):
         shard.loaded()
 
     def unload(self, partition: int, code: ErrorCode) -> None:
-        """Drop a shard with its uncommitted state. Waiting requests are answered with `code`."""
+        """Drop a shard with its uncommitted state. Waiting requests get `code`."""
         task = self._loading.pop(partition, None)
         if task is not None:
             task.cancel()
@@ -270,20 +295,20 @@ class CoordinatorRuntime(Generic[S]):
             write.end(code, self.now())
 
     def unload_all(self, code: ErrorCode) -> None:
-        """Stops serving all shards."""
+        """Drop all shards. Waiting requests get `code`."""
         for partition in [*self._shards, *self._loading, *self._damaged]:
             self.unload(partition, code)
 
     def reload(self, partition: int) -> None:
-        """Drop the uncommitted state and load the shard from the log: its leader epoch has ended,
-        or the log was truncated."""
+        """Drop the uncommitted state and load the shard from the log again. Its leader epoch has
+        ended, or the log was truncated."""
         self.unload(partition, ErrorCode.NOT_COORDINATOR)
         with suppress(KafkaError):  # this broker does not lead it any longer
             self.load(partition)
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Drop the shards whose leader epoch has ended when `old` becomes `new`, or whose topic
-        was deleted or made again."""
+        """Drop the shards whose leader epoch ends when `new` replaces `old`. Drop all shards when
+        the topic was deleted or created again."""
         before = old.topics_by_name.get(self._topic)
         after = new.topics_by_name.get(self._topic)
         if before is None or before is after:
@@ -309,8 +334,9 @@ class CoordinatorRuntime(Generic[S]):
         Args:
             partition: The partition of a loaded shard.
             result: The decision of the shard's state machine.
-            failed: The response for an error of the log.
-            producer: The records belong to its transaction and count from its marker on.
+            failed: Returns the response for an error of the log.
+            producer: The producer in whose transaction the records are written. They take effect
+                with the marker of the transaction.
         """
         shard = self._shards[partition]
         records = result.records
@@ -341,7 +367,7 @@ class CoordinatorRuntime(Generic[S]):
         if result.after_replay is not None or result.timers or result.completed:
             self._apply(partition, result)
         if partition in self._uncommitted:
-            # The response may rest on records that are not committed yet.
+            # The response may depend on records that are not committed yet.
             last_offset = self._uncommitted[partition][-1].last_offset
             return self._wait(partition, _Write(last_offset, result, failed)).pending
         if result.after_commit is not None:
@@ -361,7 +387,7 @@ class CoordinatorRuntime(Generic[S]):
         )
 
     def _apply(self, partition: int, result: CoordinatorResult[R]) -> None:
-        """Change what no record carries."""
+        """Perform the parts of a result that are not in records."""
         if result.after_replay is not None:
             result.after_replay()
         if result.timers:
@@ -389,7 +415,7 @@ class CoordinatorRuntime(Generic[S]):
         offset: int,
         producer: TransactionalProducer | None,
     ) -> Result[R]:
-        """Replay records that are appended and not committed; respond when they are."""
+        """Replay records that are appended and not committed. Respond when they are committed."""
         shard = self._shards[partition]
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for key, value, _ in result.records:
@@ -428,22 +454,25 @@ class CoordinatorRuntime(Generic[S]):
         committed: bool,
         append: Callable[[], Result[LogAppendInfo]],
     ) -> Result[ErrorCode]:
-        """End a transaction in this partition: `append` puts its marker into the log.
+        """End a transaction in this partition. `append` appends its marker to the log.
 
-        Returns NONE when the marker is committed. Raises KafkaError when the shard is not served or
-        nothing was appended.
+        Returns:
+            NONE when the marker is committed, or the error when it is not committed in time.
+
+        Raises:
+            KafkaError: The shard is not served, or nothing was appended.
         """
         shard = self.shard(partition)
         appended = append()
-        at_once = appended.completed
-        offset = (
-            -1 if at_once else self._log_of(self._topic_partitions[partition]).log_end_offset - 1
-        )
+        committed_already = appended.completed
+        offset = -1
+        if not committed_already:
+            offset = self._log_of(self._topic_partitions[partition]).log_end_offset - 1
         if isinstance(shard, TransactionalShard):
-            if not at_once:
+            if not committed_already:
                 shard.keep_transaction(offset, producer_id)
             shard.end_transaction(producer_id, committed)
-        if at_once:
+        if committed_already:
             return Result(ErrorCode.NONE)
         marked: CoordinatorResult[ErrorCode] = CoordinatorResult([], ErrorCode.NONE)
         write = self._wait(partition, _Write(offset, marked, lambda code: code))
@@ -462,7 +491,7 @@ class CoordinatorRuntime(Generic[S]):
     def _ended(
         self, partition: int, shard: S, write: _Write[object], appended: Result[LogAppendInfo]
     ) -> None:
-        """The high watermark has reached the write, or cannot reach it."""
+        """Handle the end of an append: the write is committed, or cannot be committed."""
         if self._shards.get(partition) is not shard:
             return
         error = appended.error
@@ -480,7 +509,7 @@ class CoordinatorRuntime(Generic[S]):
             self.unload(partition, ErrorCode.NOT_COORDINATOR)
 
     def _commit(self, partition: int, shard: S, offset: int) -> None:
-        """All records up to `offset` are committed."""
+        """Respond to all writes up to `offset`. Their records are committed."""
         shard.commit(offset)
         writes = self._uncommitted.get(partition, deque())
         committed = []
@@ -494,8 +523,8 @@ class CoordinatorRuntime(Generic[S]):
             self._waiting.popleft()
 
     def _time_out(self, _: str) -> None:
-        """Answer the writes that are not committed in time. Their records stay in the log, so they
-        stay in the state."""
+        """Send an error to the writes that are not committed in time. They stay in the state,
+        because their records stay in the log."""
         now_ms = self._clock.monotonic_ms()
         waiting = self._waiting
         while waiting and (waiting[0][2].pending.done or waiting[0][0] <= now_ms):
@@ -511,7 +540,7 @@ class CoordinatorRuntime(Generic[S]):
     def _follow_up(
         self, partition: int, shard: S | None, result: CoordinatorResult[None] | None
     ) -> None:
-        """Perform what follows from a commit, if the shard is still served."""
+        """Perform the result of a continuation, if the shard is still served."""
         if result is not None and shard is not None and self._shards.get(partition) is shard:
             self.write(partition, result, lambda code: None)
 
@@ -539,7 +568,7 @@ class CoordinatorRuntime(Generic[S]):
 
 
 def _leader_epoch(topic: TopicImage, partition: int) -> int:
-    """The leader epoch of a partition; -1 when it does not exist."""
+    """Return the leader epoch of a partition, or -1 when the partition does not exist."""
     found = topic.partitions[partition : partition + 1]
     return found[0].leader_epoch if found else -1
 

@@ -2,8 +2,8 @@
 
 A Python loop in a thread holds the interpreter lock and delays the event loop by milliseconds, so
 threads only read files and decompress. Decoding and replay run on the event loop in time slices of
-`SLICE_RECORDS` records. One shard of a runtime is loaded at a time, so that fifty loading shards do
-not put fifty slices between two requests. The shard belongs to its loading task until it is whole.
+`SLICE_RECORDS` records. A runtime loads one shard at a time. Otherwise fifty loading shards would
+run fifty slices between two requests. The loading task owns the shard until the load has ended.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 SLICE_RECORDS = 50
 """Records that are decoded and replayed in one time slice: about 0.5 ms."""
 BYTES_PER_RECORD = 4_096
-"""A record counts once more for each of so many bytes: a group of 1,000 members is one record."""
-# The log of one start names this many kinds of unreadable records.
+"""A record counts as one more for each 4,096 bytes: a group of 1,000 members is one record."""
+# A decoder logs a warning for at most this many kinds of unreadable records.
 SKIPPED_KINDS_MAX = 100
-# The type in the key of a control record (behind its version), and whether it is a commit.
+# The type in the key of a control record (after its version), and whether it is a commit.
 MARKERS = {b"\x00\x00": False, b"\x00\x01": True}
 
 
@@ -41,23 +41,23 @@ class Shard(Protocol):
     """A state machine over one partition."""
 
     def replay(self, offset: int, key: Message, value: Message | None) -> None:
-        """Takes one record into the state: at load time, and right after it was appended."""
+        """Apply one record to the state: at load time, and right after it was appended."""
 
     def keep(self, offset: int, key: Message) -> None:
-        """Keep the committed value that the record at `offset` with this key will replace: the
+        """Keep the committed value that the record at `offset` with this key will replace. The
         record is appended, but not committed yet."""
 
     def commit(self, offset: int) -> None:
-        """The records up to `offset` are committed."""
+        """Drop the kept values of the records up to `offset`, which are committed."""
 
     def loaded(self) -> None:
-        """The whole partition has been replayed; the shard serves from now on."""
+        """Begin to serve: the whole partition has been replayed."""
 
     def unload(self, code: ErrorCode) -> None:
-        """The shard is no longer served. Waiting requests are answered with `code`."""
+        """Complete the waiting requests with `code`: the shard is no longer served."""
 
     def on_timer(self, key: str) -> None:
-        """A timer of this key is due."""
+        """Handle the timer of this key, which is due."""
 
 
 @runtime_checkable
@@ -67,48 +67,59 @@ class TransactionalShard(Protocol):
     def replay_transactional(
         self, offset: int, producer_id: int, key: Message, value: Message | None
     ) -> None:
-        """Takes in one record that counts from its transaction's commit on."""
+        """Apply one record that takes effect when its transaction is committed."""
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
-        """As `Shard.keep`, for all values that the marker at `offset` may replace."""
+        """Keep all committed values that the marker at `offset` may replace, as `Shard.keep`."""
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The marker of the producer's open transaction has been appended."""
+        """Commit or abort the producer's open transaction, whose marker has been appended."""
 
 
 class BulkLoader(Protocol):
-    """Loads the plain batches of one piece of a log faster than record by record.
+    """Loader of the simple batches of one piece of a log, faster than record by record.
 
     Both methods yield at the end of each time slice.
     """
 
     def take(self, pos: int, first: int) -> Generator[None, None, tuple[int, int]]:
-        """Takes batches from `pos` on, without the offsets before `first`, up to the first that
-        must be read the general way: where that begins, and the offset after the last batch that
-        was taken (0: none was)."""
+        """Take batches from `pos` on, up to the first batch for the general path.
+
+        Args:
+            pos: Position in the piece, in bytes.
+            first: Records with smaller offsets are left out.
+
+        Returns:
+            The position after the last batch that was taken, and the offset after it (0 when none
+            was taken).
+        """
 
     def finish(self) -> Generator[None, None, None]:
-        """The piece has ended: all that was taken is in the shard when this returns."""
+        """End the piece. When this returns, the shard contains all records that were taken."""
 
 
 @runtime_checkable
 class BulkShard(Protocol):
-    """A shard that knows a faster way to load most of its records."""
+    """A shard with a faster path for most of its records at load time."""
 
     def bulk(self, data: bytes) -> BulkLoader: ...
 
 
 class RecordDecoder:
-    """Decodes the records of one family. A record that cannot be decoded (a type of a later Kafka,
-    bytes that an administrator put there) is named once and skipped: it must not take the shard
-    away."""
+    """Decoder of the records of one family.
+
+    It skips a record that it cannot decode, such as a type of a later Kafka, or bytes that an
+    administrator produced. It logs one warning for each kind. Such a record must not make the
+    shard unavailable.
+    """
 
     def __init__(self, family: str) -> None:
         self._family = family
         self._skipped: set[str] = set()
 
     def __call__(self, record: Record) -> tuple[Message, Message | None] | None:
-        """The key and the value (None: a tombstone); None when this version cannot read them."""
+        """Return the key and the value (None: a tombstone), or None when this version cannot read
+        them."""
         if record.key is None:
             self._skip("a record without a key", record.offset)
             return None
@@ -131,7 +142,7 @@ class RecordDecoder:
 def replay_record(
     shard: Shard, offset: int, producer_id: int, key: Message, value: Message | None
 ) -> None:
-    """Replay one record, of a transaction if it has a producer id."""
+    """Replay one record. A record with a producer id belongs to a transaction."""
     if producer_id != NO_PRODUCER_ID and isinstance(shard, TransactionalShard):
         shard.replay_transactional(offset, producer_id, key, value)
     else:
@@ -139,7 +150,7 @@ def replay_record(
 
 
 class ShardLoader:
-    """Loads shards of one internal topic, one at a time. Owned by the event loop.
+    """Loader of the shards of one internal topic, one at a time. Owned by the event loop.
 
     Args:
         family: The record family of the topic, as `record_codec` names it.
@@ -178,7 +189,8 @@ class ShardLoader:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     async def load_piece(self, shard: Shard, data: bytes, first: int) -> int:
-        """Replay the batches in `data` from offset `first` on; return the offset after the last."""
+        """Replay the batches in `data` from offset `first` on. Return the offset after the last
+        batch."""
         next_offset = pos = 0
         bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
         with postponed_full_collections():
@@ -224,7 +236,7 @@ class ShardLoader:
 
 
 def _replay_marker(shard: Shard, record: Record, header: BatchHeader) -> None:
-    """A control record: the end of a transaction, or one of a kind that changes nothing here."""
+    """Replay a control record. Only the end of a transaction changes a shard."""
     kind = MARKERS.get(bytes(record.key or b"")[2:])
     if kind is not None and isinstance(shard, TransactionalShard):
         shard.end_transaction(header.producer_id, kind)

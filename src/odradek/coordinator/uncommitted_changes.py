@@ -1,9 +1,9 @@
 """The committed view of a state machine whose latest state is ahead of the high watermark. Pure.
 
-A shard replays its records right after the append, and decides by that latest state. Reads see what
-is committed. So before a record that is not committed yet is replayed, the shard keeps the value
-that the record replaces (Kafka's ``SnapshotRegistry`` keeps whole snapshots instead). A write that
-is committed at once keeps nothing, and the committed view is then the state itself.
+A shard replays its records right after the append, and its handlers use that latest state. Reads
+return committed values. Before the shard replays a record that is not committed yet, it keeps the
+value that the record replaces (Kafka's ``SnapshotRegistry`` keeps whole snapshots instead). A write
+that is committed with its append keeps nothing. The committed view is then the state itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class UncommittedChanges(Generic[K, V]):
-    """Values before the writes that are not committed. None stands for no value."""
+    """The values from before the writes that are not committed. None stands for no value."""
 
     __slots__ = ("_before", "_order")
 
@@ -35,12 +35,12 @@ class UncommittedChanges(Generic[K, V]):
         return iter(self._before)
 
     def keep(self, key: K, offset: int, before: V | None) -> None:
-        """Keep the value that the record at `offset` replaces. Offsets grow."""
+        """Keep the value that the record at `offset` replaces. Calls are in offset order."""
         self._before.setdefault(key, deque()).append((offset, before))
         self._order.append((offset, key))
 
     def commit(self, offset: int) -> None:
-        """The records up to `offset` are committed."""
+        """Drop the kept values of the records up to `offset`, which are committed."""
         while self._order and self._order[0][0] <= offset:
             _, key = self._order.popleft()
             values = self._before[key]
@@ -49,6 +49,6 @@ class UncommittedChanges(Generic[K, V]):
                 del self._before[key]
 
     def committed(self, key: K, latest: V | None) -> V | None:
-        """The committed value, where `latest` is the one in the latest state."""
+        """Return the committed value of `key`. Its value in the latest state is `latest`."""
         values = self._before.get(key)
         return latest if values is None else values[0][1]
