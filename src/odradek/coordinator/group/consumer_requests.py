@@ -1,8 +1,8 @@
-"""Serves consumer groups (KIP-848): the shell around the pure functions of `consumer`.
+"""Requests of consumer groups (KIP-848): the caller of the pure functions of `consumer`.
 
-It finds the group, turns a classic group into a consumer group and back where members of the other
-protocol come, and has the runtime perform the result. Owned by the event loop, as the coordinator
-that made it.
+`ConsumerRequests` finds the group of a request. It converts a classic group to a consumer group, or
+back, when members of the other protocol join. The runtime performs the result. Owned by the event
+loop.
 """
 
 from __future__ import annotations
@@ -71,17 +71,18 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 NO_CLIENT = GroupClient("", "")
-# Kafka's own assignors may be named by their classes, too.
+# The configuration may name an assignor of Kafka by its class.
 KAFKA_CLASSES = {
     f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name
     for name in ASSIGNORS
 }
-# When the removal of a late member could not be written down, it is tried again after this.
+# Pause after which late members are removed again, when the records could not be appended.
 RETRY_MS = 1_000
 
 
 class GroupTime(NamedTuple):
-    """The configs of a time: a group's own, the broker's, and the broker's bounds of both."""
+    """The configs of one duration: the group's own, the broker's default, and the broker's bounds
+    of both."""
 
     own: str
     name: str
@@ -104,9 +105,10 @@ INTERVAL = GroupTime(
 
 
 class ConsumerRequests:
-    """Serves consumer groups for one group coordinator; `config` is read at each request.
+    """The requests of consumer groups for one group coordinator. Each request reads `config`.
 
-    Raises INVALID_CONFIG for assignors that do not exist.
+    Raises:
+        KafkaError: INVALID_CONFIG for an assignor that does not exist.
     """
 
     def __init__(
@@ -125,11 +127,11 @@ class ConsumerRequests:
         self._classic_settings = classic_settings
         self._assignors = _assignors(config.get_list("group.consumer.assignors"))
         self._patterns = TopicPatterns(clock)
-        # Expressions of one request at a time are matched beyond their first time slice.
+        # After the first time slice, the expressions of one request at a time are matched.
         self._matching = asyncio.Lock()
 
     def settings(self, group_id: str) -> ConsumerSettings:
-        """``group.consumer.*`` as it is now, with the group's own configs before the broker's."""
+        """Return the present ``group.consumer.*``. A group's own config overrides the broker's."""
         get = self._config.get_int
         policy = self._config.get_str("group.consumer.migration.policy").lower()
         own = self._shards.image().group_configs.get(group_id, {})
@@ -144,7 +146,7 @@ class ConsumerRequests:
         )
 
     def _bounded(self, time: GroupTime, own: Mapping[str, str]) -> int:
-        """A time of the group's, within the bounds that the broker's configuration sets."""
+        """Return a duration of the group, within the bounds of the broker's configuration."""
         get = self._config.get_int
         value = int(own[time.own]) if time.own in own else get(time.name)
         return min(max(value, get(time.low)), get(time.high))
@@ -166,7 +168,7 @@ class ConsumerRequests:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: GroupClient, version: int
     ) -> Result[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat: answered when what it changes is committed."""
+        """Handle ConsumerGroupHeartbeat. The result is done when its records are committed."""
         context = self._context(request.group_id, client, version)
         return self._with_patterns(context, partial(self._heartbeat, request, version))
 
@@ -199,9 +201,9 @@ class ConsumerRequests:
     def _with_patterns(
         self, context: ConsumerContext, decide: Callable[[ConsumerContext], Result[T]]
     ) -> Result[T]:
-        """Decide, and decide again when the topics are matched that a decision needs.
+        """Decide. When the decision needs topics of an expression, match them and decide again.
 
-        The result is not executed while matching takes more than one time slice.
+        When matching takes more than one time slice, the result is executed after the last slice.
         """
         while True:
             try:
@@ -241,8 +243,8 @@ class ConsumerRequests:
     def join(
         self, request: JoinGroupRequest, client: GroupClient, version: int
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup to a consumer group with members: answered when what it changes is
-        committed."""
+        """Handle JoinGroup to a consumer group with members. The result is done when its records
+        are committed."""
         context = self._context(request.group_id, client, version)
         return self._with_patterns(context, partial(self._join, request))
 
@@ -253,7 +255,7 @@ class ConsumerRequests:
             shard = self._shards.of_members(request.group_id)
             group = shard.groups.get(request.group_id)
             if not isinstance(group, ConsumerGroup):
-                # It was one before expressions were matched.
+                # It was a consumer group before the expressions were matched.
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
             result = classic_members.join(group, request, context)
         except KafkaError as error:
@@ -270,7 +272,7 @@ class ConsumerRequests:
     def sync(
         self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
     ) -> SyncGroupResponse:
-        """SyncGroup of a classic member: what it holds."""
+        """Return the assignment of a classic member (SyncGroup)."""
         try:
             response, timers = classic_members.sync(group, request, self._context(group.group_id))
         except KafkaError as error:
@@ -281,7 +283,7 @@ class ConsumerRequests:
     def classic_heartbeat(
         self, shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
     ) -> ErrorCode:
-        """Heartbeat of a classic member."""
+        """Handle the Heartbeat of a classic member."""
         try:
             code, timers = classic_members.heartbeat(group, request, self._context(group.group_id))
         except KafkaError as error:
@@ -292,7 +294,7 @@ class ConsumerRequests:
     def leave(
         self, shard: GroupShard, group: ConsumerGroup, identities: list[MemberIdentity]
     ) -> Result[LeaveGroupResponse]:
-        """LeaveGroup: of classic members, and of static ones by an administrator."""
+        """Handle LeaveGroup of classic members, or of static members by an administrator."""
         result = classic_members.leave(group, identities, self._context(group.group_id))
         return self._write(
             shard, group.group_id, result, lambda code: LeaveGroupResponse(error_code=code)
@@ -301,7 +303,8 @@ class ConsumerRequests:
     # -- time --------------------------------------------------------------------------------------
 
     def expire(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Remove the members that are late. A removal that cannot be written is tried again."""
+        """Remove the members whose deadlines have passed. Try again after `RETRY_MS` when the
+        records cannot be appended."""
         now_ms = self._runtime.now().monotonic_ms
         late: dict[str, ConsumerMember] = {}
         for (kind, member_id), deadline in list(group.deadlines.items()):
@@ -311,7 +314,9 @@ class ConsumerRequests:
             if member is None or (0 <= deadline.member_epoch != member.member_epoch):
                 del group.deadlines[kind, member_id]
                 continue
-            logger.info("group %s: %s is late (%s)", group.group_id, member_id, kind.value)
+            logger.info(
+                "group %s: the %s time-out of %s has passed", group.group_id, kind.value, member_id
+            )
             group.deadlines[kind, member_id] = deadline._replace(at_ms=now_ms + RETRY_MS)
             late[member_id] = member
         if late:
@@ -322,7 +327,7 @@ class ConsumerRequests:
             self._runtime.arm(shard.partition, group.group_id, group.next_deadline_ms())
 
     def loaded(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """The group has been read from the log: the sessions of all members begin again, and the
+        """Begin the sessions of all members again after the group was loaded, and the rebalance
         time-outs of the members that have to revoke partitions."""
         now_ms = self._runtime.now().monotonic_ms
         session_ms = self.settings(group.group_id).session_timeout_ms
@@ -351,7 +356,7 @@ class ConsumerRequests:
         return self._runtime.write(shard.partition, result, failed)
 
     def _replayed(self, shard: GroupShard, group_id: str, result: ConsumerGroupResult[T]) -> None:
-        """Change what no record carries."""
+        """Change the state that is not in records."""
         if result.upgraded is not None:
             complete_tickets(_join_again(result.upgraded).completed)
         group = shard.groups.get(group_id)
@@ -370,22 +375,21 @@ class ConsumerRequests:
                 self._runtime.arm(shard.partition, group.group_id, deadline.at_ms)
 
     def _downgraded(self, shard: GroupShard, classic: ClassicGroup, settled: bool) -> None:
-        """The group is a classic one from now on. Unless it is settled, a rebalance tells its
-        members."""
-        logger.info("group %s speaks the classic protocol again", classic.group_id)
+        """Replace the group by a classic group. Unless it is settled, a rebalance begins."""
+        logger.info("group %s: downgraded to the classic protocol", classic.group_id)
         shard.groups[classic.group_id] = classic
         result = classic.downgraded(settled, self._classic_settings(), self._runtime.now())
         self._runtime.write(shard.partition, result, lambda code: None)
 
 
 def _assignors(names: list[str]) -> tuple[str, ...]:
-    """The configured assignors, by their short names."""
+    """Return the configured assignors by their short names. Raise INVALID_CONFIG for others."""
     found = tuple(KAFKA_CLASSES.get(name, name) for name in names)
     for name in found:
         if name not in ASSIGNORS:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
-                f"group.consumer.assignors: {name} is none of {', '.join(ASSIGNORS)}",
+                f"group.consumer.assignors: {name} does not exist. Use {' or '.join(ASSIGNORS)}",
             )
     return found or tuple(ASSIGNORS)
 
@@ -411,8 +415,11 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 def _group_to_join(
     shard: GroupShard, group_id: str, context: ConsumerContext
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], list[MemberTimer]]:
-    """The group that a new member joins: the one that there is, a new one, or what becomes of a
-    classic group; with the records that make it, and its members' timers."""
+    """Return the group that a new member joins, with the records that create it and the timers of
+    its members.
+
+    It is the existing consumer group, a new one, or the upgrade of a classic group.
+    """
     group = shard.groups.get(group_id)
     if group is None:
         return ConsumerGroup(group_id), [], []
@@ -429,7 +436,7 @@ def _group_to_join(
         upgraded = to_consumer(group, context.image)
     if upgraded is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-    logger.info("group %s speaks the consumer protocol from now on", group_id)
+    logger.info("group %s: upgraded to the consumer protocol", group_id)
     now_ms = context.now.monotonic_ms
     timers = [
         MemberTimer(
@@ -442,10 +449,10 @@ def _group_to_join(
 
 
 def _join_again(group: ClassicGroup) -> CoordinatorResult[None]:
-    """The responses to the waiting members of a classic group that has become a consumer group."""
+    """Return the completions for the waiting members of a classic group that was upgraded."""
     code = ErrorCode.REBALANCE_IN_PROGRESS
     result: CoordinatorResult[None] = CoordinatorResult([], None)
     for member in group.members.values():
-        group.answer_join(member, join_error(code, member.member_id), result)
-        group.answer_sync(member, SyncGroupResponse(error_code=code), result)
+        group.respond_to_join(member, join_error(code, member.member_id), result)
+        group.respond_to_sync(member, SyncGroupResponse(error_code=code), result)
     return result

@@ -1,4 +1,4 @@
-"""The client of a request, as a group's metadata remembers it."""
+"""The client of a request, as the metadata of a group stores it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GroupClient(NamedTuple):
-    """The client id, and the address of the client's host with a slash in front."""
+    """The client id and the client's address, with a slash before the address as in Kafka."""
 
     client_id: str
     client_host: str

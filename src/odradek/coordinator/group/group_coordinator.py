@@ -1,9 +1,8 @@
 """The group coordinator: classic groups, consumer groups and committed offsets of one broker.
 
 It finds the group of a request and passes the event to the group's state machine. The runtime
-performs the result. One timer a group is armed for the earliest deadline of the group. A heartbeat
-only moves a deadline: the timer fires when it was due before, finds nothing to do and is armed
-again.
+performs the result. Each group has one timer for its earliest deadline. A heartbeat only moves a
+deadline: the timer fires at the earlier deadline, finds nothing to do and is armed again.
 """
 
 from __future__ import annotations
@@ -54,12 +53,22 @@ logger = logging.getLogger(__name__)
 
 
 class GroupCoordinator:
-    """Serves the groups whose partition of ``__consumer_offsets`` this broker leads.
+    """The coordinator of the groups whose partition of ``__consumer_offsets`` this broker leads.
 
-    Owned by the event loop. `log_of`, `append` and `append_marker` are the replica manager's;
-    `new_id` makes the random part of a classic member's id, `new_uuid` the id of a consumer that
-    comes without one. `start` begins to load the shards that exist. After `stop` every request is
-    answered COORDINATOR_NOT_AVAILABLE.
+    Owned by the event loop. `start` begins to load the existing shards. After `stop` every request
+    gets COORDINATOR_NOT_AVAILABLE.
+
+    Args:
+        config: The configuration of the broker.
+        clock: The clock of deadlines and records.
+        timers: The timers of the event loop.
+        image: Returns the present metadata.
+        log_of: Returns the log of a partition that this broker leads.
+        append: Appends a batch, as `ReplicaManager.append_internal`.
+        executor: Threads that read logs at load time.
+        new_id: Returns the random part of a classic member's id.
+        new_uuid: Returns the id of a consumer that has sent none.
+        append_marker: Appends the marker of a transaction. None in a broker without transactions.
     """
 
     def __init__(
@@ -106,19 +115,19 @@ class GroupCoordinator:
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Serves from now on; shards that have a log begin to load."""
+        """Begin to serve requests and to load the shards that have a log."""
         self.shards.active = True
         self.runtime.load_all(self.shards.existing_partitions())
 
     def stop(self) -> None:
-        """Answer the requests that wait, and serve no others."""
+        """Complete the waiting requests with NOT_COORDINATOR, and stop serving."""
         self.shards.active = False
         self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
 
     def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Follows the metadata: leader epochs, the offsets topic, and topics that are deleted.
+        """Apply new metadata: leader epochs, the offsets topic, and deleted topics.
 
-        To be called when the logs of `new` exist already.
+        The caller creates the logs of `new` first.
         """
         if not self.shards.active or old is None:
             return
@@ -132,7 +141,7 @@ class GroupCoordinator:
             self.offsets.forget_topics(deleted)
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that holds this group."""
+        """Return the partition of ``__consumer_offsets`` that holds this group."""
         return self.shards.partition_of(group_id)
 
     def offsets_partition(self, partition: int) -> TopicPartition:
@@ -143,7 +152,7 @@ class GroupCoordinator:
     def join(
         self, request: JoinGroupRequest, client: GroupClient, version: int
     ) -> Result[JoinGroupResponse]:
-        """JoinGroup: waits until the group's members have joined."""
+        """Handle JoinGroup. The result is done when the members of the group have joined."""
         settings = self.classic_settings()
         try:
             shard = self.shards.of_members(request.group_id)
@@ -174,14 +183,14 @@ class GroupCoordinator:
         return ticket.then(lambda response: in_version(response, version))
 
     def _remove(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Remove a consumer group without members; a classic group takes its place."""
+        """Remove a consumer group without members, so that a classic group can replace it."""
         tombstones = CoordinatorResult(group_tombstones(group), ErrorCode.NONE)
         removed = self.runtime.write(shard.partition, tombstones, lambda code: code)
         if removed.completed and removed.value is not ErrorCode.NONE:
             raise KafkaError(removed.value)
 
     def sync(self, request: SyncGroupRequest) -> Result[SyncGroupResponse]:
-        """SyncGroup: waits for the leader's assignment to be stored."""
+        """Handle SyncGroup. The result is done when the leader's assignment is committed."""
         try:
             shard, group = self.shards.group_of_members(request.group_id)
         except KafkaError as error:
@@ -194,7 +203,7 @@ class GroupCoordinator:
         return ticket
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """Heartbeat. While the shard loads, the members' sessions are taken as alive."""
+        """Handle Heartbeat. While the shard is loading, every member's session counts as alive."""
         try:
             shard, group = self.shards.group_of_members(request.group_id)
         except KafkaError as error:
@@ -207,7 +216,8 @@ class GroupCoordinator:
         return code
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """LeaveGroup, answered per member; waits for the record of a group that became empty."""
+        """Handle LeaveGroup, with a code for each member. The result is done when the record of a
+        group that became empty is committed."""
         try:
             shard, group = self.shards.group_of_members(group_id)
         except KafkaError as error:
@@ -223,7 +233,7 @@ class GroupCoordinator:
         )
 
     def keep_session(self, shard: GroupShard, group: Group | None, member_id: str) -> None:
-        """A member's commit counts as a sign of life, in the classic protocol."""
+        """Begin the session of a classic member again, because it has committed offsets."""
         if not isinstance(group, ClassicGroup) or group.state not in (
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
@@ -254,7 +264,7 @@ class GroupCoordinator:
             self.runtime.arm(shard.partition, group.group_id, member.deadline_ms)
 
     def _due(self, shard: GroupShard, group_id: str) -> None:
-        """The timer of a group has fired."""
+        """Handle the timer of a group."""
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.consumers.expire(shard, group)
@@ -264,7 +274,7 @@ class GroupCoordinator:
             self._drop_if_unused(shard, group)
 
     def _drop_if_unused(self, shard: GroupShard, group: ClassicGroup) -> None:
-        """Forgets a group that never had a member or an offset: nothing of it is in the log."""
+        """Drop a group that never had a member or an offset. The log has no record of it."""
         if (
             group.state is GroupState.EMPTY
             and group.protocol_type is None
@@ -276,7 +286,7 @@ class GroupCoordinator:
             del shard.groups[group.group_id]
 
     def _loaded(self, shard: GroupShard) -> None:
-        """A shard has been read from its log: its members' sessions begin."""
+        """Begin the sessions of all members of a shard that was loaded."""
         for group in list(shard.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self.consumers.loaded(shard, group)
@@ -290,8 +300,8 @@ class GroupCoordinator:
             )
 
     def _unloaded(self, shard: GroupShard, code: ErrorCode) -> None:
-        """A shard goes: the requests that wait are answered, so that clients look for the
-        coordinator."""
+        """Complete the waiting requests of a shard that is dropped. Their clients then look for the
+        coordinator again."""
         for group in shard.groups.values():
             if isinstance(group, ClassicGroup):
                 complete_tickets(group.unload(code, self.runtime.now()).completed)

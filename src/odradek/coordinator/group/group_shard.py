@@ -1,9 +1,8 @@
-"""One shard of the group coordinator: the groups and offsets of one ``__consumer_offsets``
-partition.
+"""A shard of the group coordinator: groups and offsets of one ``__consumer_offsets`` partition.
 
-`GroupShard.replay` is the one way in which a record becomes state, after an append and at load
-time. For a group that is alive it changes what the record carries (see `state`) and leaves the rest
-alone: the members' other protocols, and who waits.
+Records become state only through `GroupShard.replay`, after an append and at load time. In an
+existing group it changes the fields that the record has. It leaves the other protocols of the
+members and the tickets of waiting requests as they are.
 """
 
 from __future__ import annotations
@@ -27,21 +26,23 @@ from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCom
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
 from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 
-# One of either protocol.
+# A group of the classic or of the consumer protocol.
 Group = ClassicGroup | ConsumerGroup
 
 logger = logging.getLogger(__name__)
 
 
 class GroupShard:
-    """Owned by the runtime while it loads, then by the event loop.
+    """The state of one partition. Owned by its loading task, then by the event loop.
 
-    `groups` and `offsets` are the latest state. Reads use `committed_group` and its neighbours.
+    `groups` and `offsets` are the latest state. Reads use the committed view: `committed_group`,
+    `committed_groups`, and the same of `offsets`.
 
     Args:
+        partition: The partition of ``__consumer_offsets``.
         on_loaded: Begins the sessions of the members that were loaded.
-        on_unload: Answers the requests that wait when the shard goes.
-        on_timer: The timer of a group is due.
+        on_unload: Completes the waiting requests when the shard is dropped.
+        on_timer: Handles the timer of a group.
     """
 
     __slots__ = (
@@ -72,10 +73,10 @@ class GroupShard:
         self._skipped: set[str] = set()
 
     def replay(self, offset: int, key: Message, value: Message | None) -> None:
-        """Takes one record in. Kinds that this version does not know are named once and skipped."""
+        """Apply one record. Skip unknown kinds of records, with one warning for each kind."""
         if type(key) is OffsetCommitKey:
             assert value is None or type(value) is OffsetCommitValue
-            # `replay_offset`, without the call.
+            # The same as `replay_offset`, without the call: its cost is pinned.
             if value is not None and key.group not in self.groups:
                 self.groups[key.group] = ClassicGroup(group_id=key.group)
             self.offsets.replay(key, value, offset)
@@ -99,7 +100,7 @@ class GroupShard:
     def replay_transactional(
         self, offset: int, producer_id: int, key: Message, value: Message | None
     ) -> None:
-        """Takes in one record of a transaction, which can only be a committed offset."""
+        """Apply one record of a transaction. Only committed offsets are written in transactions."""
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, OffsetCommitValue)
             self.replay_offset(key, value, offset, producer_id)
@@ -107,17 +108,17 @@ class GroupShard:
             self.replay(offset, key, value)
 
     def put_offset(self, group: str, topic: str, partition: int, value: CommittedOffset) -> None:
-        """As `replay_offset`, of a value that is decoded already."""
+        """Apply one committed offset, as `replay_offset`, from a decoded value."""
         if group not in self.groups:
             self.groups[group] = ClassicGroup(group_id=group)
         self.offsets.put(group, topic, partition, value)
 
     def bulk(self, data: bytes) -> OffsetLoader:
-        """What reads a piece of the log at load time, where it is plain."""
+        """Return the loader of the simple batches in one piece of the log."""
         return OffsetLoader(self, data)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction's marker: what it committed here counts now, or never did."""
+        """Apply the marker of a transaction: commit or drop its pending offsets."""
         self.offsets.end_transaction(producer_id, committed)
 
     def replay_offset(
@@ -127,8 +128,8 @@ class GroupShard:
         offset: int = -1,
         producer_id: int = NO_PRODUCER,
     ) -> None:
-        """A committed offset. A group that has nothing else becomes a "simple" one: empty, no
-        type."""
+        """Apply one committed offset. An unknown group is created as a "simple" one: a classic
+        group without members and protocol type."""
         if value is not None and key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(group_id=key.group)
         self.offsets.replay(key, value, offset, producer_id)
@@ -136,7 +137,7 @@ class GroupShard:
     def _replay_legacy_offset(
         self, offset: int, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
     ) -> None:
-        """A commit as brokers before 0.9 wrote it: the same facts under another key."""
+        """Apply a commit in the format of brokers before 0.9: the same fields under another key."""
         current = OffsetCommitKey(group=key.group, topic=key.topic, partition=key.partition)
         if value is None:
             self.replay_offset(current, None, offset)
@@ -163,7 +164,8 @@ class GroupShard:
         group.replay(value)
 
     def replay_consumer_group(self, key: consumer_records.Key, value: Message | None) -> None:
-        """A record of a consumer group; the first one makes it, its epoch's tombstone ends it."""
+        """Apply a record of a consumer group. The first record creates the group, and the tombstone
+        of its epoch removes it."""
         group = self.groups.get(key.group_id)
         if value is None and (
             not isinstance(group, ConsumerGroup) or isinstance(key, ConsumerGroupMetadataKey)
@@ -178,7 +180,7 @@ class GroupShard:
     # -- the committed view ------------------------------------------------------------------------
 
     def keep(self, offset: int, key: Message) -> None:
-        """Keep what the uncommitted record at `offset` replaces."""
+        """Keep the values that the uncommitted record at `offset` replaces."""
         group_id: str
         if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
             self.offsets.keep(offset, key.group, key.topic, key.partition)
@@ -199,16 +201,16 @@ class GroupShard:
         self.offsets.keep_transaction(offset, producer_id)
 
     def commit(self, offset: int) -> None:
-        """The records up to `offset` are committed."""
+        """Drop the kept values of the records up to `offset`, which are committed."""
         self._changes.commit(offset)
         self.offsets.commit(offset)
 
     def committed_group(self, group_id: str) -> Group | None:
-        """The committed state of a group."""
+        """Return the committed state of a group."""
         return self._changes.committed(group_id, self.groups.get(group_id))
 
     def committed_groups(self) -> list[Group]:
-        """The committed state of all groups."""
+        """Return the committed state of all groups."""
         if not self._changes:
             return list(self.groups.values())
         group_ids = dict.fromkeys([*self.groups, *self._changes])

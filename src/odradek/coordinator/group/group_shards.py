@@ -1,4 +1,4 @@
-"""Finds the shard of a group: which partition of ``__consumer_offsets`` holds it."""
+"""The shards of a group coordinator, by group: which partition holds a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class GroupShards:
         self.image = image
         self._runtime = runtime
         self.active = False
-        # How many partitions the offsets topic has or will have, and the image that says so.
+        # The number of partitions that the offsets topic has or will have, and the image from
+        # which it was read.
         self._counted: MetadataImage | None = None
         self._count = 0
 
@@ -33,7 +34,7 @@ class GroupShards:
         return self.image().partition_count(CONSUMER_OFFSETS)
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of ``__consumer_offsets`` that holds this group."""
+        """Return the partition of ``__consumer_offsets`` that holds this group."""
         image = self.image()
         if image is not self._counted:
             count = image.partition_count(CONSUMER_OFFSETS)
@@ -47,20 +48,22 @@ class GroupShards:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def of(self, group_id: str) -> GroupShard:
-        """The loaded shard of a group. Raises KafkaError with the error for the client."""
+        """Return the loaded shard of a group. Raise KafkaError with the error for the client."""
         if not self.active:
             self.require_active()
         return self._runtime.shard(self.partition_of(group_id))
 
     def of_members(self, group_id: str) -> GroupShard:
-        """As `of`. Membership needs a group id; offsets alone may have an empty one."""
+        """Return the shard of a group with members, as `of`. Raise INVALID_GROUP_ID for an empty
+        group id, which only groups without members may have."""
         self.require_active()
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.of(group_id)
 
     def group_of_members(self, group_id: str) -> tuple[GroupShard, Group]:
-        """The group of a request that only members send. Raises UNKNOWN_MEMBER_ID without one."""
+        """Return shard and group of a request that only members send. Raise UNKNOWN_MEMBER_ID when
+        the group does not exist."""
         shard = self.of_members(group_id)
         group = shard.groups.get(group_id)
         if group is None:
@@ -68,6 +71,7 @@ class GroupShards:
         return shard, group
 
     def loaded(self) -> list[GroupShard]:
-        """All shards of this broker. Raises COORDINATOR_LOAD_IN_PROGRESS when one is not loaded."""
+        """Return all shards of this broker. Raise COORDINATOR_LOAD_IN_PROGRESS when one is not
+        loaded."""
         self.require_active()
         return self._runtime.all_shards(self.existing_partitions())

@@ -1,9 +1,10 @@
-"""What takes offsets and groups away: retention, DeleteGroups, OffsetDelete. Pure decisions.
+"""Removal of offsets and groups: retention, DeleteGroups, OffsetDelete. Pure decisions.
 
 Kafka's rules (``OffsetMetadataManager.cleanupExpiredOffsets``, -deleteOffsets, -deleteAllOffsets
-and ``GroupCoordinatorShard.cleanupGroupMetadata``, -deleteGroups): each function looks at a shard
-and returns records; replaying them does the removing. What an open transaction may still commit is
-neither expired, nor is its group removed by age; an administrator's deletion takes it along.
+and ``GroupCoordinatorShard.cleanupGroupMetadata``, -deleteGroups). Each function reads a shard and
+returns records. The replay of the records removes the offsets and groups. Offsets that an open
+transaction may still commit do not expire, and neither does their group. DeleteGroups and
+OffsetDelete remove them too.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from odradek.protocol.messages.offset_delete_response import (
 def expire(
     shard: GroupShard, group_ids: Iterable[str], now_ms: int, retention_ms: int
 ) -> list[CoordinatorRecord]:
-    """Tombstones for what is past its retention in these groups, and for those of them that are
-    empty and that nothing is left of."""
+    """Return tombstones for the expired offsets of these groups, and for the groups without members
+    that have no offsets left."""
     records: list[CoordinatorRecord] = []
     for group_id in group_ids:
         if group_id not in shard.groups:
@@ -56,7 +57,8 @@ def expire_group(
     retention_ms: int,
     records: list[CoordinatorRecord],
 ) -> bool:
-    """Adds the tombstones of one group's expired offsets; says whether nothing else is left."""
+    """Add the tombstones of one group's expired offsets to `records`. Return whether no other
+    offset is left."""
     offsets = shard.offsets.of_group(group_id)
     if not offsets:
         return not shard.offsets.has_open_transactions(group_id)
@@ -87,8 +89,11 @@ def expire_group(
 def _expired(
     now_ms: int, retention_ms: int, since_ms: int | None
 ) -> Callable[[CommittedOffset], bool]:
-    """Whether an offset is past its retention, which counts from `since_ms` or from its commit; the
-    expire timestamp that an old client has asked for goes before."""
+    """Return a function that reports whether an offset has expired.
+
+    The retention time begins at `since_ms`, or at the commit of the offset when that is None. An
+    expire timestamp, which old clients may request, has precedence.
+    """
 
     def expired(value: CommittedOffset) -> bool:
         if value.expire_timestamp != NO_EXPIRY:
@@ -100,14 +105,15 @@ def _expired(
 
 
 def tombstones_of(group: Group) -> list[CoordinatorRecord]:
-    """The records that end a group."""
+    """Return the records that remove a group."""
     if isinstance(group, ConsumerGroup):
         return group_tombstones(group)
     return [group_metadata_tombstone(group.group_id)]
 
 
 def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[CoordinatorRecord]]:
-    """DeleteGroups for one group: its offsets and itself, unless it has members."""
+    """Return the code of DeleteGroups for one group, and the tombstones of its offsets and of the
+    group. A group with members is not deleted."""
     group = shard.groups.get(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, []
@@ -120,7 +126,8 @@ def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[Coor
 def delete_offsets(
     shard: GroupShard, request: OffsetDeleteRequest
 ) -> tuple[OffsetDeleteResponse, list[CoordinatorRecord]]:
-    """OffsetDelete: topics that the group's consumers read are GROUP_SUBSCRIBED_TO_TOPIC."""
+    """Return the response of OffsetDelete and its tombstones. A topic that a consumer of the group
+    subscribes to gets GROUP_SUBSCRIBED_TO_TOPIC."""
     group = shard.groups.get(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
     if group is None or code is not ErrorCode.NONE:
@@ -144,7 +151,7 @@ def delete_offsets(
 def _offset_tombstones(
     shard: GroupShard, group_id: str, topic: OffsetDeleteRequestTopic
 ) -> list[CoordinatorRecord]:
-    """Tombstones for those of the named partitions that have an offset, pending or not."""
+    """Return tombstones for the named partitions that have an offset, committed or pending."""
     indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
     offsets = shard.offsets
     return [

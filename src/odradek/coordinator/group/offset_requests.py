@@ -1,7 +1,7 @@
-"""The requests that concern a group's offsets, and deletion by age, topic or administrator.
+"""Requests about the offsets of groups, and deletion by age, topic or administrator.
 
-It finds the shard and asks the pure functions of `offsets` and `offset_removal` for a result, which
-the runtime performs. Owned by the event loop, as the coordinator that made it.
+`OffsetRequests` finds the shard of a request. The pure functions of `offsets` and `offset_removal`
+return a result, and the runtime performs it.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendInfo]]
-"""Appends the marker of a producer id and epoch: the coordinator's epoch, whether to commit."""
-# One record batch holds so many tombstones; a million offsets may expire at once.
+"""Appends a marker: (partition, producer id and epoch, coordinator epoch, commit or abort)."""
+# Tombstones in one record batch. A million offsets may expire at the same time.
 TOMBSTONES_MAX = 1_000
-# So many groups are looked at for expired offsets before others are served.
-GROUPS_AT_ONCE_MAX = 100
+# Groups that are checked for expired offsets in one time slice.
+GROUPS_PER_SLICE_MAX = 100
 
 
 class OffsetRequests:
-    """Serves what concerns offsets for one group coordinator.
+    """The requests about offsets of one group coordinator. Owned by the event loop.
 
-    `keep_session` is called for a member that commits: it is alive.
+    `keep_session` begins the session of a member again when it commits.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class OffsetRequests:
     # -- commits -----------------------------------------------------------------------------------
 
     def commit(self, request: OffsetCommitRequest, version: int) -> Result[OffsetCommitResponse]:
-        """OffsetCommit: answered when the offsets are committed to the log."""
+        """Handle OffsetCommit. The result is done when the records are committed."""
         shard = group = None
         try:
             shard = self._shards.of(request.group_id)
@@ -97,7 +97,7 @@ class OffsetRequests:
             code = validate_commit(group, request, version)
         except KafkaError as error:
             code = response_code(error.code)
-        # Without a call of `_context`: the cost of a commit is pinned.
+        # Not by a call of `_context`: the calls of a commit are pinned.
         context = CommitContext(self._shards.image(), self._clock.time_ms(), self._metadata_max)
         result = plain_commit(request, code, context)
         if shard is None or code is not ErrorCode.NONE or not result.records:
@@ -109,8 +109,8 @@ class OffsetRequests:
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, guard: int
     ) -> Result[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit, its transaction being verified with `guard`: the offsets are pending
-        when this is answered, and count from the transaction's marker on."""
+        """Handle TxnOffsetCommit, whose transaction was verified with `guard`. The offsets are
+        pending when the result is done. The marker of the transaction commits them."""
         shard = None
         try:
             shard = self._shards.of_members(request.group_id)
@@ -127,7 +127,8 @@ class OffsetRequests:
     def refuse_transactional(
         self, request: TxnOffsetCommitRequest, code: ErrorCode
     ) -> TxnOffsetCommitResponse:
-        """The answer when the transaction does not take part with this group, because of `code`."""
+        """Return the response for a transaction that must not write to this group because of
+        `code`."""
         return transactional_commit(request, code, self._context()).response
 
     def complete_transaction(
@@ -138,10 +139,14 @@ class OffsetRequests:
         coordinator_epoch: int,
         committed: bool,
     ) -> Result[ErrorCode]:
-        """Append a transaction's marker to a partition of ``__consumer_offsets``: its pending
-        offsets count from then on, or are forgotten.
+        """Append a transaction's marker to a partition of ``__consumer_offsets``. It commits or
+        drops the pending offsets.
 
-        Returns NONE when the marker is committed. Raises KafkaError when it was not appended.
+        Returns:
+            NONE when the marker is committed, or the error when it is not committed in time.
+
+        Raises:
+            KafkaError: The marker was not appended.
         """
         self._shards.require_active()
         append = self._append_marker
@@ -157,19 +162,19 @@ class OffsetRequests:
         )
 
     def all_committed(self, group_id: str) -> Result[ErrorCode]:
-        """A result that is done when all present writes to the group's shard are committed, or are
-        not in time."""
+        """Return a result that is done when all present writes to the group's shard are committed,
+        or have timed out."""
         try:
             shard = self._shards.of(group_id)
         except KafkaError:
-            return Result(ErrorCode.NONE)  # the read says why
+            return Result(ErrorCode.NONE)  # the read returns the error
         nothing = CoordinatorResult([], ErrorCode.NONE)
         return self._runtime.write(shard.partition, nothing, lambda code: code)
 
     # -- removal -----------------------------------------------------------------------------------
 
     def delete(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
-        """OffsetDelete: answered when the offsets are forgotten for good."""
+        """Handle OffsetDelete. The result is done when the tombstones are committed."""
         try:
             shard = self._shards.of_members(request.group_id)
         except KafkaError as error:
@@ -180,7 +185,8 @@ class OffsetRequests:
         )
 
     def delete_group(self, group_id: str) -> Result[DeletableGroupResult]:
-        """DeleteGroups for one group: answered when it is gone for good."""
+        """Handle DeleteGroups for one group. The result is done when the tombstones are
+        committed."""
         try:
             shard = self._shards.of(group_id)
         except KafkaError as error:
@@ -188,7 +194,7 @@ class OffsetRequests:
         code, records = removal.delete_group(shard, group_id)
         if code is not ErrorCode.NONE:
             return Result(DeletableGroupResult(group_id, code))
-        logger.info("group %s is deleted with %d records", group_id, len(records))
+        logger.info("group %s: deleted by a request, %d tombstones", group_id, len(records))
         return self._remove(shard, records).then(lambda code: DeletableGroupResult(group_id, code))
 
     def _remove(self, shard: GroupShard, records: list[CoordinatorRecord]) -> Result[ErrorCode]:
@@ -223,12 +229,12 @@ class OffsetRequests:
             self._remove(shard, shard.offsets.tombstones(sorted(topics)))
 
     async def expire(self) -> None:
-        """Removes what is past ``offsets.retention.minutes``: some groups at a time, so that
-        requests are served in between."""
+        """Remove the offsets and groups that are past ``offsets.retention.minutes``, in time
+        slices."""
         for shard in self._runtime.shards():
             group_ids = list(shard.groups)
-            for first in range(0, len(group_ids), GROUPS_AT_ONCE_MAX):
-                self._expire_some(shard, group_ids[first : first + GROUPS_AT_ONCE_MAX])
+            for first in range(0, len(group_ids), GROUPS_PER_SLICE_MAX):
+                self._expire_some(shard, group_ids[first : first + GROUPS_PER_SLICE_MAX])
                 await end_slice()
 
     def _expire_some(self, shard: GroupShard, group_ids: list[str]) -> None:
@@ -236,4 +242,9 @@ class OffsetRequests:
         records = removal.expire(shard, group_ids, self._clock.time_ms(), retention_ms)
         if records and self._runtime.serves(shard.partition, shard):
             self._remove(shard, records)
-            logger.info("shard %d: %d offsets, groups expired", shard.partition, len(records))
+            logger.info(
+                "%s-%d: %d offsets and groups have expired",
+                CONSUMER_OFFSETS,
+                shard.partition,
+                len(records),
+            )

@@ -5,12 +5,12 @@ Kafka's rules (``ClassicGroup``, ``GroupMetadataManager``: classicGroupJoin, -Sy
 every member must join again; in CompletingRebalance the leader hands in the assignment and every
 member fetches its own with SyncGroup.
 
-Events return a `CoordinatorResult`. JoinGroup and SyncGroup carry a ticket, which comes back in
+Events return a `CoordinatorResult`. JoinGroup and SyncGroup have a ticket, which is returned in
 `CoordinatorResult.completed` exactly once. The state that the handlers change is
 `GroupMembership`.
 
-A request that is sent again while its first copy still waits takes the first one's place, as in
-Kafka; the first is answered REBALANCE_IN_PROGRESS, where Kafka never answers it.
+A request that is repeated while its first copy waits replaces the first copy, as in Kafka. The
+first copy gets REBALANCE_IN_PROGRESS. Kafka never responds to it.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ logger = logging.getLogger(__name__)
 
 GroupResult: TypeAlias = CoordinatorResult[None]
 
-# JoinGroup from this version on: a new member first gets its id, then joins with it (KIP-394).
+# From this version of JoinGroup on, a new member first gets its id, then joins with it (KIP-394).
 MEMBER_ID_REQUIRED_FROM = 4
-# JoinGroup from this version on: the response to a returning static leader says to skip the
-# assignment (KIP-814).
+# From this version of JoinGroup on, the response to a returning static leader says that it must
+# skip the assignment (KIP-814).
 SKIP_ASSIGNMENT_FROM = 9
-# A group whose members asked for no rebalance time-out at all must not spin while it waits for
-# their sessions to end.
+# Least length of a join phase. Without it, a group whose members have a rebalance time-out of 0
+# would set timers in a loop until their sessions end.
 REBALANCE_TIMEOUT_MS_MIN = 100
 # Pause after which expired members are removed again, when the record of the emptied group could
 # not be appended. Each attempt writes a line to the log.
@@ -73,7 +73,7 @@ class ClassicGroup(GroupMembership):
     # -- events ------------------------------------------------------------------------------------
 
     def join(self, event: JoinEvent, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """JoinGroup: the ticket is answered now, or when the join phase ends."""
+        """Handle JoinGroup. The ticket is completed now, or when the join phase ends."""
         result = CoordinatorResult([], None)
         request = event.request
         member_id = request.member_id
@@ -96,7 +96,8 @@ class ClassicGroup(GroupMembership):
     def sync(
         self, request: SyncGroupRequest, ticket: Ticket, settings: ClassicSettings, now: Timestamp
     ) -> GroupResult:
-        """SyncGroup: the leader's brings the assignment; each is answered when that is stored."""
+        """Handle SyncGroup. The leader's request has the assignment. All tickets are completed when
+        the assignment is committed."""
         result = CoordinatorResult([], None)
         code = self._validate_sync(request)
         if code is not ErrorCode.NONE:
@@ -108,7 +109,7 @@ class ClassicGroup(GroupMembership):
             result.completed.append((ticket, self.synced(member)))
             return self._with_timer(result)
         superseded = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-        self.answer_sync(member, superseded, result)
+        self.respond_to_sync(member, superseded, result)
         member.awaiting_sync = ticket
         if self.is_leader(request.member_id):
             assignments = {item.member_id: item.assignment for item in request.assignments}
@@ -117,7 +118,8 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def heartbeat(self, request: HeartbeatRequest, now: Timestamp) -> ErrorCode:
-        """Heartbeat: the member lives; REBALANCE_IN_PROGRESS asks it to join again."""
+        """Begin the session of a member again (Heartbeat). REBALANCE_IN_PROGRESS makes the member
+        join again."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         code = self.validate_member(request.member_id, request.group_instance_id)
@@ -174,8 +176,8 @@ class ClassicGroup(GroupMembership):
         """Handle the deadlines that have passed at `now`: sessions, the join phase, missing
         SyncGroups.
 
-        Each timer is looked at once. Timers that become due in the meantime wait for the next call.
-        When the record of an emptied group cannot be appended, the call is repeated after
+        Each deadline is checked once. Deadlines that this call sets are for the next call. When the
+        record of an emptied group cannot be appended, the call is repeated after
         `EXPIRY_RETRY_MS`.
         """
         result = CoordinatorResult([], None)
@@ -186,8 +188,8 @@ class ClassicGroup(GroupMembership):
         return result
 
     def _may_expire_all(self, due: float) -> bool:
-        """Whether the deadlines that have passed may remove all members. True too often costs only
-        a copy."""
+        """Return whether the passed deadlines may remove all members. A wrong True costs only a
+        copy."""
         join_ends = self.join_timer is not None and self.join_timer.deadline_ms <= due
         sync_ends = self.sync_deadline_ms <= due
         return all(
@@ -201,7 +203,7 @@ class ClassicGroup(GroupMembership):
         due = now.monotonic_ms
         for member_id, deadline in list(self.pending_joins.items()):
             if deadline <= due and self.pending_joins.pop(member_id, None) is not None:
-                logger.info("group %s: pending member %s is gone", self.group_id, member_id)
+                logger.info("group %s: pending member %s did not join", self.group_id, member_id)
                 if self.state is GroupState.PREPARING_REBALANCE and self.has_all_members_joined():
                     self.complete_join(result, now)
         for member in list(self.members.values()):
@@ -238,8 +240,8 @@ class ClassicGroup(GroupMembership):
         for member in self.members.values():
             if tickets.isdisjoint((member.awaiting_join, member.awaiting_sync)):
                 continue
-            self.answer_join(member, join_error(code, member.member_id), result)
-            self.answer_sync(member, SyncGroupResponse(error_code=code), result)
+            self.respond_to_join(member, join_error(code, member.member_id), result)
+            self.respond_to_sync(member, SyncGroupResponse(error_code=code), result)
             if member.deadline_ms == inf or member.deadline_ms <= now.monotonic_ms:
                 member.refresh_session(now)
         retry_ms = max(self.next_deadline_ms(), now.monotonic_ms + EXPIRY_RETRY_MS)
@@ -247,7 +249,8 @@ class ClassicGroup(GroupMembership):
         return result
 
     def loaded(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """The group was loaded: sessions begin again, an oversized group rebalances."""
+        """Begin all sessions again after the group was loaded. A group above ``group.max.size``
+        rebalances."""
         result = CoordinatorResult([], None)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.update_subscribed_topics()
@@ -258,7 +261,8 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def downgraded(self, settled: bool, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """The group was a consumer group. Unless it is settled, its members have to join again."""
+        """Begin the sessions of a group that was a consumer group. Unless it is settled, its
+        members have to join again."""
         result = CoordinatorResult([], None)
         for member in self.members.values():
             member.refresh_session(now)
@@ -267,19 +271,23 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def unload(self, code: ErrorCode, now: Timestamp) -> GroupResult:
-        """The shard goes: waiting requests are answered with `code`, and the group is Dead."""
+        """Complete the waiting requests with `code`, because the shard is dropped. The group is
+        Dead."""
         result = CoordinatorResult([], None)
         for member in self.members.values():
-            self.answer_join(member, join_error(code, member.member_id), result)
-            self.answer_sync(member, SyncGroupResponse(error_code=code), result)
+            self.respond_to_join(member, join_error(code, member.member_id), result)
+            self.respond_to_sync(member, SyncGroupResponse(error_code=code), result)
         self.transition_to(GroupState.DEAD, now.time_ms)
         return result
 
     # -- JoinGroup ---------------------------------------------------------------------------------
 
     def _accepts(self, member_id: str, settings: ClassicSettings) -> bool:
-        """Whether ``group.max.size`` admits the member. During the join phase only waiting members
-        are counted, so that a group which is too large loses the members that join last."""
+        """Return whether ``group.max.size`` admits the member.
+
+        During the join phase only waiting members are counted. A group that is too large therefore
+        loses the members that join last.
+        """
         member = self.members.get(member_id)
         if self.state is GroupState.EMPTY:
             return True
@@ -291,7 +299,8 @@ class ClassicGroup(GroupMembership):
     def _join_unknown(
         self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """A member without an id: it gets one, and from version 4 on comes back with it."""
+        """Handle a JoinGroup without a member id. From version 4 on the client gets an id and joins
+        again with it."""
         instance_id = event.request.group_instance_id
         if instance_id is not None and instance_id in self.static_members:
             self._replace_static_member(event, settings, result, now)
@@ -307,7 +316,7 @@ class ClassicGroup(GroupMembership):
     def _join_known(
         self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """A member with an id joins: to begin with it, or again."""
+        """Handle a JoinGroup with a member id: a pending member joins, or a member joins again."""
         request = event.request
         member_id = request.member_id
         if member_id in self.pending_joins and request.group_instance_id is None:
@@ -323,11 +332,12 @@ class ClassicGroup(GroupMembership):
             reason = f"{member_id} joins again: {request.reason or 'no reason given'}"
             self.join_or_rebalance(settings, reason, result, now)
         else:
-            # Nothing changed: it may have missed the response for this generation.
+            # Nothing changed. The client may have missed the response for this generation.
             result.completed.append((event.ticket, self.joined(member)))
 
     def _must_rebalance(self, member: Member, protocols: dict[str, bytes]) -> bool:
-        """A rejoin during the join phase, of a stable group's leader, or with other metadata."""
+        """Return whether a member that joins again needs a rebalance: during the join phase, with
+        other metadata, or as the leader of a stable group."""
         if self.state is GroupState.PREPARING_REBALANCE:
             return True
         if list(member.protocols.items()) != list(protocols.items()):
@@ -342,8 +352,12 @@ class ClassicGroup(GroupMembership):
         result: GroupResult,
         now: Timestamp,
     ) -> None:
-        """Adds a new member. It cannot send heartbeats while it waits, so it has no session yet. It
-        has `new_member_join_timeout_ms` instead, so that clients that gave up do not pile up."""
+        """Add a new member.
+
+        It cannot send heartbeats while its JoinGroup waits, so its session does not run. It is
+        removed after `new_member_join_timeout_ms`, so that requests of clients that have
+        disconnected do not accumulate.
+        """
         request = event.request
         if self.state is GroupState.PREPARING_REBALANCE and (
             self.previous_state is GroupState.EMPTY
@@ -366,9 +380,9 @@ class ClassicGroup(GroupMembership):
         self.join_or_rebalance(settings, f"{member_id} joins", result, now)
 
     def _update_member(self, member: Member, event: JoinEvent, result: GroupResult) -> None:
-        """Takes over what the member now says of itself, and its new ticket."""
+        """Set the member's protocols, time-outs and ticket from a new JoinGroup."""
         superseded = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        self.answer_join(member, superseded, result)
+        self.respond_to_join(member, superseded, result)
         member.protocols = event.protocols()
         member.rebalance_timeout_ms = event.request.rebalance_timeout_ms
         member.session_timeout_ms = event.request.session_timeout_ms
@@ -377,8 +391,8 @@ class ClassicGroup(GroupMembership):
     def _replace_static_member(
         self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """A static member comes back without its id and replaces the member of its instance id. A
-        stable group whose protocol stays the same does not rebalance (KIP-345)."""
+        """Handle a static member that returns without its member id. It replaces the member of its
+        instance id. A stable group whose protocol stays the same does not rebalance (KIP-345)."""
         old_leader = self.leader_id
         old_id = self.static_members[event.request.group_instance_id or ""]
         draft = self.draft([old_id])
@@ -403,19 +417,19 @@ class ClassicGroup(GroupMembership):
                 settings, f"{member.member_id} changes the protocol", result, now
             )
         elif self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may already assign to the old id; no member would fetch that assignment.
+            # The leader may assign partitions to the old id, and no member would fetch them.
             self.prepare_rebalance(
-                settings, f"static member {member.member_id} is back", result, now
+                settings, f"static member {member.member_id} has returned", result, now
             )
         else:
             self.complete_join_if_ready(result, now)
 
     def _take_over(self, old: Member, new_id: str, result: GroupResult) -> Member:
-        """A copy of a static member under a new id takes its place; who waits under the old is
-        fenced."""
+        """Replace a static member by a copy with a new id. Requests that wait under the old id get
+        FENCED_INSTANCE_ID."""
         fenced = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(old, join_error(fenced, old.member_id), result)
-        self.answer_sync(old, SyncGroupResponse(error_code=fenced), result)
+        self.respond_to_join(old, join_error(fenced, old.member_id), result)
+        self.respond_to_sync(old, SyncGroupResponse(error_code=fenced), result)
         # No longer new, as in Kafka: its session does not run while it waits.
         member = replace(old, member_id=new_id, is_new=False)
         self.members = {
@@ -441,11 +455,11 @@ class ClassicGroup(GroupMembership):
             if member is None:
                 return self._with_timer(result)
             if code is ErrorCode.NONE:
-                answer = self._returned(member, old_leader, version)
+                response = self._returned(member, old_leader, version)
             else:
-                answer = join_error(code)
+                response = join_error(code)
                 member.refresh_session(now)
-            self.answer_join(member, answer, result)
+            self.respond_to_join(member, response, result)
             return self._with_timer(result)
 
         return stored
@@ -458,26 +472,27 @@ class ClassicGroup(GroupMembership):
         code: ErrorCode,
         now: Timestamp,
     ) -> GroupResult:
-        """The record that renames a static member was not appended: it keeps its old id, and its
-        session begins again, as in Kafka."""
+        """Handle the failed append of a static member's new id. The member keeps its old id, and
+        its session begins again, as in Kafka."""
         result = self._draft_failed(completed, code, now)
         self.members[old_id].refresh_session(now)
         result.completed.append(event.refused(code, NO_MEMBER_ID))
         return self._with_timer(result)
 
     def _returned(self, member: Member, old_leader: str | None, version: int) -> JoinGroupResponse:
-        """The answer to a static member that came back to a stable group.
+        """Return the response to a static member that has returned to a stable group.
 
-        A returning leader must not assign again. Before version 9 the response names the old
-        leader's id, which is no longer its own. From version 9 on it says to skip the assignment.
+        A returning leader must not assign again. Before version 9 the response names the old id of
+        the leader, so the client does not see itself as the leader. From version 9 on it has a flag
+        to skip the assignment.
         """
-        answer = self.joined(member)
+        response = self.joined(member)
         if version < SKIP_ASSIGNMENT_FROM:
-            answer.members = []
-            answer.leader = old_leader or ""
+            response.members = []
+            response.leader = old_leader or ""
         else:
-            answer.skip_assignment = self.is_leader(member.member_id)
-        return answer
+            response.skip_assignment = self.is_leader(member.member_id)
+        return response
 
     # -- the other events --------------------------------------------------------------------------
 
@@ -500,8 +515,12 @@ class ClassicGroup(GroupMembership):
     def _assignment_stored(
         self, settings: ClassicSettings
     ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
-        """The continuation when the leader's assignment is stored, or is not. Its replay changed
-        the members. Nothing follows when the group has begun another rebalance since."""
+        """Return the continuation for the end of the leader's write.
+
+        The replay has put the assignment into the members. The continuation does nothing when the
+        group has begun another rebalance in the meantime. When the write failed, the waiting
+        SyncGroup requests get the error and a rebalance begins, as in Kafka.
+        """
         generation_id = self.generation_id
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
@@ -513,7 +532,7 @@ class ClassicGroup(GroupMembership):
                 return self._with_timer(result)
             if code is ErrorCode.NONE:
                 self.transition_to(GroupState.STABLE, now.time_ms)
-                self.answer_syncs(code, result, now)
+                self.respond_to_syncs(code, result, now)
             else:
                 self.reset_assignments(code, result, now)
                 reason = f"{code.name} while storing the assignment"
@@ -523,7 +542,7 @@ class ClassicGroup(GroupMembership):
         return stored
 
     def _leave_one(self, identity: MemberIdentity, result: GroupResult) -> ErrorCode:
-        """Removes one member; pending members just lose their place."""
+        """Remove one member or pending member. Return the code for it."""
         member_id = identity.member_id
         if member_id in self.pending_joins:
             self.remove(member_id)
@@ -549,7 +568,8 @@ class ClassicGroup(GroupMembership):
     def _expire_session(
         self, member: Member, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """The member's session has ended, unless it waits for us rather than we for it."""
+        """Remove a member whose session has ended. While its own request waits, the session does
+        not run."""
         if member.has_satisfied_heartbeat():
             member.deadline_ms = inf
             return
@@ -561,7 +581,8 @@ class ClassicGroup(GroupMembership):
     def join_or_rebalance(
         self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
-        """Begins a rebalance where one may begin, else ends the join phase if all have joined."""
+        """Begin a rebalance if the state allows it. Otherwise end the join phase if all members
+        have joined."""
         if self.can_rebalance():
             self.prepare_rebalance(settings, reason, result, now)
         else:
@@ -570,7 +591,7 @@ class ClassicGroup(GroupMembership):
     def prepare_rebalance(
         self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
-        """Begins the join phase. An empty group waits the initial delay for more members."""
+        """Begin the join phase. An empty group waits for more members for the initial delay."""
         if self.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(ErrorCode.REBALANCE_IN_PROGRESS, result, now)
         self._cancel_sync_timer()
@@ -589,7 +610,8 @@ class ClassicGroup(GroupMembership):
             self._arm_join_timer(now)
 
     def complete_join_if_ready(self, result: GroupResult, now: Timestamp) -> None:
-        """Ends the join phase when all have joined; an initial rebalance ends by its timer only."""
+        """End the join phase if all members have joined. Only its timer ends an initial
+        rebalance."""
         if (
             self.state is GroupState.PREPARING_REBALANCE
             and self.previous_state is not GroupState.EMPTY
@@ -598,8 +620,8 @@ class ClassicGroup(GroupMembership):
             self.complete_join(result, now)
 
     def on_join_timer(self, settings: ClassicSettings, result: GroupResult, now: Timestamp) -> None:
-        """The join timer has run out: ends the join phase, or extends an initial one that still
-        grows."""
+        """End the join phase at its deadline. Extend an initial rebalance if new members have
+        joined."""
         timer = self.join_timer
         assert timer is not None
         if timer.remaining_ms and self.new_member_added:
@@ -611,15 +633,18 @@ class ClassicGroup(GroupMembership):
             self.complete_join(result, now)
 
     def complete_join(self, result: GroupResult, now: Timestamp) -> None:
-        """Ends the join phase without the dynamic members that did not join."""
+        """End the join phase. Remove the dynamic members that did not join."""
         self.join_timer = None
         for member in list(self.members.values()):
             if member.awaiting_join is None and member.group_instance_id is None:
                 logger.info("group %s: %s did not rejoin", self.group_id, member.member_id)
                 self.remove(member.member_id)
         if not self.elect_joined_leader() and self.members:
-            # Only static members are left, and none has joined: wait until their sessions end.
-            logger.warning("group %s: no member rejoined", self.group_id)
+            # Only static members remain, and none has joined. Wait until their sessions end.
+            logger.warning(
+                "group %s: no member rejoined. The rebalance waits for its static members",
+                self.group_id,
+            )
             self._arm_join_timer(now)
             return
         self.init_next_generation(now.time_ms)
@@ -635,14 +660,15 @@ class ClassicGroup(GroupMembership):
             len(self.members),
         )
         for member in self.members.values():
-            self.answer_join(member, self.joined(member), result)
+            self.respond_to_join(member, self.joined(member), result)
             member.refresh_session(now)
             member.is_new = False
             self.pending_syncs.add(member.member_id)
         self.sync_deadline_ms = now.monotonic_ms + self._join_phase_ms()
 
     def joined(self, member: Member) -> JoinGroupResponse:
-        """The response to a member; the leader gets the metadata of all members."""
+        """Return the JoinGroup response to a member. The leader gets the metadata of all
+        members."""
         leader = self.is_leader(member.member_id)
         return JoinGroupResponse(
             generation_id=self.generation_id,
@@ -654,7 +680,7 @@ class ClassicGroup(GroupMembership):
         )
 
     def described_members(self) -> list[JoinGroupResponseMember]:
-        """The members with their metadata for the chosen protocol, for the leader to assign."""
+        """Return the members with their metadata for the selected protocol, for the leader."""
         assert self.protocol_name is not None, f"{self.group_id} has no protocol in {self.state}"
         return [
             JoinGroupResponseMember(
@@ -668,7 +694,8 @@ class ClassicGroup(GroupMembership):
     def on_pending_sync_expired(
         self, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """Members that joined but never sent SyncGroup are removed, and the others"""
+        """Remove the members that joined and did not send SyncGroup in time. The others have to
+        join again."""
         missing = sorted(self.pending_syncs)
         self.sync_deadline_ms = inf
         if not missing or self.state is GroupState.EMPTY:
@@ -678,65 +705,70 @@ class ClassicGroup(GroupMembership):
         self.prepare_rebalance(settings, f"no SyncGroup from {missing}", result, now)
 
     def remove_member(self, member: Member, result: GroupResult) -> None:
-        """Removes a member; its waiting requests are answered UNKNOWN_MEMBER_ID."""
+        """Remove a member. Its waiting requests get UNKNOWN_MEMBER_ID."""
         error = ErrorCode.UNKNOWN_MEMBER_ID
-        self.answer_join(member, join_error(error), result)
-        self.answer_sync(member, SyncGroupResponse(error_code=error), result)
+        self.respond_to_join(member, join_error(error), result)
+        self.respond_to_sync(member, SyncGroupResponse(error_code=error), result)
         self.remove(member.member_id)
 
     def member_removed(
         self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
-        """Goes on after members have gone: a settled group rebalances, a joining one may be
-        complete."""
+        """Handle the removal of a member: begin a rebalance, or end the join phase if all remaining
+        members have joined."""
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.join_or_rebalance(settings, reason, result, now)
         elif self.state is GroupState.PREPARING_REBALANCE and self.has_all_members_joined():
             self.complete_join(result, now)
 
     def sync_received(self, member_id: str) -> None:
-        """The member has sent its SyncGroup; with the last one the sync timer ends."""
+        """Note the SyncGroup of a member. The last one ends the sync timer."""
         self.pending_syncs.discard(member_id)
         if not self.pending_syncs:
             self.sync_deadline_ms = inf
 
     def reset_assignments(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
-        """Forgets the assignments; members that wait for theirs get `code` and join again."""
+        """Clear the assignments. Waiting SyncGroup requests get `code`, and their members join
+        again."""
         for member in self.members.values():
             member.assignment = b""
-        self.answer_syncs(code, result, now)
+        self.respond_to_syncs(code, result, now)
 
-    def answer_syncs(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
-        """Answers every waiting SyncGroup: with the member's assignment, or with an error."""
+    def respond_to_syncs(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
+        """Complete every waiting SyncGroup with the member's assignment, or with an error."""
         for member in self.members.values():
-            answer = SyncGroupResponse(error_code=code)
+            response = SyncGroupResponse(error_code=code)
             if code is ErrorCode.NONE:
-                answer = self.synced(member)
-            if self.answer_sync(member, answer, result):
+                response = self.synced(member)
+            if self.respond_to_sync(member, response, result):
                 member.refresh_session(now)
 
     def synced(self, member: Member) -> SyncGroupResponse:
-        """The member's assignment in the current generation."""
+        """Return the SyncGroup response with the member's assignment."""
         return SyncGroupResponse(
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             assignment=member.assignment,
         )
 
-    def answer_join(self, member: Member, answer: JoinGroupResponse, result: GroupResult) -> None:
-        """Answers the member's waiting JoinGroup; nothing happens when none waits."""
+    def respond_to_join(
+        self, member: Member, response: JoinGroupResponse, result: GroupResult
+    ) -> None:
+        """Complete the member's waiting JoinGroup, if there is one."""
         ticket = member.awaiting_join
         if ticket is not None:
             self.set_awaiting_join(member, None)
-            result.completed.append((ticket, answer))
+            result.completed.append((ticket, response))
 
-    def answer_sync(self, member: Member, answer: SyncGroupResponse, result: GroupResult) -> bool:
-        """Answers the member's waiting SyncGroup, and says whether one waited."""
+    def respond_to_sync(
+        self, member: Member, response: SyncGroupResponse, result: GroupResult
+    ) -> bool:
+        """Complete the member's waiting SyncGroup. Return whether there was one."""
         ticket = member.awaiting_sync
         if ticket is None:
             return False
         member.awaiting_sync = None
-        result.completed.append((ticket, answer))
+        result.completed.append((ticket, response))
         return True
 
     def _cancel_sync_timer(self) -> None:

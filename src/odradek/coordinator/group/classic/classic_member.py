@@ -18,15 +18,15 @@ from odradek.protocol.messages.join_group_request import JoinGroupRequest
 from odradek.protocol.messages.join_group_response import JoinGroupResponse
 
 NO_MEMBER_ID = ""
-# The protocol type of consumers; others (Connect's workers, for one) put into their metadata what
-# they like.
+# The protocol type of consumers. The metadata of other types (Connect's workers, for example) has
+# formats of their own.
 CONSUMER = "consumer"
 # JoinGroup from this version on: the protocol's name may be null.
 NULL_PROTOCOL_NAME_FROM = 7
 
 
 class ClassicSettings(NamedTuple):
-    """The settings that bound classic groups (``group.*`` of the broker's configuration)."""
+    """The limits of classic groups (``group.*`` of the broker's configuration)."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -36,7 +36,7 @@ class ClassicSettings(NamedTuple):
 
 
 class GroupState(Enum):
-    """The states of the classic protocol; the values are the names that tools print."""
+    """The states of the classic protocol. The values are the names that tools print."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -58,7 +58,7 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 
 
 class OffsetsAge(Enum):
-    """From when on ``offsets.retention.minutes`` counts for the offsets of a group."""
+    """The time at which ``offsets.retention.minutes`` begins for the offsets of a group."""
 
     SINCE_COMMIT = "since each was committed"
     SINCE_EMPTY = "since the group became empty"
@@ -67,7 +67,8 @@ class OffsetsAge(Enum):
 
 @dataclass(slots=True)
 class Member:
-    """One member. `deadline_ms` (monotonic) is when its session ends; infinite while it waits."""
+    """One member. Its session ends at `deadline_ms` (monotonic), which is infinite while its
+    request waits."""
 
     member_id: str
     group_instance_id: str | None
@@ -83,17 +84,17 @@ class Member:
     deadline_ms: float = inf
 
     def refresh_session(self, now: Timestamp) -> None:
-        """The member has shown that it is alive: its session ends `session_timeout_ms` from
-        now."""
+        """Begin the session again: it ends `session_timeout_ms` from now."""
         self.deadline_ms = now.monotonic_ms + self.session_timeout_ms
 
     def has_satisfied_heartbeat(self) -> bool:
-        """A member that waits for others need not send heartbeats, unless it never got its id."""
+        """Return whether the session needs no heartbeat, because a request of the member waits. A
+        new member has not received its id, so it does not count."""
         waits = self.awaiting_join is not None or self.awaiting_sync is not None
         return waits and not self.is_new
 
     def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """The member in the record of its group; `replayed_member` reads it."""
+        """Return the member as the record of its group stores it. `replayed_member` reads it."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
@@ -109,7 +110,7 @@ class Member:
 def replayed_member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
     """Return the member that `Member.stored` has written.
 
-    A known member gets its stored assignment. Another one is as the record alone describes it.
+    An existing member gets the stored assignment. A new one has the fields of the record only.
     """
     if known is not None:
         known.assignment = stored.assignment
@@ -130,16 +131,16 @@ def replayed_member(known: Member | None, stored: MemberMetadata, protocol: str 
 
 
 class JoinTimer(NamedTuple):
-    """When the join phase ends. `remaining_ms` is set in the initial rebalance, which may be
-    extended."""
+    """The end of the join phase. `remaining_ms` is the time by which an initial rebalance may still
+    be extended; otherwise it is None."""
 
     deadline_ms: float
     remaining_ms: int | None = None
 
 
 class JoinEvent(NamedTuple):
-    """A JoinGroup request, its client and version, the id that a new member would get, and the
-    ticket of the response."""
+    """A JoinGroup request with its client and version, the id for a new member, and the ticket of
+    the response."""
 
     request: JoinGroupRequest
     client: GroupClient
@@ -151,24 +152,25 @@ class JoinEvent(NamedTuple):
         return {protocol.name: protocol.metadata for protocol in self.request.protocols}
 
     def refused(self, code: ErrorCode, member_id: str) -> tuple[Ticket, JoinGroupResponse]:
-        """The completion of the ticket with an error."""
+        """Return the completion of the ticket with an error."""
         return self.ticket, join_error(code, member_id)
 
 
 def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    """A JoinGroup answer that only says what is wrong (a missing protocol name is null or "")."""
+    """Return a JoinGroup response that has only an error code and a member id."""
     return JoinGroupResponse(error_code=code, member_id=member_id)
 
 
 def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """A missing protocol name is null in versions that have null, and empty before."""
+    """Set a missing protocol name to null in versions that allow null, and to "" before."""
     if not response.protocol_name:
         response.protocol_name = None if version >= NULL_PROTOCOL_NAME_FROM else ""
     return response
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """The topics in a consumer's metadata: behind its version all versions begin alike."""
+    """Return the topics in the metadata of a consumer. After the version number, all versions begin
+    with the same fields."""
     if len(metadata) < 2:
-        raise MalformedMessage("a subscription has a version")
+        raise MalformedMessage("a subscription without a version")
     return codec.decode(ConsumerProtocolSubscription, 0, memoryview(metadata), 2).topics

@@ -1,4 +1,4 @@
-"""The members and the generation of a classic group: state, questions, elementary steps. Pure.
+"""The members and the generation of a classic group: state, queries, elementary steps. Pure.
 
 Kafka's ``ClassicGroup``. The durable part (generation, protocol, leader, members with their
 subscriptions and assignments) is the content of a GroupMetadataValue record, which
@@ -56,10 +56,11 @@ class GroupMembership:
     new_member_added: bool = False
     join_timer: JoinTimer | None = None
     sync_deadline_ms: float = inf
-    # The topics that the consumers of this generation read; None when that is not known.
+    # The topics to which the consumers of this generation subscribe, or None when the
+    # subscriptions cannot be read.
     subscribed_topics: frozenset[str] | None = None
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id is not None and self.leader_id == member_id
@@ -71,11 +72,12 @@ class GroupMembership:
         return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
+        """Return the longest rebalance time-out of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports_protocols(self, protocol_type: str, names: list[str]) -> bool:
-        """Whether a member with these protocols could be added: one of them is common to all."""
+        """Return whether a member with these protocols may join: all members support one of
+        them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         if self.protocol_type != protocol_type:
@@ -84,8 +86,8 @@ class GroupMembership:
         return any(all(name in member.protocols for member in members) for name in names)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member took the instance
-        over."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has the
+        instance id now."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -99,20 +101,21 @@ class GroupMembership:
         return self.protocol_type == CONSUMER
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a consumer of this group reads the topic; consumers that cannot be understood
-        may."""
+        """Return whether a consumer of this group may subscribe to the topic. Unreadable
+        subscriptions of consumers count as subscribed."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def validate_delete(self) -> ErrorCode:
-        """DeleteGroups takes away groups without members."""
+        """Return NONE when DeleteGroups may delete the group: it has no members."""
         if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def validate_offset_delete(self) -> ErrorCode:
-        """OffsetDelete works beside living consumers, as it is known what they read."""
+        """Return NONE when OffsetDelete may delete offsets. Active consumers do not prevent it,
+        because their subscriptions are known."""
         if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if self.state is GroupState.EMPTY or self.uses_consumer_protocol:
@@ -120,7 +123,7 @@ class GroupMembership:
         return ErrorCode.NON_EMPTY_GROUP
 
     def offsets_age(self) -> OffsetsAge:
-        """From when on the retention of this group's offsets counts."""
+        """Return the time at which the retention of this group's offsets begins."""
         if self.protocol_type is None:
             return OffsetsAge.SINCE_COMMIT
         if self.state is GroupState.EMPTY:
@@ -138,7 +141,7 @@ class GroupMembership:
         return OffsetsAge.NEVER
 
     def next_deadline_ms(self) -> float:
-        """The earliest time (monotonic) at which `expire` has something to do."""
+        """Return the earliest deadline of the group (monotonic), or infinity."""
         deadline = self.sync_deadline_ms
         if self.join_timer is not None:
             deadline = min(deadline, self.join_timer.deadline_ms)
@@ -189,8 +192,7 @@ class GroupMembership:
         self.state_timestamp_ms = time_ms
 
     def add(self, member: Member, ticket: Ticket | None) -> None:
-        """Adds a member that is not in the group; the first one is the leader and gives the
-        type."""
+        """Add a member that is not in the group. The first member becomes the leader."""
         assert member.member_id not in self.members
         if member.group_instance_id is not None:
             assert member.group_instance_id not in self.static_members
@@ -202,11 +204,11 @@ class GroupMembership:
         self.set_awaiting_join(member, ticket)
 
     def remove(self, member_id: str) -> None:
-        """Removes a member, pending or not; nothing happens when there is none."""
+        """Remove a member or a pending member. Do nothing when it does not exist."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            assert member.awaiting_sync is None, "a removed member's SyncGroup was not answered"
-            assert member.awaiting_join is None, "a removed member's JoinGroup was not answered"
+            assert member.awaiting_sync is None, "a removed member's SyncGroup was not completed"
+            assert member.awaiting_join is None, "a removed member's JoinGroup was not completed"
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.is_leader(member_id):
@@ -215,7 +217,8 @@ class GroupMembership:
         self.pending_syncs.discard(member_id)
 
     def set_awaiting_join(self, member: Member, ticket: Ticket | None) -> None:
-        """The only place where a join ticket is put down or taken up: it keeps the count."""
+        """Set or clear the join ticket of a member, and count the tickets. No other code writes
+        it."""
         if member.awaiting_join is not None:
             self.awaiting_join_count -= 1
         if ticket is not None:
@@ -223,7 +226,7 @@ class GroupMembership:
         member.awaiting_join = ticket
 
     def select_protocol(self) -> str:
-        """The protocol that most members prefer among those that all of them support."""
+        """Return the protocol that most members prefer. All members support it."""
         members = list(self.members.values())
         candidates = [
             name
@@ -236,7 +239,8 @@ class GroupMembership:
         return max(candidates, key=lambda name: votes[name])
 
     def elect_joined_leader(self) -> bool:
-        """Keeps a leader that has joined, else takes a member that has; False when none has."""
+        """Keep a leader that has joined, or else elect a member that has joined. Return False when
+        no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -248,7 +252,7 @@ class GroupMembership:
         return False
 
     def init_next_generation(self, time_ms: int) -> None:
-        """The join phase is over: the next generation begins, Empty without members."""
+        """Begin the next generation after the join phase. Without members it is Empty."""
         self.generation_id = 1 if self.generation_id == 2_147_483_647 else self.generation_id + 1
         if self.members:
             self.protocol_name = self.select_protocol()
@@ -260,7 +264,7 @@ class GroupMembership:
         self.update_subscribed_topics()
 
     def update_subscribed_topics(self) -> None:
-        """Reads from the members' metadata what a new (or loaded) generation consumes."""
+        """Read the topics of a new or loaded generation from the metadata of its members."""
         if not self.uses_consumer_protocol:
             self.subscribed_topics = None
         elif not self.members:
@@ -274,7 +278,8 @@ class GroupMembership:
                 )
             except (KeyError, MalformedMessage):
                 logger.warning(
-                    "group %s: the subscriptions of protocol %s cannot be read",
+                    "group %s: cannot read the subscriptions of protocol %s. OffsetDelete treats "
+                    "all topics as subscribed",
                     self.group_id,
                     self.protocol_name,
                 )

@@ -1,10 +1,11 @@
-"""The server's assignors: who of a consumer group reads what. Pure, deterministic, sticky.
+"""The server's assignors of partitions to the members of a consumer group. Pure, deterministic.
 
-``uniform`` gives every member as nearly the same number of partitions as its subscription allows,
-and moves as little as it can from the assignment before. ``range`` gives each member a contiguous
-range of every topic, the same range where topics have equally many partitions (for joins), static
-members first in the order of their instance ids. Kafka's are ``UniformAssignor`` and
-``RangeAssignor``; where several assignments are equally good, theirs may be another one.
+``uniform`` gives all members as nearly the same number of partitions as their subscriptions allow.
+It is sticky: it moves as few partitions as possible. ``range`` gives each member a contiguous range
+of every topic. The ranges are the same in topics with equally many partitions, so that records can
+be joined. Static members come first, in the order of their instance ids. Kafka's classes are
+``UniformAssignor`` and ``RangeAssignor``. Where several assignments are equally good, they may
+choose another one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TopicIdPartition = tuple[Uuid, int]
 
 
 class Subscriber(NamedTuple):
-    """A member, the ids of the topics that it reads, and its target until now."""
+    """A member, the ids of the topics to which it subscribes, and its present target assignment."""
 
     member_id: str
     instance_id: str | None
@@ -33,14 +34,15 @@ class Subscriber(NamedTuple):
     target: Assignment = NO_PARTITIONS
 
 
-# Subscribers, and the number of partitions of each topic, to the new target of each member.
+# (subscribers, number of partitions by topic) -> target assignment by member.
 Assignor = Callable[[list[Subscriber], Mapping[Uuid, int]], dict[str, Assignment]]
 
 
 def range_assignor(
     subscribers: list[Subscriber], counts: Mapping[Uuid, int]
 ) -> dict[str, Assignment]:
-    """Contiguous ranges of each topic, the first members one partition longer."""
+    """Assign contiguous ranges of each topic. The ranges of the first members may be longer by
+    one."""
     ordered = sorted(
         subscribers, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
     )
@@ -59,12 +61,13 @@ def range_assignor(
 def uniform_assignor(
     subscribers: list[Subscriber], counts: Mapping[Uuid, int]
 ) -> dict[str, Assignment]:
-    """As even as the subscriptions allow, and as much as possible as before."""
+    """Assign partitions as evenly as the subscriptions allow, and move as few as possible."""
     return _Uniform(subscribers, counts).assigned()
 
 
 class _Uniform:
-    """One computation. `holder` says who has a partition, `held` the same by member."""
+    """One computation. `holder` maps a partition to its member, `held` a member to its
+    partitions."""
 
     def __init__(self, subscribers: list[Subscriber], counts: Mapping[Uuid, int]) -> None:
         self.subscribers = {each.member_id: each for each in subscribers}
@@ -87,8 +90,12 @@ class _Uniform:
         return {member_id: assignment_of(sorted(held)) for member_id, held in self.held.items()}
 
     def _keep(self) -> None:
-        """Everybody keeps what it had and still reads, up to its even share where all read the
-        same; what two members had stays with the first."""
+        """Let each member keep the partitions of its present target to whose topics it still
+        subscribes.
+
+        When all members subscribe to the same topics, a member keeps at most its even share. A
+        partition in two targets stays with the first member.
+        """
         total = sum(count for topic, count in self.counts.items() if self.readers[topic])
         share, extra = divmod(total, max(len(self.subscribers), 1))
         for subscriber in self.subscribers.values():
@@ -114,7 +121,8 @@ class _Uniform:
         self.held[member_id].add(partition)
 
     def _hand_out(self) -> None:
-        """What nobody has goes to who has least; topics that few read go first."""
+        """Assign unowned partitions to the least loaded subscriber, starting with the topics that
+        have the fewest subscribers."""
         topics = sorted(self.counts, key=lambda topic_id: len(self.readers[topic_id]))
         heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         for topic_id in topics:
@@ -135,8 +143,8 @@ class _Uniform:
                 heapq.heapreplace(heap, (heap[0][0] + 1, heap[0][1]))
 
     def _balance(self) -> bool:
-        """Moves partitions one by one to members with at least two fewer. Each move makes the sum
-        of squares smaller, so it ends."""
+        """Move partitions one by one to members with at least two fewer. Return whether one was
+        moved. Each move reduces the sum of squares, so the loop ends."""
         moved = False
         for topic_id, readers in self.readers.items():
             if len(readers) < 2:

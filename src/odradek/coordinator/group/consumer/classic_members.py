@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group: Join, Sync, Heartbeat, Leave. Pure.
 
-Kafka's rules (``GroupMetadataManager``: classicGroupJoinToConsumerGroup and its neighbours): a
-JoinGroup is the heartbeat of such a member, answered at once with its member epoch as the
-generation; SyncGroup fetches what it holds; a heartbeat tells it to join again as long as it has
-not come to its target.
+Kafka's rules (``GroupMetadataManager``: classicGroupJoinToConsumerGroup and related methods). A
+JoinGroup of such a member is handled as a consumer group heartbeat. Its response does not wait for
+other members, and its generation is the member epoch. SyncGroup returns the current assignment. The
+response to a Heartbeat is REBALANCE_IN_PROGRESS until the member has reached its target assignment.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ E = ErrorCode
 def join(
     group: ConsumerGroup, request: JoinGroupRequest, context: ConsumerContext
 ) -> ConsumerGroupResult[JoinGroupResponse]:
-    """JoinGroup to a consumer group that has members."""
+    """Decide about a JoinGroup to a consumer group that has members."""
     unknown = request.member_id == NO_MEMBER_ID
     member_id = context.new_member_id if unknown else request.member_id
     throw_if_full(group, member_id, context.settings)
@@ -88,7 +88,7 @@ def join(
     reached = advance(group, member, updated, owned, context, result)
     if former is not None and context.settings.downgrade:
         gone = {former.member_id}
-        # The last member of the consumer protocol comes back speaking the classic one.
+        # The last member of the consumer protocol has returned with the classic protocol.
         alone = len(group.members) == 1 and former.classic is None
         if alone or may_downgrade(group, gone, context.settings.classic_max_size):
             downgrade(group, gone, reached, context, result)
@@ -103,8 +103,8 @@ def join(
 def _is_settled(
     group: ConsumerGroup, former: ConsumerMember, joins: ConsumerMember, target_epoch: int
 ) -> bool:
-    """Whether everybody holds what the target assigns, and the member in the place of its former
-    self has not changed that: then the downgraded group need not rebalance."""
+    """Return whether all members have their target assignments, and the member that replaces
+    `former` has not changed the target. The downgraded group then needs no rebalance."""
     others = [member for member in group.members.values() if member is not former]
     return target_epoch == group.target_epoch and all(
         member.is_reconciled_to(target_epoch) for member in [*others, joins]
@@ -112,7 +112,7 @@ def _is_settled(
 
 
 def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolSubscription:
-    """What the member reads: all of its protocols say the same."""
+    """Return the subscription of the member. It is the same in all of its protocols."""
     try:
         return read_subscription(protocols[0][1])
     except MalformedMessage as error:
@@ -124,7 +124,8 @@ def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolS
 def _join_timers(
     member: ConsumerMember, request: JoinGroupRequest, context: ConsumerContext
 ) -> list[MemberTimer]:
-    """A session of the member's own length, and the time in which it has to send SyncGroup."""
+    """Return the timers after a JoinGroup: the member's session, and the time in which it has to
+    send SyncGroup."""
     now_ms, member_id = context.now.monotonic_ms, member.member_id
     return [
         MemberTimer(TimerKind.JOIN, member_id, None),
@@ -134,7 +135,7 @@ def _join_timers(
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """A member that speaks the classic protocol; UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Return a member of the classic protocol. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -162,8 +163,14 @@ def _in_generation(
 def sync(
     group: ConsumerGroup, request: SyncGroupRequest, context: ConsumerContext
 ) -> tuple[SyncGroupResponse, list[MemberTimer]]:
-    """SyncGroup: what the member holds, at once; REBALANCE_IN_PROGRESS when it has to join again
-    first, for which it has its rebalance time-out. Raises KafkaError."""
+    """Return the current assignment of a member (SyncGroup), and its timers.
+
+    The response is REBALANCE_IN_PROGRESS when the member has to join again first. It has its
+    rebalance time-out for that.
+
+    Raises:
+        KafkaError: The request is refused.
+    """
     member = _in_generation(group, request)
     assert member.classic is not None
     name, metadata = member.classic.protocols[0]
@@ -195,7 +202,8 @@ def _session(member: ConsumerMember, context: ConsumerContext) -> MemberTimer:
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """The group has moved on, or the member has partitions to let go of or to get."""
+    """Return whether the member has to join again: the epoch of the group has changed, or the
+    member has to revoke partitions or can get more."""
     if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     waits = member.state is MemberState.UNRELEASED_PARTITIONS
@@ -205,8 +213,13 @@ def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: ConsumerContext
 ) -> tuple[ErrorCode, list[MemberTimer]]:
-    """Heartbeat: REBALANCE_IN_PROGRESS tells the member to join again, for which it has its
-    rebalance time-out. Raises KafkaError."""
+    """Return the code for a Heartbeat, and the timers of the member.
+
+    After REBALANCE_IN_PROGRESS the member has its rebalance time-out to join again.
+
+    Raises:
+        KafkaError: The request is refused.
+    """
     member = _in_generation(group, request)
     timers = [_session(member, context)]
     if not must_rejoin(group, member):
@@ -217,7 +230,8 @@ def heartbeat(
 def _rejoin(
     group: ConsumerGroup, member: ConsumerMember, context: ConsumerContext
 ) -> list[MemberTimer]:
-    """The time in which the member has to join again, from when it was first told to."""
+    """Return the timer in which the member has to join again. It begins with the first response
+    that requires it."""
     if (TimerKind.JOIN, member.member_id) in group.deadlines:
         return []
     at_ms = context.now.monotonic_ms + member.rebalance_timeout_ms
@@ -227,7 +241,7 @@ def _rejoin(
 def leave(
     group: ConsumerGroup, identities: list[MemberIdentity], context: ConsumerContext
 ) -> ConsumerGroupResult[LeaveGroupResponse]:
-    """LeaveGroup: each named member goes; an administrator names static ones by instance id
+    """Remove the named members (LeaveGroup). An administrator names static members by instance id
     alone."""
     gone: dict[str, ConsumerMember] = {}
     responses = []

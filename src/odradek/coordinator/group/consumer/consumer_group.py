@@ -1,9 +1,11 @@
-"""The state of a consumer group (KIP-848), and what can be asked of it.
+"""The state of a consumer group (KIP-848) and its queries.
 
-The durable part (epochs, members, target assignment, resolved regular expressions) changes by
-replayed records alone, live and at load time; deadlines are soft. Three epochs move one after the
-other: the group's, when subscriptions or topics change; the target assignment's, when it has been
-computed for that; and each member's, when it has let go of what it had to.
+Only replayed records change the durable part: epochs, members, target assignment, resolved regular
+expressions. A restart loses the deadlines. Three epochs move one after the other:
+
+1. The epoch of the group, when subscriptions or topics change.
+2. The epoch of the target assignment, when the assignment has been computed for the group epoch.
+3. The epoch of each member, when the member has revoked the partitions that it has to revoke.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ MEMBER_EPOCH_FROM = 9
 
 
 class ConsumerGroupState(Enum):
-    """The values are the names that tools print."""
+    """The states of a consumer group. The values are the names that tools print."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -39,7 +41,10 @@ class ConsumerGroupState(Enum):
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression matched, in which metadata, and when (wall clock)."""
+    """The topics that a regular expression matched, the version of the metadata, and the time.
+
+    `time_ms` is the wall clock in milliseconds.
+    """
 
     topics: frozenset[str]
     version: int
@@ -47,8 +52,11 @@ class Resolved(NamedTuple):
 
 
 class TimerKind(Enum):
-    """What a member may be late with: any sign of life; letting go of partitions; (of the classic
-    protocol) joining again, and fetching its assignment."""
+    """The kinds of deadlines of a member.
+
+    SESSION is for any heartbeat and REBALANCE for the revocation of partitions. Members of the
+    classic protocol also have JOIN, for joining again, and SYNC, for fetching the assignment.
+    """
 
     SESSION = "session"
     REBALANCE = "rebalance"
@@ -57,7 +65,7 @@ class TimerKind(Enum):
 
 
 class Deadline(NamedTuple):
-    """When a member is late (monotonic); of a rebalance, in which member epoch."""
+    """A deadline of a member (monotonic). A REBALANCE deadline holds for one member epoch only."""
 
     at_ms: float
     member_epoch: int = -1
@@ -74,11 +82,11 @@ class ConsumerGroup:
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
     regexes: dict[str, Resolved] = field(default_factory=dict)
-    # Derived from the members: who has an instance id, and in which member epoch a partition is
-    # held (or not yet let go of).
+    # Derived from the members: the member of each instance id, and the member epoch in which each
+    # partition is held or not yet revoked.
     static_members: dict[str, str] = field(default_factory=dict)
     partition_epochs: dict[tuple[Uuid, int], int] = field(default_factory=dict)
-    # Soft: the metadata that the last heartbeat saw, and who is late when.
+    # Lost by a restart: the metadata that the last heartbeat used, and the deadlines.
     seen_metadata: int = -1
     deadlines: dict[tuple[TimerKind, str], Deadline] = field(default_factory=dict)
 
@@ -112,7 +120,8 @@ class ConsumerGroup:
                     del self.partition_epochs[topic_partition]
 
     def committed_copy(self) -> ConsumerGroup:
-        """The group as it is now, for the committed view. Members are values and are shared."""
+        """Return the group as it is now, for the committed view. Members are immutable and
+        shared."""
         return replace(
             self,
             members=dict(self.members),
@@ -123,7 +132,7 @@ class ConsumerGroup:
             deadlines={},
         )
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -140,7 +149,7 @@ class ConsumerGroup:
         return CONSUMER
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises UNKNOWN_MEMBER_ID."""
+        """Return a member. Raise UNKNOWN_MEMBER_ID when it does not exist."""
         found = self.members.get(member_id)
         if found is None:
             raise KafkaError(
@@ -150,18 +159,18 @@ class ConsumerGroup:
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Who holds the instance id now."""
+        """Return the member that has the instance id now, or None."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """The target assignment of a member, or of the static member that it replaces."""
+        """Return the target assignment of a member, or of the static member that it replaces."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, member_id)
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names that the member subscribes to, those that its expression matches included."""
+        """Return the topics to which the member subscribes by name or by its expression."""
         resolved = self.regexes.get(member.regex or "")
         return member.topics if resolved is None else member.topics | resolved.topics
 
@@ -172,7 +181,7 @@ class ConsumerGroup:
         return [member for member in self.members.values() if member.classic is not None]
 
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols has one in common with all others."""
+        """Return whether all classic members support one of these protocols."""
         names = list(names)
         if protocol_type != CONSUMER or not names:
             return False
@@ -180,7 +189,7 @@ class ConsumerGroup:
         return any(all(name in protocols for protocols in others) for name in names)
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether something of the member's target is still held by others."""
+        """Return whether other members still have partitions of the member's target."""
         return any(
             topic_partition[1] not in member.assigned.get(topic_partition[0], ())
             and topic_partition in self.partition_epochs
@@ -190,22 +199,23 @@ class ConsumerGroup:
     # -- rules shared with classic groups ----------------------------------------------------------
 
     def validate_delete(self) -> ErrorCode:
-        """DeleteGroups takes away groups without members."""
+        """Return NONE when DeleteGroups may delete the group: it has no members."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def validate_offset_delete(self) -> ErrorCode:
-        """OffsetDelete works beside living members, as it is known what they read."""
+        """Return NONE: OffsetDelete is possible with active members, because their subscriptions
+        are known."""
         return ErrorCode.NONE
 
     def offsets_age(self) -> OffsetsAge:
-        """The retention of offsets that no member reads counts from their commit on."""
+        """Return SINCE_COMMIT. It applies to offsets of topics to which no member subscribes."""
         return OffsetsAge.SINCE_COMMIT
 
     def validate_commit(self, member_id: str, epoch: int, version: int | None) -> ErrorCode:
-        """Whether the sender may commit offsets; `version` None stands for a transaction.
+        """Return NONE when the sender may commit offsets. `version` is None for a transaction.
 
-        A negative epoch comes from an administrator or from a consumer that assigns its partitions
-        itself: it may commit to a group that has no members.
+        An administrator, or a consumer that assigns its partitions itself, sends a negative epoch.
+        It may commit to a group without members.
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -217,14 +227,14 @@ class ConsumerGroup:
         return _check_epoch(member, epoch)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether the sender may read the offsets; administrators name no member."""
+        """Return NONE when the sender may read the offsets. Administrators send no member id."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
     def next_deadline_ms(self) -> float:
-        """The earliest time (monotonic) at which somebody is late."""
+        """Return the earliest deadline of a member (monotonic), or infinity."""
         return min((each.at_ms for each in self.deadlines.values()), default=inf)
 
 

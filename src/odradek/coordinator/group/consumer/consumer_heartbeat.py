@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat: what one heartbeat does to a consumer group (KIP-848). Pure.
+"""Decisions about ConsumerGroupHeartbeat requests to a consumer group (KIP-848). Pure.
 
-Kafka's rules (``GroupMetadataManager``: consumerGroupHeartbeat, consumerGroupLeave and their
-neighbours): functions (group, request, context) -> `ConsumerGroupResult` that change nothing. An
-error of the sender is a `KafkaError` with Kafka's code and message.
+Kafka's rules (``GroupMetadataManager``: consumerGroupHeartbeat, consumerGroupLeave and related
+methods). The functions take (group, request, context) and return a `ConsumerGroupResult`. They
+change no state. An error of the sender is a `KafkaError` with Kafka's code and message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from odradek.coordinator.group.group_client import GroupClient
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
 from odradek.metadata.image import MetadataImage
-from odradek.protocol.messages import consumer_group_heartbeat_response as answer
+from odradek.protocol.messages import consumer_group_heartbeat_response as heartbeat_response
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
@@ -55,16 +55,16 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-# From this version on members make up their own ids.
+# From this version on, clients choose the ids of their members.
 CLIENT_MEMBER_ID_FROM = 1
-# The space and all control characters before it: a Unicode space is none of them.
+# The space and all control characters before it. Other Unicode spaces do not count.
 JAVA_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
 
 E = ErrorCode
 
 
 class ConsumerSettings(NamedTuple):
-    """``group.consumer.*`` of the broker's configuration; the first assignor is the default."""
+    """``group.consumer.*`` of the broker's configuration. The first assignor is the default."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -76,7 +76,7 @@ class ConsumerSettings(NamedTuple):
 
 
 class ConsumerContext(NamedTuple):
-    """What a heartbeat is judged by, besides its group: who sent it, settings, topics, the time."""
+    """The inputs of a decision beside group and request: client, settings, topics and time."""
 
     client: GroupClient
     version: int
@@ -88,7 +88,7 @@ class ConsumerContext(NamedTuple):
 
 
 class MemberTimer(NamedTuple):
-    """A deadline to set for a member; None takes it away."""
+    """A deadline to set for a member. None removes it."""
 
     kind: TimerKind
     member_id: str
@@ -97,16 +97,16 @@ class MemberTimer(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerGroupResult(CoordinatorResult[R]):
-    """A decision about a consumer group, with the changes of what no record carries.
+    """A decision about a consumer group, with the changes of the state that is not in records.
 
     Attributes:
         member_timers: Deadlines to set.
-        seen_metadata: The offset of the metadata that the group has seen then.
-        target_epoch: The epoch of the target assignment then.
-        downgraded: The classic group that replaces this one, because all of its members speak the
+        seen_metadata: The offset of the metadata that the decision has used.
+        target_epoch: The epoch of the target assignment after the decision.
+        downgraded: The classic group that replaces this one, because all of its members use the
             classic protocol.
-        settled: Each member of the downgraded group holds what it is assigned, so that none has to
-            join again.
+        settled: Each member of the downgraded group has its assigned partitions, so none of them
+            has to join again.
         upgraded: The classic group that this one replaces. Its waiting members have to join again.
     """
 
@@ -118,14 +118,19 @@ class ConsumerGroupResult(CoordinatorResult[R]):
     upgraded: ClassicGroup | None = None
 
 
-HeartbeatResult: TypeAlias = ConsumerGroupResult[answer.ConsumerGroupHeartbeatResponse]
+HeartbeatResult: TypeAlias = ConsumerGroupResult[heartbeat_response.ConsumerGroupHeartbeatResponse]
 
 
 def validate(
     request: ConsumerGroupHeartbeatRequest, version: int, settings: ConsumerSettings
 ) -> None:
-    """Raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for what no group could answer; in Kafka's
-    order, which decides the message."""
+    """Check a request without its group.
+
+    The checks have Kafka's order, because the first one that fails determines the message.
+
+    Raises:
+        KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
+    """
     epoch = request.member_epoch
     checks = []
     if version >= CLIENT_MEMBER_ID_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
@@ -156,7 +161,7 @@ def validate(
 
 
 def _is_blank(text: str | None) -> bool:
-    """Nothing but what Java's ``String.trim`` takes away; None stands for no value at all."""
+    """Return whether Java's ``String.trim`` would make the text empty. None is not blank."""
     return text is not None and not text.strip(JAVA_BLANKS)
 
 
@@ -181,9 +186,15 @@ def _checks_of_joining(request: ConsumerGroupHeartbeatRequest) -> list[tuple[boo
 def heartbeat(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
 ) -> HeartbeatResult:
-    """A heartbeat of a member that stays or joins. Raises PatternsNeeded when `context.matches`
-    lacks an expression whose topics the decision needs."""
-    result: HeartbeatResult = ConsumerGroupResult([], answer.ConsumerGroupHeartbeatResponse())
+    """Decide about the heartbeat of a member that stays or joins.
+
+    Raises:
+        KafkaError: The request is refused.
+        PatternsNeeded: `context.matches` lacks an expression whose topics the decision needs.
+    """
+    result: HeartbeatResult = ConsumerGroupResult(
+        [], heartbeat_response.ConsumerGroupHeartbeatResponse()
+    )
     member_id = request.member_id or context.new_member_id
     throw_if_full(group, member_id, context.settings)
     owned = None
@@ -211,14 +222,17 @@ def heartbeat(
         and (names is not None or request.subscribed_topic_regex is not None)
         and owned is not None
     )
-    result.response = answer.ConsumerGroupHeartbeatResponse(
+    result.response = heartbeat_response.ConsumerGroupHeartbeatResponse(
         member_id=member_id,
         member_epoch=reached.member_epoch,
         heartbeat_interval_ms=context.settings.heartbeat_interval_ms,
     )
     if full or reached.assigned != member.assigned:
-        result.response.assignment = answer.Assignment(
-            [answer.TopicPartitions(each, sorted(held)) for each, held in reached.assigned.items()]
+        result.response.assignment = heartbeat_response.Assignment(
+            [
+                heartbeat_response.TopicPartitions(each, sorted(held))
+                for each, held in reached.assigned.items()
+            ]
         )
     return result
 
@@ -230,7 +244,8 @@ def _value_or(value: int, otherwise: int) -> int:
 def _regex(
     group: ConsumerGroup, asked: str | None, known: str | None, matches: PatternMatches
 ) -> str | None:
-    """The member's expression. Raises for a new one that is refused; the empty one ends it."""
+    """Return the expression of the member: the requested one or the known one. An empty request
+    removes it. Raise KafkaError when a new expression is refused."""
     if asked is None or asked == known:
         return known
     if asked and asked not in group.regexes:
@@ -238,7 +253,7 @@ def _regex(
     return asked or None
 
 
-# -- who it is -------------------------------------------------------------------------------------
+# -- the member ------------------------------------------------------------------------------------
 
 
 def throw_if_full(group: ConsumerGroup, member_id: str, settings: ConsumerSettings) -> None:
@@ -256,7 +271,7 @@ def _member(
     owned: Assignment | None,
     records: list[CoordinatorRecord],
 ) -> ConsumerMember:
-    """The sender as the group knows it; a new one with epoch 0 may join."""
+    """Return the member that sent the request. With epoch 0 it may be a new one."""
     joins = request.member_epoch == JOIN_EPOCH
     if request.instance_id is not None:
         member = static_member(group, member_id, request.instance_id, joins, False, records)
@@ -278,8 +293,11 @@ def static_member(
     classic: bool,
     records: list[CoordinatorRecord],
 ) -> ConsumerMember:
-    """The holder of an instance id. One that joins takes the place of a former one: of the consumer
-    protocol, only when that has left for the time being (UNRELEASED_INSTANCE_ID)."""
+    """Return the member of an instance id. A member that joins replaces the former member.
+
+    In the consumer protocol this is possible only after the former member has left temporarily.
+    Otherwise UNRELEASED_INSTANCE_ID is raised.
+    """
     holder = group.static_member(instance_id)
     if not joins:
         if holder is None:
@@ -310,8 +328,11 @@ def static_member(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    """FENCED_MEMBER_EPOCH, unless the epoch is the member's, or its last one and the answer with
-    the new one may have been lost; a member may always begin again."""
+    """Raise FENCED_MEMBER_EPOCH for an epoch that the member cannot have.
+
+    Accepted are its present epoch, and epoch 0, with which a member may always join again. The
+    previous epoch is accepted too when the response with the present one may have been lost.
+    """
     known = member.member_epoch
     if epoch == JOIN_EPOCH:
         return
@@ -339,7 +360,7 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
     )
 
 
-# -- what follows ----------------------------------------------------------------------------------
+# -- epochs and assignments ------------------------------------------------------------------------
 
 
 def advance(
@@ -350,8 +371,12 @@ def advance(
     context: ConsumerContext,
     result: ConsumerGroupResult[R],
 ) -> ConsumerMember:
-    """Writes down what the member says anew, moves the group's and the target's epoch where that
-    has to be, and takes the member one step on its way. Returns the member as it is then."""
+    """Store the member's new fields, move the epochs of group and target assignment if necessary,
+    and reconcile the member by one step.
+
+    Returns:
+        The member after the step. The records are added to `result`.
+    """
     records, group_id = result.records, group.group_id
     result.seen_metadata = context.image.offset
     new = (
@@ -361,7 +386,7 @@ def advance(
     if updated != member or new:
         records.append(write.member_record(group_id, updated))
     epoch = group.epoch
-    # Who joins without subscribing to anything changes nobody's assignment, as in Kafka 4.1.
+    # A member that joins without subscriptions changes no assignment, as in Kafka 4.1.
     bump = epoch == 0 or updated.topics != member.topics or updated.regex != member.regex
     members = _members_with(group, updated)
     regexes = group.regexes
@@ -392,7 +417,7 @@ def advance(
 
 
 def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, ConsumerMember]:
-    """The members as they will be: a static member's former self is not among them."""
+    """Return the members after the update, without the member that a static member replaces."""
     members = dict(group.members)
     holder = group.static_members.get(updated.instance_id or "")
     if holder is not None and holder != updated.member_id:
@@ -402,7 +427,7 @@ def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, Co
 
 
 def _rebalance_timer(member: ConsumerMember, now: Timestamp) -> MemberTimer:
-    """A member that is to let go of partitions has its rebalance time-out for that."""
+    """Return the timer in which a member has to revoke partitions: its rebalance time-out."""
     deadline = None
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         at_ms = now.monotonic_ms + member.rebalance_timeout_ms
@@ -416,10 +441,13 @@ def resolve(
     context: ConsumerContext,
     records: list[CoordinatorRecord],
 ) -> tuple[dict[str, Resolved], bool]:
-    """The topics of each regular expression in use, and whether they are others than before.
+    """Return the topics of each regular expression in use, and whether they have changed.
 
-    Topics that are known for this metadata are not matched again. An expression that was accepted
-    once and is refused now (another version stored it) keeps the topics that it had.
+    Topics that are known for the present metadata are not matched again. An expression that is
+    refused now, but was accepted by another version, keeps the topics that it had.
+
+    Raises:
+        PatternsNeeded: The context lacks the matches of some expressions.
     """
     used = {member.regex for member in members.values() if member.regex}
     current = group.seen_metadata == context.image.offset
@@ -444,7 +472,7 @@ def resolve(
 
 
 def unused_regexes(group: ConsumerGroup, used: set[str]) -> list[CoordinatorRecord]:
-    """Tombstones for the expressions that no member uses any longer."""
+    """Return tombstones for the expressions that no member uses any longer."""
     return [
         write.regex_tombstone(group.group_id, regex) for regex in group.regexes if regex not in used
     ]
@@ -468,7 +496,8 @@ def _assign(
     counts: dict[Uuid, int],
     records: list[CoordinatorRecord],
 ) -> Assignment:
-    """Computes the target assignment, writes down what changes, and returns `updated`'s part."""
+    """Compute the target assignment, add a record for each change, and return the part of
+    `updated`."""
     votes = [member.server_assignor for member in members.values() if member.server_assignor]
     name = max(set(votes), key=lambda each: (votes.count(each), each), default="")
     image = context.image
@@ -494,9 +523,12 @@ def _assign(
 def leave(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
 ) -> HeartbeatResult:
-    """A heartbeat of a member that goes: for good (-1), or, a static one, for a while (-2)."""
+    """Decide about the heartbeat of a member that leaves: permanently (-1), or as a static member
+    temporarily (-2)."""
     member_id, epoch = request.member_id, request.member_epoch
-    response = answer.ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
+    response = heartbeat_response.ConsumerGroupHeartbeatResponse(
+        member_id=member_id, member_epoch=epoch
+    )
     if request.instance_id is None:
         member = group.member(member_id)
     else:
@@ -511,8 +543,11 @@ def leave(
 def fence(
     group: ConsumerGroup, gone: list[ConsumerMember], context: ConsumerContext, response: R
 ) -> ConsumerGroupResult[R]:
-    """Removes members; the next heartbeat of another computes the new target. When only members of
-    the classic protocol are left, the group becomes a classic one, where that is allowed."""
+    """Remove members. The next heartbeat of another member computes the new target assignment.
+
+    When only members of the classic protocol are left, the group becomes a classic group, if the
+    migration policy allows it.
+    """
     result = ConsumerGroupResult([], response, seen_metadata=group.seen_metadata)
     records, group_id = result.records, group.group_id
     ids = {member.member_id for member in gone}
@@ -537,7 +572,7 @@ def downgrade(
     context: ConsumerContext,
     result: ConsumerGroupResult[R],
 ) -> None:
-    """Turns the group into a classic one, if its members' metadata can be read."""
+    """Replace the group by a classic group, if the metadata of its members can be read."""
     classic = to_classic(group, gone, joins, context.image, context.now)
     if classic is None:
         return

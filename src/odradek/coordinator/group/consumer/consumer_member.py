@@ -1,6 +1,6 @@
-"""A member of a consumer group (KIP-848): what it says of itself, and what it holds.
+"""A member of a consumer group (KIP-848): its metadata and its current assignment.
 
-Members are values: a change makes a new one (`dataclasses.replace`), its record is written, and the
+Members are immutable. A change makes a new object (`dataclasses.replace`) and its record, and the
 replay of the record puts it into the group.
 """
 
@@ -12,18 +12,18 @@ from enum import IntEnum
 
 from odradek.ids import Uuid
 
-# Member epochs that a heartbeat may say besides those above zero.
+# Special member epochs in a heartbeat. All others are above zero.
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 
-# Topic id -> partitions. Never changed once made.
+# Topic id -> partitions. Immutable.
 Assignment = Mapping[Uuid, frozenset[int]]
 NO_PARTITIONS: Assignment = {}
 
 
 class MemberState(IntEnum):
-    """How far a member has come on its way to the target assignment; the numbers of the records."""
+    """The progress of a member towards its target assignment, with the numbers of the records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -33,8 +33,10 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What is known besides of a member that speaks the classic protocol: its session time-out, and
-    its protocols with their metadata in the order of its preference."""
+    """The additional metadata of a member that uses the classic protocol.
+
+    `protocols` are pairs of name and metadata, in the order of the member's preference.
+    """
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -42,8 +44,11 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """One member. `assigned` is what it may hold, `pending_revocation` what it still has to let go
-    of before it reaches the next epoch."""
+    """One member.
+
+    `assigned` are the partitions that it may have. `pending_revocation` are the partitions that it
+    has to revoke before it moves to the next epoch.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -71,7 +76,7 @@ class ConsumerMember:
         assigned: Assignment,
         pending_revocation: Assignment,
     ) -> ConsumerMember:
-        """The member in its next epoch (or again in this one)."""
+        """Return the member in another epoch, or in the same one."""
         return replace(
             self,
             previous_member_epoch=self.member_epoch,
@@ -83,14 +88,14 @@ class ConsumerMember:
 
 
 def partitions_of(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
-    """Each partition of an assignment."""
+    """Iterate over the partitions of an assignment."""
     for topic_id, partitions in assignment.items():
         for partition in partitions:
             yield topic_id, partition
 
 
 def assignment_of(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, frozenset[int]]:
-    """The assignment of these partitions; topics without any are left out."""
+    """Return the assignment of these partitions."""
     by_topic: dict[Uuid, set[int]] = {}
     for topic_id, partition in partitions:
         by_topic.setdefault(topic_id, set()).add(partition)

@@ -1,9 +1,16 @@
 """The records of consumer groups, in Kafka's schemas of ``__consumer_offsets``, and their replay.
 
-Key types 3 to 8 and 16: the group's epoch with a hash of its topics (3), topics as brokers before
-4.1 kept them (4: read and passed over), a member's own data (5), the epoch of the target assignment
-(6), a member's target (7), what a member holds (8), and the topics that a regular expression
-matched (16). A null value is a tombstone.
+The key types are:
+
+- 3: the epoch of the group, with a hash of its topics.
+- 4: the topics of the group. Brokers before 4.1 wrote them. They are read and ignored.
+- 5: the metadata of a member.
+- 6: the epoch of the target assignment.
+- 7: the target assignment of a member.
+- 8: the current assignment of a member.
+- 16: the topics that a regular expression matched.
+
+A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -70,7 +77,7 @@ Key = (
 
 
 class TopicPartitions(Protocol):
-    """A topic's part of an assignment. Four messages have a class of their own for it."""
+    """The partitions of one topic in an assignment. Four messages have their own class for it."""
 
     @property
     def topic_id(self) -> Uuid: ...
@@ -82,17 +89,17 @@ def _record(key: Key, value: Message | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, value, 0)
 
 
-# -- what is written -------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """The group's epoch, and the hash of the topics for which it was reached."""
+    """Return the record of the group's epoch and of the hash of its topics."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return _record(ConsumerGroupMetadataKey(group_id), value)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What a member says of itself."""
+    """Return the record of a member's metadata."""
     classic = None
     if member.classic is not None:
         classic = member_value.ClassicMemberMetadata(
@@ -117,13 +124,13 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
-    """The epoch that the target assignment is for: the last record of a new one."""
+    """Return the record of the target assignment's epoch: the last record of a new assignment."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value)
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """A member's part of the target assignment."""
+    """Return the record of a member's target assignment."""
     value = target_value.ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             target_value.TopicPartition(topic_id, sorted(partitions))
@@ -134,7 +141,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What a member holds, in which epoch."""
+    """Return the record of a member's current assignment and epoch."""
     value = current_value.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -153,7 +160,7 @@ def _stored(assignment: Assignment) -> list[current_value.TopicPartitions]:
 
 
 def regex_record(group_id: str, regex: str, resolved: Resolved) -> CoordinatorRecord:
-    """The topics that a regular expression matched."""
+    """Return the record of the topics that a regular expression matched."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.time_ms
     )
@@ -161,12 +168,12 @@ def regex_record(group_id: str, regex: str, resolved: Resolved) -> CoordinatorRe
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Nobody subscribes by this expression any more."""
+    """Return the tombstone of an expression that no member uses any longer."""
     return _record(ConsumerGroupRegularExpressionKey(group_id, regex), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """A member has gone."""
+    """Return the records that remove a member."""
     return [
         _record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         _record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -177,7 +184,11 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 def group_tombstones(
     group: ConsumerGroup, renamed: tuple[str, str] | None = None
 ) -> list[CoordinatorRecord]:
-    """The group has ended; of the member `renamed`, records under its new id are in the log."""
+    """Return the records that remove a group.
+
+    `renamed` is (old id, new id) of a static member whose records are in the log under the new id
+    already.
+    """
     group_id = group.group_id
     ids = [*group.members]
     if renamed is not None:
@@ -193,7 +204,7 @@ def group_tombstones(
 
 
 def creation_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """All that makes `group` anew."""
+    """Return the records that create `group`."""
     group_id, members = group.group_id, list(group.members.values())
     return [
         *(member_record(group_id, member) for member in members),
@@ -207,11 +218,11 @@ def creation_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
     ]
 
 
-# -- what is read ----------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def replay(group: ConsumerGroup, key: Key, value: Message | None) -> None:
-    """Takes one record into its group. The group's own tombstone is its shard's matter."""
+    """Apply one record to its group. The shard handles the tombstone of the group itself."""
     if value is None:
         _replay_tombstone(group, key)
     else:
@@ -247,7 +258,7 @@ def _replay_value(group: ConsumerGroup, key: Key, value: Message) -> None:
             ConsumerGroupTargetAssignmentMemberKey(),
             target_value.ConsumerGroupTargetAssignmentMemberValue(),
         ):
-            # Removed first, so that it stands behind the targets of other members.
+            # Removed first, so that the new target is the last one in the order of the dict.
             group.targets.pop(key.member_id, None)
             group.targets[key.member_id] = read_assignment(value.topic_partitions)
         case (
@@ -260,7 +271,7 @@ def _replay_value(group: ConsumerGroup, key: Key, value: Message) -> None:
             resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
             group.regexes[key.regular_expression] = resolved
         case ConsumerGroupPartitionMetadataKey(), _:
-            pass  # Brokers before 4.1 kept the topics of a group here.
+            pass  # Brokers before 4.1 wrote the topics of a group here.
         case _:
             raise AssertionError(f"{key} has the value {value}")
 
@@ -293,7 +304,7 @@ def _replay_member(
 
 
 def _replay_current_tombstone(group: ConsumerGroup, member_id: str) -> None:
-    # The tombstone of the member itself follows. Until then it holds nothing.
+    # The tombstone of the member itself follows. Until then it has no partitions.
     known = group.members.get(member_id)
     if known is not None:
         group.put_member(
@@ -328,5 +339,5 @@ def _replay_current(
 
 
 def read_assignment(stored: Sequence[TopicPartitions]) -> Assignment:
-    """An assignment from what any of the messages has: topic ids and partitions."""
+    """Return the assignment of a record or a request. Topics without partitions are left out."""
     return {each.topic_id: frozenset(each.partitions) for each in stored if each.partitions}

@@ -1,8 +1,8 @@
-"""Classic groups that become consumer groups, and back, with their members in them. Pure.
+"""Conversion of classic groups with members to consumer groups, and back. Pure.
 
-Kafka's rules (``ConsumerGroup.fromClassicGroup``, ``ClassicGroup.fromConsumerGroup``): the members
-keep what they hold. What a member of the classic protocol reads and holds stands in the metadata of
-the embedded consumer protocol, by topic names; a consumer group knows topics by their ids.
+Kafka's rules (``ConsumerGroup.fromClassicGroup``, ``ClassicGroup.fromConsumerGroup``). The members
+keep their partitions. The subscription and the assignment of a classic member are in the metadata
+of the embedded consumer protocol, by topic name. A consumer group has topic ids.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _VERSION = struct.Struct(">h")
 
 
 def read_version(data: bytes) -> int:
-    """The version in front of consumers' metadata; MalformedMessage without one."""
+    """Return the version at the beginning of a consumer's metadata. Raise MalformedMessage."""
     if len(data) < _VERSION.size:
-        raise MalformedMessage("consumer metadata has a version")
+        raise MalformedMessage("consumer metadata without a version")
     version: int = _VERSION.unpack_from(data)[0]
     if version < 0:
         raise MalformedMessage(f"consumer metadata of version {version}")
@@ -50,13 +50,13 @@ def read_version(data: bytes) -> int:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """A consumer's subscription; one of a later version is read as the last one known."""
+    """Return the subscription of a consumer. A later version is read as the last known version."""
     version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
     return codec.decode(ConsumerProtocolSubscription, version, memoryview(metadata), _VERSION.size)
 
 
 def read_held(assignment: bytes, image: MetadataImage) -> Assignment:
-    """What a classic member was assigned; empty bytes are nothing."""
+    """Return the assignment of a classic member. Empty bytes stand for no partitions."""
     if not assignment:
         return NO_PARTITIONS
     version = min(read_version(assignment), ConsumerProtocolAssignment.MAX_VERSION)
@@ -67,7 +67,7 @@ def read_held(assignment: bytes, image: MetadataImage) -> Assignment:
 def by_topic_id(
     held: Iterable[TopicPartition | AssignedPartitions], image: MetadataImage
 ) -> Assignment:
-    """Partitions by topic id; of topics that do not exist nothing is held."""
+    """Return partitions by topic id, without the topics that do not exist."""
     found: dict[Uuid, frozenset[int]] = {}
     for each in held:
         topic = image.topics_by_name.get(TopicName(each.topic))
@@ -77,7 +77,7 @@ def by_topic_id(
 
 
 def held_bytes(held: Assignment, version: int, image: MetadataImage) -> bytes:
-    """An assignment as classic members are told it, in the version that they speak."""
+    """Return the bytes of an assignment for a classic member, in the member's version."""
     version = max(0, min(version, ConsumerProtocolAssignment.MAX_VERSION))
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in sorted(partitions_of(held)):
@@ -94,8 +94,11 @@ def held_bytes(held: Assignment, version: int, image: MetadataImage) -> bytes:
 
 
 def to_consumer(classic: ClassicGroup, image: MetadataImage) -> ConsumerGroup | None:
-    """The consumer group of these members, who all hold what they held, in the epoch of the
-    generation; None when their metadata cannot be read."""
+    """Return the consumer group of a classic group's members, or None when their metadata cannot be
+    read.
+
+    The members keep their partitions. The epochs are the generation of the classic group.
+    """
     group = ConsumerGroup(
         classic.group_id, epoch=classic.generation_id, target_epoch=classic.generation_id
     )
@@ -134,8 +137,11 @@ def _to_consumer_member(
 
 
 def may_downgrade(group: ConsumerGroup, gone: set[str], max_size: int) -> bool:
-    """Whether, without the members that go, all speak the classic protocol, and are not too
-    many."""
+    """Return whether the group may become a classic group without the members in `gone`.
+
+    The last members of the consumer protocol are among `gone`, some members remain, and they are
+    at most `max_size`.
+    """
     left = [member for each, member in group.members.items() if each not in gone]
     some_modern = any(
         member.classic is None for each, member in group.members.items() if each in gone
@@ -155,8 +161,18 @@ def to_classic(
     image: MetadataImage,
     now: Timestamp,
 ) -> ClassicGroup | None:
-    """The classic group of the members that stay, and of the static member that replaces one:
-    stable in the generation of the group's epoch; None when their metadata cannot be read."""
+    """Return the classic group of a consumer group's members, or None when their metadata cannot
+    be read.
+
+    It is stable, and its generation is the epoch of the consumer group.
+
+    Args:
+        group: The consumer group.
+        gone: The ids of the members that leave.
+        joins: The static member that replaces one of them, or None.
+        image: The metadata with the names of topics.
+        now: The time of the new state.
+    """
     members = [member for each, member in group.members.items() if each not in gone]
     if joins is not None:
         members.append(joins)

@@ -1,4 +1,4 @@
-"""Topics that regular expressions match: input of decisions about consumer groups. Pure."""
+"""The topics that regular expressions match: an input of decisions about consumer groups. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.errors import KafkaError
 
 
 class PatternsNeeded(Exception):
-    """The decision needs the topics that these expressions match; decide again with them."""
+    """The decision needs the topics that these expressions match. Repeat the decision with them."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.patterns = sorted(patterns)
@@ -18,8 +18,8 @@ class PatternsNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PatternMatches:
-    """The topics that some expressions match in one version of the metadata, or why they were
-    refused."""
+    """The matched topics of some expressions in one version of the metadata, or the error of a
+    refused expression."""
 
     topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -28,8 +28,8 @@ class PatternMatches:
         return pattern not in self.topics and pattern not in self.refused
 
     def require(self, pattern: str) -> None:
-        """Raise INVALID_REGULAR_EXPRESSION for a refused expression, PatternsNeeded for one that
-        was not looked at."""
+        """Raise INVALID_REGULAR_EXPRESSION for a refused expression. Raise PatternsNeeded when its
+        matches are not known."""
         if pattern in self.refused:
             raise self.refused[pattern]
         if pattern not in self.topics:

@@ -1,8 +1,9 @@
-"""The way of one member to its target assignment: revoke before assign (KIP-848). Pure.
+"""The steps of one member to its target assignment: revoke before assign (KIP-848). Pure.
 
-Kafka's rules (``CurrentAssignmentBuilder``). A member is first told to let go of what is not in its
-target; once it reports that it has, it moves to the next epoch and gets those partitions of its
-target that nobody else holds any more. What it has itself just let go of is free (KAFKA-19449).
+Kafka's rules (``CurrentAssignmentBuilder``). A member first has to revoke the partitions that are
+not in its target. After it has reported that, it moves to the next epoch. It then gets the
+partitions of its target that no other member has any longer. Partitions that it has just revoked
+itself are free (KAFKA-19449).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from odradek.coordinator.group.consumer.consumer_member import (
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
 
-# Whether somebody holds a partition, or has not let go of it yet.
+# Whether a member has a partition, or has not revoked it yet.
 IsHeld = Callable[[tuple[Uuid, int]], bool]
 
 
 class Target(NamedTuple):
-    """A member's part of the target assignment, and that assignment's epoch."""
+    """The target assignment of a member, and the epoch of that assignment."""
 
     epoch: int
     assignment: Assignment
@@ -35,10 +36,17 @@ class Target(NamedTuple):
 def reconcile(
     member: ConsumerMember, target: Target, is_held: IsHeld, owned: Assignment | None
 ) -> ConsumerMember:
-    """The member's next step; itself when there is none.
+    """Return the member after its next step, or the member itself when there is no step.
 
-    `owned` is what its heartbeat says that it holds, None when it does not say. Raises
-    FENCED_MEMBER_EPOCH for a member in a state of a later Kafka.
+    Args:
+        member: The member before the step.
+        target: Its target assignment.
+        is_held: Returns whether a partition is not free.
+        owned: The partitions that the member reports in its heartbeat, or None.
+
+    Raises:
+        KafkaError: FENCED_MEMBER_EPOCH for a member in a state that only later versions of Kafka
+            have.
     """
     if member.is_reconciled_to(target.epoch):
         return member
@@ -58,7 +66,8 @@ def reconcile(
 
 
 def _owns(owned: Assignment | None, revoked: Assignment) -> bool:
-    """Whether the member may still hold one of these; it does when it does not say."""
+    """Return whether the member may still have one of these partitions. Without a report it
+    may."""
     if owned is None:
         return True
     return any(revoked.get(topic_id, frozenset()) & held for topic_id, held in owned.items())
@@ -83,7 +92,7 @@ def _next(
             pending_revocation=revoked,
         )
     missing = target_partitions - kept
-    # What it was waited for to let go of, and has, is still on the books as held: by itself.
+    # The partitions that the member has just revoked still count as held by the member itself.
     released = frozenset(partitions_of(member.pending_revocation))
     free = {each for each in missing if each in released or not is_held(each)}
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS

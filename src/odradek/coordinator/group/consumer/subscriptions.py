@@ -1,4 +1,4 @@
-"""Topics that the members of a consumer group subscribe to, and that exist."""
+"""The existing topics among the subscriptions of a consumer group."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from odradek.metadata.image import MetadataImage
 
 
 def partition_counts(image: MetadataImage, names: Iterable[str]) -> dict[Uuid, int]:
-    """The topics among `names` that exist, in the order of their names, with their partitions."""
+    """Return the number of partitions of each existing topic in `names`, in the order of names."""
     topics = (image.topics_by_name.get(TopicName(name)) for name in sorted(names))
     return {topic.topic_id: len(topic.partitions) for topic in topics if topic is not None}
 
 
 def metadata_hash(counts: Mapping[Uuid, int]) -> int:
-    """A number that changes with the topics of a group and their partitions; 0 without topics."""
+    """Return a hash of the topics of a group and of their partition counts; 0 without topics."""
     if not counts:
         return 0
     digest = hashlib.blake2b(digest_size=8)

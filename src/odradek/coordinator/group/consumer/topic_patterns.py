@@ -1,17 +1,16 @@
 """Regular expressions of consumer groups, within bounds of memory and time.
 
-Expressions have RE2's syntax, as in Kafka (KIP-848). A client chooses the expression, so everything
-that it costs has a limit:
+Expressions have RE2's syntax, as in Kafka (KIP-848). A client chooses the expression, so each of
+its costs has a limit:
 
 - Compilation holds the interpreter lock, so it runs on the event loop and its time is bounded by
   the program size (`PATTERN_BYTES_MAX`), the length, and the number of constructs that expand
-  (`REPETITIONS_MAX`, `UNICODE_CLASSES_MAX`). RE2's own limit does not bound the time that parsing
-  takes: 200 times ``\\pL`` take 20 ms and are then refused. The slowest expression that was found
-  within these limits takes 4 ms, and 4 ms to match one name of 249
-  characters.
+  (`REPETITIONS_MAX`, `UNICODE_CLASSES_MAX`). RE2's own limit does not bound the time of parsing:
+  200 times ``\\pL`` take 20 ms and are then refused. The slowest known expression within these
+  limits takes 4 ms to compile, and 4 ms to match one name of 249 characters.
 - A compiled expression holds at most `PATTERN_BYTES_MAX`, and all of them `COMPILED_BYTES_MAX`.
 - Refused expressions are remembered, so a client that repeats one costs no compilation.
-- Matching gives way after `SLICE_MS` (`TopicPatterns.match`).
+- Matching yields after each `SLICE_MS` (`TopicPatterns.match`).
 
 The library is imported when the first expression is compiled.
 """
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from odradek.environment.clock import Clock
 
 PATTERN_BYTES_MAX = 32 * 1024
-"""RE2's memory for one expression: its program and the states that it remembers."""
+"""RE2's memory for one expression: its program and its cached states."""
 COMPILED_BYTES_MAX = 4 * 1024 * 1024
 """RE2's memory for all expressions that are kept compiled."""
 PATTERN_CHARACTERS_MAX = 1_024
@@ -38,9 +37,9 @@ REPETITIONS_MAX = 16
 UNICODE_CLASSES_MAX = 8
 """Unicode classes, as ``\\pL``, in one expression."""
 REFUSED_MAX = 256
-"""Refused expressions that are remembered with the reason."""
+"""Refused expressions that are kept with the reason."""
 SLICE_MS = 0.5
-"""Time after which matching lets the event loop serve others."""
+"""Length of one time slice of matching."""
 
 
 class _Compiled(Protocol):
@@ -48,7 +47,7 @@ class _Compiled(Protocol):
 
 
 class TopicPatterns:
-    """Compiles expressions and matches topic names. Owned by the event loop."""
+    """Compiled expressions, matched against topic names. Owned by the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -58,7 +57,8 @@ class TopicPatterns:
     def match(
         self, patterns: Iterable[str], names: Iterable[str], known: PatternMatches
     ) -> Generator[None, None, PatternMatches]:
-        """Return `known` and what each expression matches among `names`; yield after each slice."""
+        """Return `known` and the topics in `names` that each expression matches. Yield after each
+        time slice."""
         topics, refused = dict(known.topics), dict(known.refused)
         for pattern in patterns:
             until_ms = self._clock.monotonic_ms() + SLICE_MS
@@ -79,7 +79,8 @@ class TopicPatterns:
         return PatternMatches(topics, refused)
 
     def _compile(self, pattern: str) -> _Compiled:
-        """Raise INVALID_REGULAR_EXPRESSION for an expression that is wrong or too costly."""
+        """Return the compiled expression. Raise INVALID_REGULAR_EXPRESSION when it is invalid or
+        too costly."""
         compiled = self._compiled.get(pattern)
         if compiled is not None:
             self._compiled.move_to_end(pattern)
@@ -105,7 +106,7 @@ class TopicPatterns:
 
 
 def too_costly(pattern: str) -> str | None:
-    """The limit that an expression exceeds before it is compiled, or None."""
+    """Return the limit that an expression exceeds before compilation, or None."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         return f"longer than {PATTERN_CHARACTERS_MAX} characters"
     if pattern.count("{") > REPETITIONS_MAX:
@@ -116,13 +117,13 @@ def too_costly(pattern: str) -> str | None:
 
 
 def _compile(pattern: str) -> _Compiled:
-    """Compile with RE2; ValueError says what is wrong."""
+    """Compile with RE2. Raise ValueError with the reason for an invalid expression."""
     import re2
 
     options = re2.Options()
     options.log_errors = False
     options.max_mem = PATTERN_BYTES_MAX
-    # The groups' spans are not asked for. Without them a match needs no slower algorithm.
+    # The spans of groups are not needed. RE2 can then use its faster algorithms.
     options.never_capture = True
     try:
         compiled: _Compiled = re2.compile(pattern, options)
@@ -132,5 +133,5 @@ def _compile(pattern: str) -> _Compiled:
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise ValueError(text) from None
     finally:
-        # The library keeps the last 128 expressions itself, whatever their size.
+        # The library itself caches the last 128 expressions of any size.
         re2.purge()

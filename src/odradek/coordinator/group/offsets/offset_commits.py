@@ -1,5 +1,4 @@
-"""One OffsetCommit or TxnOffsetCommit: which partitions are stored, as what, and what each is
-answered."""
+"""Decisions about OffsetCommit and TxnOffsetCommit: the records, and the code of each partition."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ TIMESTAMP_MAX = 2**63 - 1
 
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
 Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
-Answer = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
+PartitionResponse = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
 
 
 class CommitContext(NamedTuple):
@@ -51,8 +50,10 @@ class CommitContext(NamedTuple):
 def plain_commit(
     request: OffsetCommitRequest, code: ErrorCode, context: CommitContext
 ) -> CoordinatorResult[OffsetCommitResponse]:
-    """An OffsetCommit that its group answers with `code`. A retention time (versions 2-4) becomes
-    the expire timestamp of the records."""
+    """Return the result of an OffsetCommit that the group accepts (`code` NONE) or refuses.
+
+    A retention time (versions 2-4) becomes the expire timestamp of the records.
+    """
     retention_ms = request.retention_time_ms
     expire_ms = -1
     if retention_ms != NO_RETENTION:
@@ -70,7 +71,7 @@ def plain_commit(
 def transactional_commit(
     request: TxnOffsetCommitRequest, code: ErrorCode, context: CommitContext
 ) -> CoordinatorResult[TxnOffsetCommitResponse]:
-    """A TxnOffsetCommit that its group answers with `code`."""
+    """Return the result of a TxnOffsetCommit that the group accepts (`code` NONE) or refuses."""
     return _commit(
         request.group_id,
         request.topics,
@@ -87,43 +88,44 @@ def _commit(
     code: ErrorCode,
     context: CommitContext,
     expire_ms: int,
-    kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., Answer]],
+    kinds: tuple[Callable[..., R], Callable[..., object], Callable[..., PartitionResponse]],
 ) -> CoordinatorResult[R]:
-    """The records and the response of one request, both made in one pass.
+    """Return the records and the response of one request, both made in one pass.
 
-    `code` is the group's verdict on the request. Partitions that do not exist are always
-    UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. `kinds` are the response's classes.
+    `code` is the group's code for the request. Partitions that do not exist always get
+    UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. `kinds` are the classes of the response, its topics and
+    its partitions.
     """
     image, now_ms, metadata_max = context
     known = image.topics_by_name
-    response_kind, topic_kind, answer_kind = kinds
+    response_kind, topic_kind, partition_kind = kinds
     records: list[CoordinatorRecord] = []
-    answered = []
+    responses = []
     for topic in topics:
         name = topic.name
         found = known.get(TopicName(name))
         count = 0 if found is None else len(found.partitions)
-        answers = []
+        partitions = []
         for partition in topic.partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            verdict = code
+            partition_code = code
             if not 0 <= index < count:
-                verdict = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                partition_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif code is ErrorCode.NONE and len(metadata) > metadata_max:
-                verdict = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                partition_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             elif code is ErrorCode.NONE:
                 key = OffsetCommitKey(group_id, name, index)
                 offset, epoch = partition.committed_offset, partition.committed_leader_epoch
                 value = OffsetCommitValue(offset, epoch, metadata, now_ms, expire_ms)
                 records.append(offset_commit_record(key, value))
-            answers.append(answer_kind(index, verdict))
-        answered.append(topic_kind(name=name, partitions=answers))
-    return CoordinatorResult(records, response_kind(topics=answered))
+            partitions.append(partition_kind(index, partition_code))
+        responses.append(topic_kind(name=name, partitions=partitions))
+    return CoordinatorResult(records, response_kind(topics=responses))
 
 
 def commit_failed(response: R, code: ErrorCode) -> R:
-    """The response to a commit when its records cannot be committed because of `code`."""
+    """Set `code` in the response to a commit whose records cannot be committed, and return it."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code == ErrorCode.NONE:  # it has a record

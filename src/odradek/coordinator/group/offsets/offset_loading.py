@@ -1,10 +1,10 @@
-"""Loading committed offsets fast: what nearly every record of ``__consumer_offsets`` is.
+"""Fast loading of committed offsets, which are nearly all records of ``__consumer_offsets``.
 
-`OffsetLoader.take` reads the plain batches of a piece of the log: not compressed, not of a
-transaction, every record an OffsetCommitKey with a value of version 3 or without one. It says no to
-any other batch before it has done anything, and that batch goes the general way (`runtime`). Of
-each key only the last value of a piece is decoded: between two compactions a group that commits
-every second leaves thousands of each.
+`OffsetLoader.take` reads the simple batches of a piece of the log. They are not compressed and not
+transactional, and each record is an OffsetCommitKey with a value of version 3 or a tombstone. It
+refuses any other batch before it changes anything, and that batch takes the general path
+(`shard_loading`). Only the last value of each key in a piece is decoded: a group that commits every
+second leaves thousands of records of each key between two compactions.
 
 A record's layout is in `odradek.records.record`. Key: int16 1, group and topic (int16 length,
 UTF-8), int32 partition. Value: int16 3, int64 offset, int32 leader epoch, metadata (int16 length,
@@ -30,26 +30,26 @@ _KEY_TYPE = b"\x00\x01"
 _VALUE_VERSION = 3
 _VALUE = struct.Struct(">hqih")
 _TOMBSTONE = -1
-# Records that are looked at, and offsets that are stored, in one time slice: about 0.5 ms.
+# Records that are scanned, and offsets that are stored, in one time slice of about 0.5 ms.
 TAKEN_PER_SLICE = 400
 PUT_PER_SLICE = 200
-# A batch is looked at in one time slice. Larger ones, which no coordinator writes, are read the
-# general way.
+# A batch is scanned in one time slice. Larger batches, which no coordinator writes, take the
+# general path.
 BATCH_RECORDS_MAX = 1_000
 
 _BATCH = struct.Struct(">qi9xhi30xi")
 _NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL_MASK | CONTROL_MASK
 
-# The record's offset, and where its value begins (_TOMBSTONE: there is none) and ends.
+# The record's offset, and the positions where its value begins (_TOMBSTONE: no value) and ends.
 ValueSpan = tuple[int, int, int]
 
 
 class Unusual(Exception):
-    """A record that is to be read the general way."""
+    """A record for the general path."""
 
 
 class LoadedShard(Protocol):
-    """The shard that is loaded."""
+    """The shard that is being loaded."""
 
     offsets: OffsetStore
 
@@ -59,7 +59,7 @@ class LoadedShard(Protocol):
 
 
 class OffsetLoader:
-    """Takes the plain commits of one piece of the log into `shard`; `finish` ends the piece."""
+    """Loader of the simple batches in one piece of the log. `finish` ends the piece."""
 
     __slots__ = ("_data", "_latest", "_shard")
 
@@ -69,10 +69,19 @@ class OffsetLoader:
         self._latest: dict[bytes, ValueSpan] = {}
 
     def take(self, pos: int, first: int) -> Generator[None, None, tuple[int, int]]:
-        """Reads batches from `pos` of the piece on, up to the first that is not plain; offsets
-        before `first` are passed over. Returns where it stopped, and the offset after the last
-        batch that it took (0: it took none). All of those are in the shard when it stopped before
-        the end of the piece. Yields after each time slice."""
+        """Take batches from `pos` on, up to the first one for the general path.
+
+        Yields after each time slice. When it stops before the end of the piece, the shard contains
+        all records that were taken.
+
+        Args:
+            pos: Position in the piece, in bytes.
+            first: Records with smaller offsets are left out.
+
+        Returns:
+            The position after the last batch that was taken, and the offset after it (0 when none
+            was taken).
+        """
         data, next_offset, left = self._data, 0, TAKEN_PER_SLICE
         while pos + HEADER_BYTES <= len(data):
             base_offset, length, attributes, delta, count = _BATCH.unpack_from(data, pos)
@@ -101,13 +110,14 @@ class OffsetLoader:
             if span[0] < first:
                 continue
             if span[1] == _TOMBSTONE and key in latest:
-                # The commit before it made its group, which the tombstone does not take away.
+                # The commit before the tombstone creates the group, and the tombstone does not
+                # remove the group.
                 yield from self.finish()
                 latest = self._latest
             latest[key] = span
 
     def finish(self) -> Generator[None, None, None]:
-        """Puts into the shard what was taken so far. Yields after each time slice."""
+        """Put the records that were taken into the shard. Yield after each time slice."""
         latest, self._latest = self._latest, {}
         left = PUT_PER_SLICE
         data, put, remove = self._data, self._shard.put_offset, self._shard.offsets.forget
@@ -138,8 +148,13 @@ class OffsetLoader:
     def _records(
         self, pos: int, end: int, base_offset: int, count: int
     ) -> list[tuple[bytes, ValueSpan]]:
-        """The keys and places of a batch's records; Unusual, IndexError or struct.error when it is
-        not plain. The varints are read here where they have one byte: it is the inner loop."""
+        """Return the keys and value spans of a batch's records.
+
+        Varints of one byte are read without a call, because this is the inner loop.
+
+        Raises:
+            Unusual, IndexError, struct.error: The batch needs the general path.
+        """
         data, latest = self._data, self._latest
         found: list[tuple[bytes, ValueSpan]] = []
         for _ in range(count):
@@ -183,7 +198,7 @@ class OffsetLoader:
 
 
 def _varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A zig-zag varint of at most three bytes, and where it ends."""
+    """Return a zig-zag varint of at most three bytes, and the position after it."""
     number = shift = 0
     for _ in range(3):
         byte = data[pos]
@@ -196,7 +211,7 @@ def _varint(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _check_key(key: bytes, size: int) -> None:
-    """An OffsetCommitKey of plain names, whose two lengths fill it."""
+    """Raise Unusual unless the key is an OffsetCommitKey of ASCII names with the right length."""
     if len(key) != size or size < 10 or key[:2] != _KEY_TYPE or not key[2:-4].isascii():
         raise Unusual
     group = key[2] << 8 | key[3]
@@ -205,7 +220,7 @@ def _check_key(key: bytes, size: int) -> None:
 
 
 def _check_value(data: bytes, pos: int, size: int) -> None:
-    """A value of version 3 whose plain metadata fills it."""
+    """Raise Unusual unless the value is of version 3, with ASCII metadata of the right length."""
     version, _, _, metadata = _VALUE.unpack_from(data, pos)
     if version != _VALUE_VERSION or metadata < 0 or _VALUE.size + metadata + 8 != size:
         raise Unusual

@@ -1,12 +1,12 @@
-"""Committed offsets of a shard: who may commit what, what is stored, what a fetch sees.
+"""Committed offsets of a shard: checks of commits, the stored values, and the committed view.
 
-Kafka's rules (``OffsetMetadataManager``, ``ClassicGroup.validateOffsetCommit``). The store changes
-by `OffsetStore.replay` and `OffsetStore.end_transaction` alone, live and at load time; requests
-only make records.
+Kafka's rules (``OffsetMetadataManager``, ``ClassicGroup.validateOffsetCommit``). Only
+`OffsetStore.replay` and `OffsetStore.end_transaction` change the store, after an append and at load
+time. Requests only make records.
 
-Offsets that a transaction commits are *pending* under its producer's id until its marker arrives in
-this partition: then they count, or are forgotten. Where a plain commit came later than a pending
-one, the plain one stays: the later record wins, whatever order compaction leaves behind.
+Offsets in a transaction are *pending* under the producer id until the marker of the transaction is
+in this partition. The marker commits or drops them. A pending offset does not replace a committed
+one whose record has a higher offset. The later record wins, also after compaction.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitR
 
 NO_PRODUCER = -1
 NO_EXPIRY = -1
-# OffsetCommit from this version on names a group that does not exist as such (KIP-848).
+# From this version of OffsetCommit on, the error for an unknown group is GROUP_ID_NOT_FOUND
+# (KIP-848).
 GROUP_ID_NOT_FOUND_FROM = 9
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset, as its record says it; `record_offset` is where that record lies."""
+    """One committed offset with the fields of its record. `record_offset` is the offset of the
+    record itself."""
 
     offset: int
     leader_epoch: int
@@ -43,7 +45,7 @@ class CommittedOffset(NamedTuple):
     record_offset: int = -1
 
 
-# What the class's own constructor calls: one call instead of two, for each commit.
+# The function that the constructor of a NamedTuple calls. It saves a call in each commit.
 _new = tuple.__new__
 
 PartitionOffsets = dict[int, CommittedOffset]
@@ -54,10 +56,10 @@ NO_OFFSETS: Mapping[str, Mapping[int, CommittedOffset]] = {}
 def validate_commit(
     group: ClassicGroup | ConsumerGroup | None, request: OffsetCommitRequest, version: int
 ) -> ErrorCode:
-    """Whether the sender may commit offsets of this group.
+    """Return NONE when the sender may commit offsets of this group.
 
-    A negative generation comes from an administrator or from a consumer that assigns its partitions
-    itself: it may commit to a group that has no members, or that does not exist yet.
+    An administrator, or a consumer that assigns its partitions itself, sends a negative generation.
+    It may commit to a group that has no members or does not exist yet.
     """
     generation_id = request.generation_id_or_member_epoch
     if group is None:
@@ -93,10 +95,10 @@ def _validate_classic_commit(
 def validate_transactional_commit(
     group: ClassicGroup | ConsumerGroup | None, request: TxnOffsetCommitRequest
 ) -> ErrorCode:
-    """Whether the sender may commit this group's offsets with its transaction (KIP-447).
+    """Return NONE when the sender may commit this group's offsets in its transaction (KIP-447).
 
-    A producer that knows its consumer's group names generation and member, and is fenced by them.
-    One that does not (before version 3) is accepted in any state: its transactional id fences it.
+    From version 3 on the request has the generation and the member of the consumer, which fence it.
+    A request without them is accepted in any state, because the transactional id fences it.
     """
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -105,7 +107,7 @@ def validate_transactional_commit(
         if request.generation_id < 0 and not named:
             return ErrorCode.NONE
         code = group.validate_commit(request.member_id, request.generation_id, None)
-        # The clients of transactions know generations only.
+        # Transactional producers expect the error codes of generations.
         stale = code is ErrorCode.STALE_MEMBER_EPOCH
         return ErrorCode.ILLEGAL_GENERATION if stale else code
     if group.state is GroupState.DEAD:
@@ -119,10 +121,9 @@ def validate_transactional_commit(
 
 
 class OffsetStore:
-    """group -> topic -> partition -> what is committed; and the same by producer for what is
-    pending.
+    """The committed offsets by group, topic and partition, and the pending offsets by producer id.
 
-    Owned by its shard. `_open` has, by group, the producers that have pending offsets there.
+    Owned by its shard. `_open` has the producer ids with pending offsets, by group.
     """
 
     __slots__ = ("_by_group", "_changes", "_ending", "_open", "_pending")
@@ -131,7 +132,7 @@ class OffsetStore:
         self._changes: UncommittedChanges[tuple[str, str, int], CommittedOffset] = (
             UncommittedChanges()
         )
-        # The same for markers that are not committed: their offsets are not stable yet.
+        # The keys that uncommitted markers change. Their offsets are not stable yet.
         self._ending: UncommittedChanges[tuple[str, str, int], CommittedOffset] = (
             UncommittedChanges()
         )
@@ -148,7 +149,7 @@ class OffsetStore:
         record_offset: int = -1,
         producer_id: int = NO_PRODUCER,
     ) -> None:
-        """Stores one committed or pending offset, or forgets it in all of both (a tombstone)."""
+        """Store one committed or pending offset. A tombstone removes both."""
         if value is None:
             self.forget(key.group, key.topic, key.partition)
             return
@@ -171,17 +172,17 @@ class OffsetStore:
         _put(by_group, group, key.topic, key.partition, committed)
 
     def put(self, group: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Stores one committed offset."""
+        """Store one committed offset."""
         _put(self._by_group, group, topic, partition, committed)
 
     def forget(self, group: str, topic: str, partition: int) -> None:
-        """Forgets one offset, committed and pending."""
+        """Remove one offset, committed and pending."""
         _remove(self._by_group, group, topic, partition)
         for producer_id in self._open.get(group, ()):
             _remove(self._pending.get(producer_id, {}), group, topic, partition)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The transaction's marker has arrived: its pending offsets count, or are forgotten."""
+        """Commit or drop the pending offsets of a transaction, whose marker was appended."""
         for producers in self._open.values():
             producers.discard(producer_id)
         for group in [group for group, producers in self._open.items() if not producers]:
@@ -207,17 +208,17 @@ class OffsetStore:
             self._ending.keep((group, topic, partition), offset, None)
 
     def commit(self, offset: int) -> None:
-        """The records up to `offset` are committed."""
+        """Drop the kept values of the records up to `offset`, which are committed."""
         self._changes.commit(offset)
         self._ending.commit(offset)
 
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        """As `get`, in the committed state."""
+        """Return one offset in the committed state, as `get`."""
         latest = self.get(group, topic, partition)
         return self._changes.committed((group, topic, partition), latest)
 
     def committed_of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """As `of_group`, in the committed state."""
+        """Return all offsets of a group in the committed state, as `of_group`."""
         latest = self.of_group(group_id)
         if not self._changes:
             return latest
@@ -235,10 +236,10 @@ class OffsetStore:
                     del view[topic]
         return view
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """All offsets of a group by topic and partition; empty when it has none."""
+        """Return all offsets of a group by topic and partition."""
         return self._by_group.get(group_id, NO_OFFSETS)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -246,7 +247,7 @@ class OffsetStore:
         return None if topics is None else topics.get(topic, {}).get(partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may still change this offset."""
+        """Return whether an open transaction may still change this offset."""
         if self._ending and (group_id, topic, partition) in self._ending:
             return True
         return any(
@@ -260,7 +261,7 @@ class OffsetStore:
     # -- records -----------------------------------------------------------------------------------
 
     def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
-        """The records that forget every offset, pending or not, of these (deleted) topics."""
+        """Return the records that remove all offsets, committed and pending, of deleted topics."""
         topics_in_order = list(topics)
         return _tombstones(
             (group, topic, partition)
@@ -271,7 +272,7 @@ class OffsetStore:
         )
 
     def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that forget every offset, pending or not, of a group."""
+        """Return the records that remove all offsets, committed and pending, of a group."""
         stores = [self._by_group, *(self._pending[each] for each in self._open.get(group_id, ()))]
         return _tombstones(
             (group_id, topic, partition)
@@ -282,7 +283,7 @@ class OffsetStore:
 
 
 def _tombstones(keys: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
-    """One tombstone a key, in order, though a key may be committed and pending too."""
+    """Return one tombstone for each key, in order. A key may be both committed and pending."""
     return [offset_commit_tombstone(*key) for key in dict.fromkeys(keys)]
 
 
