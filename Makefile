@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
+.PHONY: demo test check docs bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
 
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
@@ -18,6 +18,12 @@ check: venv              ## lint, format, types, layers, generated code
 	.venv/bin/lint-imports
 	$(PY) -m odradek.protocol.generate --check
 	$(PY) -m benchmarks.evidence check
+
+docs: venv docs-packages  ## the documentation as a site in build/site; fails on a dead link or a warning
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+docs-serve: venv docs-packages  ## the same on http://127.0.0.1:8000, built again when a page changes
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve --strict
 
 bench: evidence-first-table   ## the first table of docs/benchmarks.md: compare with Apache Kafka (needs Maven)
 
@@ -45,13 +51,17 @@ conformance-ci: venv java conformance-packages
 generate: venv           ## message classes from their definitions
 	$(PY) -m odradek.protocol.generate
 
-constraints: venv        ## pin and hash anew what pyproject.toml asks for
+constraints: venv        ## pin and hash the packages of pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header -q --upgrade --extra spark --extra dev -o constraints/all.txt pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header -q -c constraints/all.txt -o constraints/base.txt pyproject.toml
+	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	    --no-emit-find-links --no-header -q -c constraints/all.txt --extra docs -o constraints/docs.txt pyproject.toml
 
-.PHONY: venv java conformance-packages
+.PHONY: venv java conformance-packages docs-packages docs-serve
+docs-packages: venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints/docs.txt
 conformance-packages: venv
 	@scripts/ensure-kcat
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r conformance/requirements.txt
