@@ -1,15 +1,12 @@
-"""The README's ten lines of Python, and its commands for a broker, run and print what it shows."""
+"""The README is one page, and its Python program runs."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-
-from odradek.testing import Broker
 
 README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
 
@@ -28,19 +25,15 @@ def test_the_ten_lines_of_python_print_what_was_produced(tmp_path: Path) -> None
     assert done.stdout == "b'viewed'\n"
 
 
-def test_the_commands_for_a_broker_run() -> None:
-    (block,) = (each for each in blocks("sh") if "odradek serve " in each)
-    asked = [line for line in block.splitlines() if not re.match("pip |odradek serve ", line)]
-    assert len(asked) == 5
-    with Broker() as broker:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            ["/bin/sh", "-ec", "\n".join(asked)],
-            env=os.environ | {"ODRADEK_BOOTSTRAP_SERVER": broker.bootstrap_servers, "PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    assert '"value": "hello"' in done.stdout
-    assert "group readers" in done.stdout
+def test_it_is_one_page_with_two_commands() -> None:
+    """`tests/docs` runs the commands of the other pages."""
+    assert README.count("\n") <= 62
+    (block,) = blocks("sh")
+    assert block.splitlines() == ["pip install .", "odradek serve"]
+
+
+def test_its_picture_and_its_links_are_in_the_repository() -> None:
+    root = Path(__file__).parents[1]
+    links = re.findall(r"\]\((?!\w+:)([^)#]+)", README)
+    assert "docs/demo.png" in links
+    assert not [link for link in links if not (root / link).exists()]

@@ -79,7 +79,7 @@ def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse
             word = "different" if bad else "allowed" if found else "same"
             counts[word] += 1
             reasons = sorted({ALLOWED[pattern] for pattern in patterns})
-            rows.append((f"{each.name} v{version}", word, "; ".join(reasons)))
+            rows.append((f"{each.name} v{version}", word, " ".join(reasons)))
             print(f"{word:10}{each.name} v{version}", flush=True)
             for difference in found if options.all else bad:
                 told.setdefault(_line(difference), []).append(f"v{version}")
@@ -103,15 +103,19 @@ def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
     """The results as a page of the docs."""
     told = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [
-        "# Answers compared with Apache Kafka's",
+        "# Responses compared with Apache Kafka",
         "",
-        f"The same requests to Odradek and to Apache Kafka {KAFKA_VERSION}, the answers compared",
-        "field by field: `python -m conformance.differential --report docs/differential.md`.",
-        "Identifiers, addresses and times of the broker's own are compared by their places only.",
+        "On this page you see for each scenario and version whether the responses are equal.",
+        "",
+        "`python -m conformance.differential --report docs/differential.md` sends the same",
+        f"requests to Odradek and to Apache Kafka {KAFKA_VERSION} and compares the responses field",
+        "by field.",
+        "Identifiers, addresses and times of the broker's own have other values in each broker.",
+        "They are compared by the fields in which they occur.",
         "",
         f"{told}.",
         "",
-        "| scenario and version | answers | why they may differ |",
+        "| scenario and version | responses | reason for the difference |",
         "|---|---|---|",
     ]
     lines += [f"| {name} | {word} | {why} |" for name, word, why in rows]

@@ -14,16 +14,22 @@ from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
 PATH = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 HEAD = """# Configuration
 
-Generated from the tables in `src/odradek/config`; a test compares this page with them.
+On this page you look up the name, type, default and meaning of each config.
 
-Names, types, defaults and valid values are Apache Kafka 4.1's. `odradek serve --config FILE` takes
-a Kafka `server.properties`, `--set key=value` goes over it, and `Broker({"key": "value"})` takes
-the same names. When the broker starts, it lists the keys of Kafka that have no effect here. It
-lists unknown keys separately.
+The page is generated from the tables in `src/odradek/config`
+(`python -m tests.helpers.config_docs`). Names, types, defaults and valid values are those of Apache
+Kafka 4.1.
 
-Some defaults differ from Kafka's, because a single node is the whole cluster: `node.id` is
-optional, internal topics have one replica, and a group's first rebalance does not wait for more
-members.
+| set a config | with |
+|---|---|
+| of a broker, in a file | `odradek serve --config FILE`, Kafka's `server.properties` |
+| of a broker, on the command line | `odradek serve --set KEY=VALUE`, which overrides the file |
+| of a broker in a test | `Broker({"KEY": "VALUE"})` |
+| of a broker, topic or group while the broker runs | `odradek config alter` |
+
+Some defaults differ from Kafka's, because there is one node. `node.id` need not be set. Internal
+topics have one replica. The first rebalance of a group does not wait for more members. When the
+broker starts, it logs the keys of Kafka that have no effect, and unknown keys.
 """
 
 
@@ -51,7 +57,7 @@ def _topic() -> Iterator[str]:
 
 
 def _inapplicable() -> Iterator[str]:
-    yield "\n## Kafka's configs that change nothing here\n"
+    yield "\n## Kafka's configs without effect\n"
     names = sorted(inapplicable_names(), key=lambda pair: (pair[1], pair[0]))
     for reason, group in groupby(names, key=lambda pair: pair[1]):
         listed = ", ".join(f"`{name}`" for name, _ in group)
