@@ -1,0 +1,23 @@
+"""The command reference is what the commands say, and has every option."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.command_docs import PATH, commands, render
+
+PAGE = PATH.read_text("utf-8")
+
+
+def test_page_is_what_the_commands_say() -> None:
+    assert render() == PAGE, "run: python -m tests.helpers.command_docs"
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_option_of_the_command_is_in_its_section(name: str) -> None:
+    section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    parameters = dict(commands())[name].params
+    assert parameters
+    for option in (each for one in parameters for each in one.opts if each.startswith("-")):
+        if option != "--help":
+            assert f"`{option}" in section, option
