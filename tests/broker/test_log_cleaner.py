@@ -214,7 +214,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
         assert len(pairs_of(log)) == 5
 
     with_server(tmp_path, work)
-    assert caplog.text.count("a cleaning was cut short") == 1
+    assert caplog.text.count("ended before its job was done") == 1
 
 
 def test_a_log_that_no_worker_survives_is_left_alone(tmp_path: Path, caplog, monkeypatch) -> None:
@@ -235,7 +235,7 @@ def test_a_log_that_no_worker_survives_is_left_alone(tmp_path: Path, caplog, mon
         assert len(pairs_of(other)) == 5
 
     with_server(tmp_path, work)
-    assert caplog.text.count("3 workers have died of it") == 1
+    assert caplog.text.count("3 workers died while they cleaned it") == 1
 
 
 def test_timestamps_beyond_64_bits_keep_nothing_from_being_cleaned(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_swap_without_a_descriptor_is_put_off(
         assert len(pairs_of(log)) == 5
 
     with_server(tmp_path, work)
-    assert caplog.text.count("is put off") == 1
+    assert caplog.text.count("is postponed") == 1
 
 
 def test_a_log_for_which_the_disk_is_too_full_holds_up_no_other(
@@ -323,7 +323,7 @@ def test_a_checkpoint_without_space_is_put_off(tmp_path: Path, caplog, monkeypat
         assert len(pairs_of(log)) == 5
 
     with_server(tmp_path, work)
-    assert caplog.text.count("checkpoint is put off") == 1
+    assert caplog.text.count("checkpoint is postponed") == 1
 
 
 def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(

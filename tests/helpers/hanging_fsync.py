@@ -23,10 +23,10 @@ from testkit.wire import WireClient
 
 WAITING = "an fsync waits for the disk"
 DELAYED = "ready threads waited for a processor for ms:"
-STOPPING = "stopping"  # the broker's log line when a signal ends it
+STOPPING = "stopping on a signal"  # the broker's log line when a signal ends it
 STOP_MS = 1_300.0
 """The time of a stop by `StopClock`: after the limit for syncs, before that for writing logs."""
-PATIENT = StopLimits(answers_ms=1_000, parts_ms=120e3, syncs_ms=1_200, logs_ms=121e3)
+PATIENT = StopLimits(responses_ms=1_000, parts_ms=120e3, syncs_ms=1_200, logs_ms=121e3)
 
 
 class HangingFsyncFiles(RealFiles):

@@ -1,11 +1,15 @@
-"""`BrokerServer`: the composition root. Every part of a broker is made, connected and ended here.
+"""`BrokerServer`, the composition root: it creates, connects and stops every part of a broker.
 
-Start, from the bottom up: log directories (locked, and loaded on a thread), metadata store and
-controller, whose first image creates the partitions, coordinators, and last the listeners: a client
-that can connect is answered. Each part that was started adds its end to the stop sequence.
+Parts start from the bottom up:
 
-Stop, in the reverse order: pending requests are answered, the listeners and the other parts end,
-and the logs are closed with the mark that lets the next start skip recovery.
+1. The log directories are locked, and loaded on a thread.
+2. The controller loads the metadata store. Its first image creates the partitions.
+3. The coordinators load their logs.
+4. The listeners open last, so that a client that can connect is served.
+
+Each part adds its stop step to the stop sequence when it has started. The steps run in the reverse
+order. The broker responds to pending requests, and stops the listeners and the other parts. It
+closes the logs with the mark that lets the next start skip recovery.
 """
 
 from __future__ import annotations
@@ -53,10 +57,11 @@ if TYPE_CHECKING:
     from odradek.metadata.store.interface import MetadataStore
     from odradek.net.connection import Connection, Dispatch, Reply
 
-# A short history of groups is read before the first client is let in; with a long one clients are
-# answered COORDINATOR_LOAD_IN_PROGRESS meanwhile, as in Kafka.
+# How long the start waits for the coordinators to load their logs. A short log is loaded before the
+# first client connects. While a longer one loads, clients get COORDINATOR_LOAD_IN_PROGRESS, as in
+# Kafka.
 COORDINATORS_WAIT_S = 0.25
-# The cleaner is not needed to answer the first client.
+# The cleaner is not needed for the first requests, so it starts later.
 CLEANER_DELAY_S = 1.0
 STORE_FILE = "odradek-metadata.sqlite"
 
@@ -65,9 +70,10 @@ class BrokerServer:
     """One broker on the running event loop: `await start()`, then `await stop()`.
 
     Args:
-        environment: None is the real one.
-        store: None keeps the metadata in SQLite in the first log directory.
-        stop_limits: None ends the broker within two seconds.
+        config: The configuration of the broker.
+        environment: Clock, timers, files and interceptor. Default: the real ones.
+        store: The metadata store. Default: SQLite in the first log directory.
+        stop_limits: The time limits of `stop`. Default: the broker stops within two seconds.
     """
 
     services: Services
@@ -95,10 +101,11 @@ class BrokerServer:
     # --- start ---
 
     async def start(self) -> None:
-        """Return when clients are served.
+        """Start all parts. Return when the broker serves clients.
 
         Raises:
-            KafkaError, OSError, BindError: The broker cannot start; nothing of it is left.
+            KafkaError, OSError, BindError: The broker cannot start. All started parts have been
+                stopped again.
         """
         try:
             await self._start()
@@ -120,7 +127,9 @@ class BrokerServer:
         report_addresses(self.config, self._running_server.endpoints)
 
     def _endpoints(self) -> list[ListenEndpoint]:
-        """Where to listen. KafkaError when the addresses in the configs make no sense."""
+        """Return the endpoints to listen on. Raise KafkaError if the configs of the addresses are
+        invalid.
+        """
         advertised_listeners(self.config)
         sends_files = self._environment.files.sends_files
         kind = PLAIN_SOCKET if sends_files else PLAIN_SOCKET_WITHOUT_SENDFILE
@@ -176,7 +185,7 @@ class BrokerServer:
     def _make_services(
         self, log_manager: LogManager, controller: Controller, replica_manager: ReplicaManager
     ) -> Services:
-        """What the handlers of requests use."""
+        """Make the services that request handlers use."""
         config, clock = self.config, self._clock
         producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)
         return Services(
@@ -212,7 +221,10 @@ class BrokerServer:
         )
 
     def _subscribe(self) -> None:
-        """Let the parts follow the metadata, in this order: coordinators need the partitions."""
+        """Subscribe the parts to the metadata.
+
+        The replica manager comes before the coordinators, because they need the partitions.
+        """
         services = self.services
         for subscriber in (
             self._apply_broker_configs,
@@ -223,7 +235,7 @@ class BrokerServer:
             services.controller.subscribe(subscriber)
 
     def _apply_broker_configs(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
-        """Pass dynamic broker configs on to the parts that have a copy of them."""
+        """Pass dynamic broker configs on to the parts that keep a copy of them."""
         if old_image.broker_configs == new_image.broker_configs:
             return
         expiration_ms = self.config.get_int("producer.id.expiration.ms")
@@ -236,7 +248,7 @@ class BrokerServer:
             self.services.quotas.update(new_image.client_quotas)
 
     async def _start_controller(self, endpoints: list[ListenEndpoint]) -> None:
-        """Load the metadata and register this broker. The partitions exist afterwards."""
+        """Load the metadata, create the partitions, and register this broker."""
         controller, log_manager = self.services.controller, self.services.log_manager
         self._stopping.add("the controller", controller.stop, self._stopping.limits.parts_ms)
         find = partial(self._find_takeover, log_manager) if self._store is None else None
@@ -253,7 +265,9 @@ class BrokerServer:
         )
 
     async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:
-        """What a new store begins with: the log directories may be those of a stopped Kafka."""
+        """Return the initial metadata of a new store if the log directories are those of a stopped
+        Kafka broker, otherwise None.
+        """
         config = self.config
         paths = [each.path for each in log_manager.log_dirs if not each.offline]
         if metadata_log_dir := config.initial_text("metadata.log.dir"):
@@ -281,7 +295,7 @@ class BrokerServer:
         await self._server.start(endpoints)
 
     def _request_handler(self) -> Dispatch:
-        """The function that connections call with each request."""
+        """Return the function that connections call with each request."""
         dispatch = Dispatcher(self.services).dispatch
         interceptor = self._environment.interceptor
         if interceptor is None:
@@ -302,22 +316,22 @@ class BrokerServer:
     # --- stop ---
 
     async def stop(self) -> None:
-        """Answer what is pending, and end everything that `start` began, the last part first.
+        """Respond to pending requests, and stop all parts in the reverse order of their start.
 
-        Takes no longer than the `StopLimits`, whatever clients and the disk do.
+        This takes no longer than the `StopLimits` allow, even if clients or the disk are slow.
         """
         await self._stopping.run()
         await self._threads.end(self._stopping.limits.threads_ms)
 
     async def _end_serving(self) -> None:
-        """End what waits and what runs from time to time, and close the connections."""
+        """Complete the delayed operations, stop the periodic work, and close the connections."""
         self.services.replica_manager.end_delayed_fetches()
         self.services.coordinators.stop()
         if self._cleaner_timer is not None:
             self._cleaner_timer.cancel()
         ends: list[Awaitable[None]] = []
         if self._server is not None:
-            grace_ms = self._stopping.left_ms(self._stopping.limits.answers_ms)
+            grace_ms = self._stopping.left_ms(self._stopping.limits.responses_ms)
             ends.append(self._server.stop(grace_ms / 1000))
         if self._periodic is not None:
             ends.append(self._periodic.stop())
@@ -326,12 +340,12 @@ class BrokerServer:
         await asyncio.gather(*ends)
 
     async def _close_logs(self, log_manager: LogManager) -> None:
-        # A store in memory forgets the topics: no start will ask for their logs.
+        # A store in memory forgets the topics, so a later start must not use these logs as clean.
         clean = not isinstance(self._store, MemoryStore)
         within_ms = self._stopping.left_ms(self._stopping.limits.syncs_ms)
         await self._threads.close_logs(log_manager, clean=clean, within_ms=within_ms)
 
-    # --- what programs that run a broker use ---
+    # --- interface for programs that embed a broker ---
 
     @property
     def bootstrap_servers(self) -> str:
@@ -349,7 +363,7 @@ class BrokerServer:
 
     @property
     def log_cleaner(self) -> LogCleaner:
-        """What compacts the logs, made when it is first needed."""
+        """The component that compacts logs, created on first use."""
         if self._log_cleaner is None:
             from odradek.broker.log_cleaner import LogCleaner
 
@@ -360,19 +374,28 @@ class BrokerServer:
 
     @property
     def periodic(self) -> PeriodicTasks:
-        """What the broker does from time to time."""
+        """The periodic tasks of the broker."""
         assert self._periodic is not None, "the broker has not started"
         return self._periodic
 
     @property
     def connections(self) -> Collection[Connection]:
-        """The clients' open connections."""
+        """The open connections of clients."""
         return self._server.connections if self._server is not None else ()
 
     async def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Creates a topic; usable when this returns. Raises KafkaError."""
+        """Create a topic with one replica. Clients can use it when this returns.
+
+        Args:
+            name: The name of the topic.
+            partitions: The number of its partitions.
+            configs: Configs of the topic that differ from the broker's defaults.
+
+        Raises:
+            KafkaError: The topic was not created.
+        """
         topic = NewTopic(name, partitions, 1, configs=tuple((configs or {}).items()))
         (result,) = await self.services.controller.create_topics([topic])
         if isinstance(result, KafkaError):
@@ -380,7 +403,9 @@ class BrokerServer:
 
 
 def _net_limits(config: BrokerConfig) -> NetLimits:
-    """The limits of the network layer by Kafka's names; unset ones keep their own defaults."""
+    """Return the limits of the network layer from Kafka's configs. Unset ones keep the defaults of
+    the network layer.
+    """
     queued = config.get_int("queued.max.request.bytes")
     idle_ms = config.get_int("connections.max.idle.ms")
     limits = {
@@ -394,7 +419,8 @@ def _net_limits(config: BrokerConfig) -> NetLimits:
         limits["send_buffer_bytes"] = config.get_int("socket.send.buffer.bytes")
     if queued > 0:
         limits["request_bytes_queued_max"] = queued
-    # Kafka's default of 100 KiB would cap what a producer far away can send; the system tunes it.
+    # Kafka's default of 100 KiB would limit the rate of a distant producer. Without the config, the
+    # operating system tunes the buffer.
     if config.explicit("socket.receive.buffer.bytes"):
         limits["receive_buffer_bytes"] = config.get_int("socket.receive.buffer.bytes")
     return NetLimits(connections_max_per_ip_overrides=config.connections_per_ip(), **limits)

@@ -1,8 +1,9 @@
-"""The two coordinators of a broker, made when the first of them is asked for something.
+"""The group coordinator and the transaction coordinator of a broker, each created on first use.
 
-Most brokers that a test starts never see a group or a transaction, and their machines are a third
-of what there is to import: a broker answers its first client that much sooner. One whose internal
-topic has a log is made at the start, since its log has to be loaded before clients ask.
+Most brokers in tests never have a group or a transaction. The modules of the coordinators are a
+third of all imports, so a broker without them serves its first client sooner. If the internal topic
+of a coordinator exists, the coordinator is created when the broker starts, because its log must be
+loaded before clients send requests.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Owned by the event loop. Between `start` and `stop` what is made serves at once; before and
-    after, it answers that there is no coordinator.
+    """The coordinators of one broker. Owned by the event loop.
+
+    A coordinator that is created between `start` and `stop` is active immediately. Before and
+    after that, it responds with COORDINATOR_NOT_AVAILABLE.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Coordinators:
         self.made_transactions: TransactionCoordinator | None = None
 
     async def start(self, wait_s: float) -> None:
-        """Serves; waits at most `wait_s` for each of the logs that there are."""
+        """Activate the coordinators. Wait at most `wait_s` seconds for each existing log."""
         self._active = True
         topics = self._controller.image.topics_by_name
         if CONSUMER_OFFSETS in topics:
@@ -64,7 +67,7 @@ class Coordinators:
             await self.transactions.runtime.loads_done(wait_s)
 
     def stop(self) -> None:
-        """Answers whoever waits, and serves nothing more."""
+        """Complete all delayed operations and stop the coordinators."""
         self._active = False
         if self.made_transactions is not None:
             self.made_transactions.stop()
@@ -72,7 +75,7 @@ class Coordinators:
             self.made_groups.stop()
 
     def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
-        """Passes the metadata on; to be called when the logs of `new` exist."""
+        """Pass the metadata on. Call this after the logs of `new` have been created."""
         if self.made_groups is not None:
             self.made_groups.on_metadata(old, new)
         if self.made_transactions is not None:

@@ -1,13 +1,13 @@
-"""Compaction as it runs in a broker: from time to time the filthiest logs, until none is due.
+"""The log cleaner of a broker: it compacts the filthiest logs, until no log is due.
 
-Every `log.cleaner.backoff.ms` the compacted logs are looked through, on the event loop, where they
-belong. Only when one is due does a worker process start; it ends when nothing is left to do, so an
-idle broker has neither the process nor its memory. `log.cleaner.threads` workers may run at once
-and share `log.cleaner.dedupe.buffer.size` and the other budgets evenly. What a worker reports is
-swapped in on the loop; what blocks (the pipe, fsync) is on the threads of one pass.
+Every ``log.cleaner.backoff.ms`` a pass examines the compacted logs on the event loop, which owns
+them. A worker process starts only if a log is due, and ends when no log is due, so an idle broker
+has neither the process nor its memory. Up to ``log.cleaner.threads`` workers run at the same time
+and share ``log.cleaner.dedupe.buffer.size`` and the other budgets evenly. The event loop swaps in
+the segments that a worker reports. Blocking calls (the pipe, fsync) run on the threads of the pass.
 
-A log that cannot be cleaned (a corrupt batch) is named in the broker's log and left alone until the
-next start, as in Kafka; a worker that dies takes nothing with it.
+If a log cannot be cleaned, for example because of a corrupt batch, the broker logs an error and
+skips the log until the next start, as in Kafka. The death of a worker loses no data.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from odradek.log.segments.log_segment import LogSegment
     from odradek.log.unified_log import UnifiedLog
 
-# How often it is looked whether the log that is being cleaned is still there.
+# Interval between checks that the log being cleaned still exists.
 WATCH_S = 1.0
 BUFFER_BYTES_MAX = 2**31 - 1
 BUFFER_BYTES_MIN = 1 << 20
 LOAD_FACTOR_MIN, LOAD_FACTOR_MAX = 0.01, 0.95
-WORKERS_MAX = 3
-"""So many workers may die of one log, one after the other: then it is the log."""
+WORKER_DEATHS_MAX = 3
+"""After so many workers in succession have died while they cleaned a log, the log is skipped."""
 MEBIBYTE = 1 << 20
 
 logger = logging.getLogger(__name__)
@@ -65,11 +65,11 @@ T = TypeVar("T")
 
 
 class _CleaningEnded(Exception):
-    """The cleaning has come to an end that was dealt with; the worker is of no more use."""
+    """The cleaning of a log has ended early and was handled. The worker cannot be used again."""
 
 
 class LogCleaner:
-    """See the module. Used on the event loop only."""
+    """The scheduler of compaction; see the module docstring. Used on the event loop only."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, timers: Timers, log_manager: LogManager
@@ -79,8 +79,8 @@ class LogCleaner:
         self._timers = timers
         self._manager = log_manager
         self._uncleanable: WeakSet[UnifiedLog] = WeakSet()
-        self._put_off: WeakSet[UnifiedLog] = WeakSet()
-        self._died_of: WeakKeyDictionary[UnifiedLog, int] = WeakKeyDictionary()
+        self._postponed: WeakSet[UnifiedLog] = WeakSet()
+        self._worker_deaths: WeakKeyDictionary[UnifiedLog, int] = WeakKeyDictionary()
         self._processes: set[CleanerProcess] = set()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -90,12 +90,12 @@ class LogCleaner:
     # --- life ---
 
     def start(self) -> None:
-        """Begins to look for work, unless `log.cleaner.enable` is false."""
+        """Start the periodic passes, unless ``log.cleaner.enable`` is false."""
         if self._config.get_bool("log.cleaner.enable"):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends the workers at once; a swap that has begun is finished."""
+        """Kill the workers, and wait until a swap that has begun is complete."""
         self._stopping = True
         for process in self._processes:
             process.kill()
@@ -111,15 +111,15 @@ class LogCleaner:
             try:
                 await asyncio.shield(self.clean())
             except Exception:
-                logger.exception("the log cleaner failed")
+                logger.exception("a pass of the log cleaner failed")
 
     # --- one pass ---
 
     async def clean(self) -> int:
-        """Cleans logs until none is due, then applies retention to them; how many were cleaned."""
+        """Clean logs until none is due, then apply retention. Return how many were cleaned."""
         async with self._lock:
             count = 0
-            self._put_off.clear()
+            self._postponed.clear()
             threads = self._config.get_int("log.cleaner.threads")
             self._threads = ThreadPool(max(threads, 1), "odradek-cleaner")
             try:
@@ -140,7 +140,7 @@ class LogCleaner:
                 continue
             if log.topic_partition in manager.cleaning:
                 continue
-            if log in self._uncleanable or log in self._put_off:
+            if log in self._uncleanable or log in self._postponed:
                 continue
             if log.log_dir.offline:
                 continue
@@ -148,16 +148,16 @@ class LogCleaner:
                 to_clean = await self._examine(log, now_ms)
             except OSError as error:
                 if not log.closed:
-                    log.log_dir.fail(error, f"looking at {log.topic_partition}")
+                    log.log_dir.fail(error, f"examining {log.topic_partition} for cleaning")
                 continue
             if to_clean is not None:
                 found.append(to_clean)
-        # Another worker may have chosen in the meantime.
+        # Another worker may have started to clean one of them in the meantime.
         cleaning = manager.cleaning
         return filthiest([each for each in found if each.log.topic_partition not in cleaning])
 
     async def _examine(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
-        """What there is to clean; what has to be read from the disk is read on a thread first."""
+        """Return what has to be cleaned in the log, or None. Read from the disk on a thread."""
         manager = self._manager
         while not log.closed:
             checkpoint = manager.cleaned_offset(log)
@@ -168,7 +168,9 @@ class LogCleaner:
         return None
 
     async def _retain(self) -> None:
-        """What lies before the log start, and with compact,delete what is too old, goes now."""
+        """Delete segments below the log start offset, and with the cleanup policy
+        ``compact,delete`` those past their retention.
+        """
         now_ms = self._clock.time_ms()
         for log in self._manager.all_logs():
             if not log.config.cleanup_compact or len(log.segments) < 2 or log.log_dir.offline:
@@ -177,12 +179,12 @@ class LogCleaner:
                 await self._in_thread(partial(log.load_for_retention, now_ms))
                 log.delete_old_segments(now_ms, wait=False)
             except NotResident:
-                logger.debug("retention of %s is put off", log.topic_partition)
+                logger.debug("retention of %s is postponed to the next pass", log.topic_partition)
             except KafkaError as error:
-                logger.warning("retention of %s: %s", log.topic_partition, error)
+                logger.warning("retention of %s failed: %s", log.topic_partition, error)
 
     async def _work(self, threads: int) -> int:
-        """One worker's life: log after log; how many it cleaned."""
+        """Run one worker until no log is due. Return how many logs it cleaned."""
         from odradek.log.cleaner.process import CleanerProcess, WorkerEnded
 
         process: CleanerProcess | None = None
@@ -205,11 +207,15 @@ class LogCleaner:
             pass
         except WorkerEnded as error:
             if not self._stopping:
-                logger.warning("a cleaning was cut short: %s", error)
+                logger.warning(
+                    "a worker of the log cleaner ended before its job was done: %s", error
+                )
                 if chosen is not None:
                     self._worker_died(chosen.log)
         except OSError as error:
-            logger.warning("no worker for the log cleaner: %s", error)
+            logger.warning(
+                "cannot start a worker of the log cleaner, trying again later: %s", error
+            )
         finally:
             if process is not None:
                 self._processes.discard(process)
@@ -221,7 +227,7 @@ class LogCleaner:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _budget(self, threads: int) -> Budget:
-        """What one of so many workers may use."""
+        """Return the budget of one of `threads` workers."""
         config = self._config
         rate = config.get("log.cleaner.io.max.bytes.per.second")
         load = config.get("log.cleaner.io.buffer.load.factor")
@@ -239,9 +245,14 @@ class LogCleaner:
     async def _clean_log(
         self, process: CleanerProcess, chosen: LogToClean, job: CleaningJob
     ) -> bool:
-        """Follows the worker through one job; whether the log is clean now.
+        """Have the worker clean one log, and swap in its segments.
 
-        _Abandoned when the worker is of no more use.
+        Returns:
+            Whether the log is clean now.
+
+        Raises:
+            _CleaningEnded: The cleaning ended early. The worker cannot be used again.
+            WorkerEnded: The worker died or was killed.
         """
         log = chosen.log
         await self._in_thread(lambda: process.start(job))
@@ -264,7 +275,7 @@ class LogCleaner:
             raise
 
     async def _report(self, process: CleanerProcess, log: UnifiedLog) -> Report:
-        """The worker's next word; a worker whose log is gone is killed."""
+        """Return the worker's next report. Kill the worker if its log no longer exists."""
         waiting = asyncio.ensure_future(self._in_thread(process.report))
         while not waiting.done():
             await asyncio.wait({waiting}, timeout=WATCH_S)
@@ -293,12 +304,14 @@ class LogCleaner:
             return False
 
     def _swap_failed(self, log: UnifiedLog, old: list[LogSegment], error: OSError) -> None:
-        """Without a descriptor nothing has been swapped yet: it is tried again."""
+        """Handle an error of a swap. Without free descriptors undo the swap and retry later,
+        because no segment has been replaced yet. Any other error fails the directory.
+        """
         what = f"swapping in a cleaned segment of {log.topic_partition}"
         if error.errno not in NO_DESCRIPTOR_ERRNOS:
             log.log_dir.fail(error, what)
             return
-        logger.warning("%s is put off: %s", what, error)
+        logger.warning("%s is postponed to the next pass: %s", what, error)
         try:
             swap.take_back(log, old)
         except OSError as later:
@@ -307,62 +320,76 @@ class LogCleaner:
     async def _done(self, chosen: LogToClean, done: CleaningDone) -> bool:
         log = chosen.log
         if done.end_offset <= chosen.first_dirty_offset and chosen.cleanable_bytes:
-            self._give_up(log, "nothing of it fits into the dedupe buffer")
+            self._mark_uncleanable(
+                log, "the dedupe buffer is too small, raise log.cleaner.dedupe.buffer.size"
+            )
             return False
         try:
             await self._in_thread(lambda: self._manager.write_cleaned_offset(log, done.end_offset))
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS or error.errno in NO_DESCRIPTOR_ERRNOS:
-                self._put_off.add(log)  # it is cleaned once more: nothing is lost by that
-                logger.warning("writing the cleaner's checkpoint is put off: %s", error)
+                self._postponed.add(log)  # the next pass cleans it again, which loses nothing
+                logger.warning("writing the cleaner's checkpoint is postponed: %s", error)
             else:
                 log.log_dir.fail(error, "writing the cleaner's checkpoint")
             return False
-        self._died_of.pop(log, None)
+        self._worker_deaths.pop(log, None)
         _report_cleaned(chosen, done)
         return True
 
     def _failed(self, log: UnifiedLog, failed: CleaningFailed) -> None:
-        """A log that was deleted meanwhile is no failure; after a full disk it is tried again."""
+        """Handle the worker's report of a failure.
+
+        Ignore it if the log was deleted in the meantime. Retry in the next pass if the disk is full
+        or the process has no free descriptors.
+        """
         if log.closed:
             return
         if not failed.errno or failed.errno == errno.ENOENT:
-            self._give_up(log, failed.reason)
+            self._mark_uncleanable(log, failed.reason)
         elif failed.errno in NO_SPACE_ERRNOS or failed.errno in NO_DESCRIPTOR_ERRNOS:
-            # Until the next pass: the others may need less, and make room.
-            self._put_off.add(log)
-            logger.warning("cleaning %s is put off: %s", log.topic_partition, failed.reason)
+            # Wait for the next pass. The cleaning of other logs may need less space and free some.
+            self._postponed.add(log)
+            logger.warning(
+                "cleaning %s is postponed to the next pass: %s", log.topic_partition, failed.reason
+            )
         else:
             error = OSError(failed.errno, failed.reason)
             log.log_dir.fail(error, f"cleaning {log.topic_partition}")
 
     def _worker_died(self, log: UnifiedLog) -> None:
-        """A log that no worker survives (the memory of the machine is too small for it) must not
-        keep all others from being cleaned.
+        """Count the death of a worker, and skip the log after `WORKER_DEATHS_MAX` of them.
+
+        Otherwise a log that always kills its worker (the machine has too little memory for it)
+        would keep all other logs from being cleaned.
         """
         if log.closed or log.log_dir.offline:
             return
-        died = self._died_of[log] = self._died_of.get(log, 0) + 1
-        if died == WORKERS_MAX:
-            self._give_up(log, f"{died} workers have died of it")
+        deaths = self._worker_deaths[log] = self._worker_deaths.get(log, 0) + 1
+        if deaths == WORKER_DEATHS_MAX:
+            self._mark_uncleanable(log, f"{deaths} workers died while they cleaned it")
 
-    def _give_up(self, log: UnifiedLog, reason: str) -> None:
+    def _mark_uncleanable(self, log: UnifiedLog, reason: str) -> None:
         self._uncleanable.add(log)
         logger.error(
-            "%s cannot be compacted, and will not be until the next start: %s",
+            "%s cannot be compacted and is skipped until the broker is restarted: %s",
             log.topic_partition,
             reason,
         )
 
     def _remove_cleaned(self, log: UnifiedLog) -> None:
-        """Frees the space of what was not swapped in; what is left goes at the next start."""
+        """Delete cleaned segments that were not swapped in. The next start deletes the rest."""
         if log.closed or log.log_dir.offline:
             return
         files = log.log_dir.files
         try:
             swap.remove_cleaned(files, log.directory, files.listdir(log.directory))
         except OSError as error:
-            logger.warning("removing an unfinished cleaning of %s: %s", log.topic_partition, error)
+            logger.warning(
+                "cannot remove the unused cleaned segments of %s, the next start does: %s",
+                log.topic_partition,
+                error,
+            )
 
 
 def _report_cleaned(chosen: LogToClean, done: CleaningDone) -> None:
@@ -379,4 +406,4 @@ def _report_cleaned(chosen: LogToClean, done: CleaningDone) -> None:
         done.elapsed_s,
     )
     if stats["keyless"]:
-        logger.warning("%d records had no key, and are gone", stats["keyless"])
+        logger.warning("the compaction removed %d records without a key", stats["keyless"])

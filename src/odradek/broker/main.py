@@ -1,4 +1,4 @@
-"""A broker as a process: an event loop of its own, ended by SIGTERM or SIGINT."""
+"""The broker process: it runs a broker on its own event loop until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def run(
     environment: Environment | None = None,
     stop_limits: StopLimits | None = None,
 ) -> None:
-    """Serve until a signal ends the process. Exit with 1 and one line when the broker cannot start.
+    """Serve until SIGTERM or SIGINT, then end the process.
 
-    The process ends here, without the end of the interpreter, which frees every object: half a
-    second with some thousand partitions. All that has to be written was written by then.
+    If the broker cannot start, print one line to stderr and exit with status 1.
+
+    The process ends by `os._exit` after all data is written. A regular end of the interpreter would
+    free every object first, which takes half a second with some thousand partitions.
     """
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -47,12 +49,18 @@ def run(
 
 
 def fallbacks_forced() -> bool:
-    """Whether this process does without uvloop, sendfile and RWF_NOWAIT, as some systems must."""
+    """Return whether this process must not use uvloop, sendfile and RWF_NOWAIT.
+
+    Tests force this to check the code for systems without them.
+    """
     return bool(os.environ.get(FORCE_FALLBACKS))
 
 
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop's loop, or None for asyncio's own (no uvloop here, or fallbacks forced)."""
+    """Return uvloop's event loop, or None for asyncio's own.
+
+    None is returned if uvloop is not installed or if fallbacks are forced.
+    """
     if fallbacks_forced():
         return None
     try:
@@ -63,7 +71,7 @@ def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
 
 
 def real_environment() -> Environment:
-    """The environment that this system offers, or the portable part of it if that is forced."""
+    """Return the real environment, with portable file operations if fallbacks are forced."""
     from odradek.environment.environment import Environment
     from odradek.environment.files import PortableFiles, RealFiles
 
@@ -84,16 +92,17 @@ async def _serve(
     )
     starting = loop.create_task(server.start())
     waiting = loop.create_task(ended.wait())
-    # A signal ends a start, too: recovery of many logs takes longer than a process may take to end.
+    # A signal also ends a start that is still running. Recovery of many logs takes longer than the
+    # process has to end.
     await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        log.info("stopping, before the start has ended")
+        log.info("stopping on a signal before the start is complete")
         starting.cancel()
         await asyncio.wait([starting])
         return
     starting.result()
     try:
         await waiting
-        log.info("stopping")
+        log.info("stopping on a signal")
     finally:
         await server.stop()

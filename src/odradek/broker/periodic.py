@@ -1,8 +1,8 @@
-"""What a broker does from time to time: retention, checkpoints, flush by age, expiry of producer
-ids, a look at transactions that hang.
+"""Periodic tasks of a broker: retention, checkpoints, flush by age, expiry, hanging transactions.
 
-The intervals are Kafka's configs. The environment's clock decides whether something is due. Its
-timers only say when to look. Work on files runs in the executor, one task of a kind at a time.
+Kafka's configs set the intervals. The environment's timers start a task at each interval, and the
+environment's clock decides which work is due. Work on files runs in the executor. Each task runs at
+most once at the same time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# How often the disk's upkeep is looked after: flush.ms, checkpoints and removals become due by it.
+# Interval between checks for file work that is due: flush.ms, checkpoints and removals of files.
 MAINTENANCE_INTERVAL_MS = 1_000
-# How often late transactions are looked for; they are minutes late then.
+# Interval between checks for late transactions, which are open for minutes too long by then.
 LATE_TRANSACTIONS_INTERVAL_MS = 10_000
 
 
@@ -34,7 +34,7 @@ class PeriodicTasks:
         self._late_transactions = LateTransactionWatch()
 
     def start(self) -> None:
-        """Starts them; each waits for its interval before it works for the first time."""
+        """Start all tasks. Each waits for one interval before it runs for the first time."""
         config = self._services.config
         self._every(config.get_int("log.retention.check.interval.ms"), self.delete_old_segments)
         self._every(MAINTENANCE_INTERVAL_MS, self.maintain)
@@ -54,23 +54,26 @@ class PeriodicTasks:
         self._tasks.append(asyncio.get_running_loop().create_task(self._repeat(interval_ms, work)))
 
     async def _repeat(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        """Work every `interval_ms`. A failure is logged and does not end it."""
+        """Call `work` every `interval_ms`. Log a failure and continue."""
         while True:
             await self._services.timers.sleep(interval_ms / 1000)
             try:
                 await work()
             except Exception:
-                logger.exception("%s failed", getattr(work, "__name__", work))
+                logger.exception("periodic task %s failed", getattr(work, "__name__", work))
 
     async def stop(self) -> None:
-        """Ends the waiting; work that has begun is finished first."""
+        """Cancel the tasks. Work in the executor is not cancelled."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
     async def delete_old_segments(self) -> None:
-        """Retention by time and by size, and expiry of producers; the logs belong to the loop."""
+        """Apply retention by time and by size, and expire idle producers.
+
+        Files are read in the executor. The logs are changed on the event loop, which owns them.
+        """
         services = self._services
         manager, now_ms = services.log_manager, services.clock.time_ms()
         loop = asyncio.get_running_loop()
@@ -79,25 +82,25 @@ class PeriodicTasks:
         manager.retain(now_ms, wait=False)
 
     async def expire_offsets(self) -> None:
-        """Removes committed offsets that are past their retention, and groups left empty."""
+        """Remove committed offsets that are past their retention, and groups left without any."""
         groups = self._services.coordinators.made_groups
         if groups is not None:
             await groups.offsets.expire()
 
     async def abort_timed_out_transactions(self) -> None:
-        """Transactions that are open for longer than their producers said."""
+        """Abort transactions that are open for longer than their timeout."""
         transactions = self._services.coordinators.made_transactions
         if transactions is not None:
             transactions.abort_timed_out()
 
     async def remove_expired_transactional_ids(self) -> None:
-        """Transactional ids that nobody has used for long."""
+        """Remove transactional ids that have been unused for their expiration time."""
         transactions = self._services.coordinators.made_transactions
         if transactions is not None:
             transactions.remove_expired()
 
     async def warn_of_late_transactions(self) -> None:
-        """A line in the log for each partition whose open transaction nobody ends."""
+        """Log a warning for each partition with an open transaction that no coordinator ends."""
         services = self._services
         now_ms = services.clock.time_ms()
         max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
@@ -105,7 +108,7 @@ class PeriodicTasks:
         self._late_transactions.warn(late, now_ms)
 
     async def maintain(self) -> None:
-        """Flushes by age, checkpoints and removals: what waits for the disk."""
+        """Flush logs by age, write checkpoints and remove deleted files, in the executor."""
         services = self._services
         loop = asyncio.get_running_loop()
         now_ms = services.clock.time_ms()

@@ -1,4 +1,4 @@
-"""The lines that a broker logs when it starts."""
+"""Log lines of a starting broker: ineffective configs, addresses and data directories."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ logger = logging.getLogger("odradek.broker.broker")
 
 
 def report_configs(config: BrokerConfig) -> None:
-    """Name the configs that are given and have no effect."""
+    """Log a warning for the configured keys that have no effect."""
     if config.inapplicable_keys:
-        logger.warning("configs without effect here: %s", ", ".join(config.inapplicable_keys))
+        logger.warning(
+            "configs of Kafka that have no effect in Odradek (see docs/configuration.md): %s",
+            ", ".join(config.inapplicable_keys),
+        )
     if config.unknown_keys:
-        logger.warning("unknown configs: %s", ", ".join(config.unknown_keys))
+        logger.warning(
+            "unknown configs are ignored, check their spelling: %s", ", ".join(config.unknown_keys)
+        )
 
 
 def report_addresses(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> None:
-    """Name the addresses on which the broker listens and those that it advertises, and its data
-    directories. Warn once if other machines can connect.
+    """Log the addresses on which the broker listens and that it advertises, and its directories.
+
+    Log one warning if other machines can connect.
     """
     advertised = advertised_listeners(config)
     addresses = (
         ", ".join(f"{each.name}://{each.host}:{each.port}" for each in advertised)
-        or "the address at which each of them connected"
+        or "to each client the address that the client connected to"
     )
     logger.info(
-        "broker %d listens on %s; data is in %s; clients are told %s",
+        "broker %d listens on %s; data is in %s, and it advertises %s",
         config.node_id,
         ", ".join(map(str, endpoints)),
         ", ".join(config.log_dirs()),
@@ -39,7 +45,7 @@ def report_addresses(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
     exposed = [str(each) for each in endpoints if not each.is_loopback]
     if exposed:
         logger.warning(
-            "clients are not authenticated: everyone who can connect to %s may read and change all "
-            "data. Listen on 127.0.0.1, or restrict who can connect",
+            "clients are not authenticated: any client that can connect to %s may read and change "
+            "all data. Listen on 127.0.0.1, or restrict access with a firewall",
             ", ".join(exposed),
         )

@@ -1,4 +1,4 @@
-"""The threads of a broker: what would block the event loop runs here."""
+"""The threads of a broker, which run work that would block the event loop."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ logger = logging.getLogger(__name__)
 
 IO_THREADS_MAX = 8
 OPENED_BATCHES_MAX = 2
-"""Batches that are checked or recompressed at the same time, each of them unpacked."""
+"""Maximum number of batches that are checked or recompressed at the same time. Each of them is
+decompressed in memory.
+"""
 TIMESTAMP_LOOKUPS_MAX = 2
-"""Searches for timestamps at the same time, each with an unpacked batch."""
+"""Maximum number of concurrent searches for timestamps. Each has a decompressed batch in memory."""
 LOOKUP_PAUSE_S = 0.001
-"""Between two slices of a search, so that searches take at most a third of the event loop."""
+"""Pause between two slices of a search. It limits searches to a third of the event loop's time."""
 
 
 class BrokerThreads:
-    """Owned by `BrokerServer`, used on its event loop.
+    """The thread pools of a broker. Owned by `BrokerServer`, used on its event loop.
 
     Attributes:
-        executor: For fsync, cold reads, loading and deleting.
-        opened_batches: For batches of clients that have to be opened. They have threads of their
-            own, because a batch of a few KB may unpack to 10,000 times as much, and no fsync or
-            cold read may wait for that.
-        timestamp_lookups: For searches by time, for the same reason.
+        executor: Runs fsync, cold reads, loading and deleting.
+        opened_batches: Runs the work on client batches that have to be decompressed. It has its own
+            threads, because a batch of a few KB may decompress to 10,000 times its size, and fsync
+            and cold reads must not wait for that.
+        timestamp_lookups: Runs searches by timestamp, separate from `executor` for the same reason.
     """
 
     def __init__(self, timers: Timers) -> None:
@@ -50,9 +52,14 @@ class BrokerThreads:
         )
 
     async def close_logs(self, log_manager: LogManager, *, clean: bool, within_ms: float) -> None:
-        """Close the logs on a thread of their own: those of the executor may wait for the disk.
+        """Close the logs on a separate thread, because those of the executor may wait for the disk.
 
-        The directories stay locked until no thread of the executor can be working in them.
+        The directories stay locked until every thread of the executor has ended.
+
+        Args:
+            log_manager: The owner of the logs.
+            clean: Whether to write the mark that lets the next start skip recovery.
+            within_ms: The time for syncing the logs, in milliseconds.
         """
 
         def unlock() -> None:
@@ -61,11 +68,11 @@ class BrokerThreads:
 
         close = partial(log_manager.close, clean=clean, within_ms=within_ms, unlock=False)
         closed = asyncio.get_running_loop().run_in_executor(self._closer, close)
-        self._closer.submit(unlock)  # by the same thread, when that is done
+        self._closer.submit(unlock)  # runs on the same thread after `close`
         await closed
 
     async def end(self, within_ms: float) -> None:
-        """Let all threads end, and wait for so long for those that are busy."""
+        """End all threads. Wait at most `within_ms` milliseconds for busy ones."""
         self._unpacker.shutdown(wait=False, cancel_futures=True)
         pools = (self._io, self._unpacker, self._closer)
         for pool in pools:
@@ -82,4 +89,7 @@ class BrokerThreads:
         if done:
             joiner.shutdown(wait=True)
         else:
-            logger.warning("threads that wait for the disk are left behind")
+            logger.warning(
+                "some threads still wait for the disk; the broker stops without them (the disk may "
+                "be failing)"
+            )

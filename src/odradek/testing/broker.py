@@ -36,7 +36,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 120.0
 STOP_LIMITS = StopLimits(
-    answers_ms=1_000, parts_ms=40_000, syncs_ms=40_000, logs_ms=50_000, threads_ms=9_000
+    responses_ms=1_000, parts_ms=40_000, syncs_ms=40_000, logs_ms=50_000, threads_ms=9_000
 )
 """A test that closes a broker goes on when nothing of it is left, if that takes a while."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers.describe_cluster import handle
-from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
@@ -26,7 +26,7 @@ def test_every_version_names_cluster_controller_and_brokers(
     response = client.call(DescribeClusterRequest(), version)
     assert (response.error_code, response.controller_id) == (ErrorCode.NONE, 1)
     assert response.cluster_id == client.call(MetadataRequest(), 12).cluster_id
-    assert response.cluster_authorized_operations == NOT_ASKED
+    assert response.cluster_authorized_operations == NOT_REQUESTED
     (node,) = response.brokers
     assert (node.broker_id, f"{node.host}:{node.port}") == (1, broker.bootstrap_servers)
     assert (node.rack, node.is_fenced) == (None, False)

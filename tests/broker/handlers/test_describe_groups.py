@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from testkit.wire import WireClient
@@ -46,10 +46,10 @@ def test_group_that_does_not_exist_is_dead(client: WireClient, version: int) -> 
 def test_operations_are_told_when_asked_for(client: WireClient) -> None:
     stable_member(client)
     request = DescribeGroupsRequest(groups=["g", "none"])
-    assert [g.authorized_operations for g in client.call(request, 6).groups] == [NOT_ASKED] * 2
+    assert [g.authorized_operations for g in client.call(request, 6).groups] == [NOT_REQUESTED] * 2
     request.include_authorized_operations = True
     groups = client.call(request, 6).groups
-    assert [g.authorized_operations for g in groups] == [GROUP_OPERATIONS, NOT_ASKED]
+    assert [g.authorized_operations for g in groups] == [GROUP_OPERATIONS, NOT_REQUESTED]
 
 
 def test_without_an_offsets_topic_there_is_no_coordinator(client: WireClient) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.broker.requests.authorized_operations import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED,
+    NOT_REQUESTED,
     TOPIC_OPERATIONS,
 )
 from odradek.errors import ErrorCode
@@ -185,13 +185,13 @@ def test_neither_name_nor_id_is_an_invalid_request(client: WireClient, version: 
 def test_authorized_operations_are_told_when_asked_for(client: WireClient, version: int) -> None:
     request = asked("t")
     response = client.call(request, version)
-    assert response.topics[0].topic_authorized_operations == NOT_ASKED
-    assert response.cluster_authorized_operations == NOT_ASKED
+    assert response.topics[0].topic_authorized_operations == NOT_REQUESTED
+    assert response.cluster_authorized_operations == NOT_REQUESTED
     request.include_topic_authorized_operations = True
     request.include_cluster_authorized_operations = version <= 10
     response = client.call(request, version)
     assert response.topics[0].topic_authorized_operations == TOPIC_OPERATIONS
-    expected = CLUSTER_OPERATIONS if version <= 10 else NOT_ASKED
+    expected = CLUSTER_OPERATIONS if version <= 10 else NOT_REQUESTED
     assert response.cluster_authorized_operations == expected
 
 

@@ -106,14 +106,14 @@ def values(*sizes: int) -> bytes:
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each request of a connection that remembers something: was it like an earlier one?"""
     seen: list[bool] = []
-    answer = RepeatedProduce.answer
+    respond = RepeatedProduce.respond
 
     def watched(self: RepeatedProduce, connection: Any, frame: memoryview) -> Any:
-        reply = answer(self, connection, frame)
+        reply = respond(self, connection, frame)
         seen.append(reply is not None)
         return reply
 
-    monkeypatch.setattr(RepeatedProduce, "answer", watched)
+    monkeypatch.setattr(RepeatedProduce, "respond", watched)
     return seen
 
 

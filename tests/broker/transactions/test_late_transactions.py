@@ -104,16 +104,16 @@ FIRST, SECOND = LateTransaction(1, 0, 5), LateTransaction(2, 9, 6)
 
 def test_watch_tells_what_lasted_two_looks_and_tells_it_once() -> None:
     watch = LateTransactionWatch()
-    assert watch.look({KEY: FIRST}) == {}
-    assert watch.look({KEY: FIRST}) == {KEY: FIRST}
-    assert watch.look({KEY: FIRST}) == {}
-    assert watch.look({KEY: SECOND}) == {}
-    assert watch.look({KEY: SECOND}) == {KEY: SECOND}
+    assert watch.update({KEY: FIRST}) == {}
+    assert watch.update({KEY: FIRST}) == {KEY: FIRST}
+    assert watch.update({KEY: FIRST}) == {}
+    assert watch.update({KEY: SECOND}) == {}
+    assert watch.update({KEY: SECOND}) == {KEY: SECOND}
 
 
 def test_watch_forgets_what_is_late_no_more() -> None:
     watch = LateTransactionWatch()
     for late in ({KEY: FIRST}, {KEY: FIRST}, {}, {KEY: FIRST}):
-        told_again = watch.look(late)
+        told_again = watch.update(late)
     assert told_again == {}, "one look"
-    assert watch.look({KEY: FIRST}) == {KEY: FIRST}
+    assert watch.update({KEY: FIRST}) == {KEY: FIRST}

@@ -1,7 +1,8 @@
-"""Alters configs for AlterConfigs and IncrementalAlterConfigs, which differ only in their messages.
+"""Alteration of configs for AlterConfigs and IncrementalAlterConfigs.
 
-What can be refused from the request alone is refused here (``kafka.server.ConfigAdminManager``);
-broker loggers are altered here too; the controller decides and keeps the rest.
+The two APIs differ only in their messages. This module refuses a change if the request alone is
+sufficient to decide that (``kafka.server.ConfigAdminManager``), and alters broker loggers. The
+controller checks and stores all other changes.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from odradek.metadata.config_changes import (
 from odradek.metadata.topics import check_change_count
 from odradek.result_tasks import wait
 
-Answer = tuple[int, str | None]
-_NO_ERROR: Answer = (ErrorCode.NONE, None)
-# The configs of these the controller keeps.
-_KEPT = frozenset(
+AlterResult = tuple[int, str | None]
+"""Error code and message."""
+_NO_ERROR: AlterResult = (ErrorCode.NONE, None)
+# Resources whose configs the controller stores.
+_STORED_BY_CONTROLLER = frozenset(
     {
         ResourceType.TOPIC,
         ResourceType.BROKER,
@@ -39,7 +41,11 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """The alterations of one resource: (config, operation, value), with the protocol's numbers."""
+    """The changes of one resource.
+
+    `ops` has one (config, operation, value) for each config, with the numbers of the protocol.
+    `replace` removes all other configs of the resource.
+    """
 
     resource_type: int
     name: str
@@ -49,10 +55,16 @@ class Alteration:
 
 async def alter(
     services: Services, alterations: Sequence[Alteration], validate_only: bool
-) -> list[Answer]:
-    """Error code and message for each alteration, in order."""
+) -> list[AlterResult]:
+    """Apply the alterations. Return an error code and a message for each, in their order.
+
+    Args:
+        services: The services of the broker.
+        alterations: The changes, at most one for each resource.
+        validate_only: Whether to check the changes without applying them.
+    """
     counts = Counter((it.resource_type, it.name) for it in alterations)
-    answers = [_NO_ERROR] * len(alterations)
+    alter_results = [_NO_ERROR] * len(alterations)
     changes: dict[int, ConfigChange] = {}
 
     def check(indexed: tuple[int, Alteration]) -> int:
@@ -63,7 +75,7 @@ async def alter(
             _check_ops(alteration.ops)
             change = _change(services, alteration, validate_only)
         except KafkaError as error:
-            answers[index] = (error.code, error.message)
+            alter_results[index] = (error.code, error.message)
         else:
             if change is not None:
                 changes[index] = change
@@ -75,8 +87,8 @@ async def alter(
     )
     for index, result in zip(changes, results, strict=True):
         if result is not None:
-            answers[index] = (result.code, result.message)
-    return answers
+            alter_results[index] = (result.code, result.message)
+    return alter_results
 
 
 def _invalid(message: str) -> KafkaError:
@@ -96,13 +108,13 @@ def _check_ops(ops: Sequence[tuple[str, int, str | None]]) -> None:
 
 
 def _change(services: Services, alteration: Alteration, validate_only: bool) -> ConfigChange | None:
-    """What the controller is asked for; None when nothing is left to do."""
+    """Return the change for the controller, or None if the alteration is already done."""
     ops = [ConfigOp(name, OpType(op), value) for name, op, value in alteration.ops]
     kind = alteration.resource_type
     if kind == ResourceType.BROKER_LOGGER and not alteration.replace:
         check_own_broker_name(services.node_id, alteration.name)
         alter_loggers(ops, validate_only)
         return None
-    if kind not in _KEPT:
+    if kind not in _STORED_BY_CONTROLLER:
         raise _invalid(f"Unknown resource type {kind}")
     return ConfigChange(ResourceType(kind), alteration.name, ops, alteration.replace)

@@ -1,7 +1,7 @@
-"""The configs of topics and of this broker as clients are told them: value, source, synonyms.
+"""The effective configs of topics, groups and this broker: value, source and synonyms.
 
-Follows ``kafka.server.ConfigHelper``: a topic config's origins are the topic's override, then the
-broker configs that stand behind it; the first gives the source.
+Follows ``kafka.server.ConfigHelper``. The origins of a topic config are the override of the topic
+and then the broker configs that supply its default. The first origin determines the source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
 
 
 class ConfigEntry(NamedTuple):
-    """One config in force; `origins` are its synonyms, the one in force first."""
+    """One effective config. `origins` are its synonyms, the effective one first."""
 
     key: ConfigKey
     value: str | None
@@ -32,7 +32,7 @@ class ConfigEntry(NamedTuple):
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every config of a topic with these overrides, by name."""
+    """Return every config of a topic with these overrides."""
     values = config.topic_values(overrides)
     entries = []
     for name, key in TOPIC_CONFIGS.items():
@@ -48,7 +48,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every config of a group with these overrides, by name."""
+    """Return every config of a group with these overrides."""
     entries = []
     for name, key in GROUP_CONFIGS.items():
         value = str(group_value(config, overrides, name))
@@ -60,7 +60,7 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every config of a client metrics subscription with these overrides, by name."""
+    """Return every config of a client metrics subscription with these overrides."""
     entries = []
     for name, key in CLIENT_METRICS_CONFIGS.items():
         value, source = key.default_text(), ConfigSource.DEFAULT_CONFIG
@@ -73,7 +73,7 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Every config of this broker, by name."""
+    """Return every config of this broker, except internal ones."""
     return [
         _broker_entry(key, config.shown_value(name), config.origins(name))
         for name, key in BROKER_CONFIGS.items()
@@ -82,7 +82,9 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """The configs that were altered for all brokers: what the resource without a name has."""
+    """Return the dynamic default configs of all brokers, which belong to the broker resource
+    without a name.
+    """
     entries = []
     for name, key in BROKER_CONFIGS.items():
         origins = [

@@ -1,6 +1,7 @@
-"""The broker's loggers as a resource with configs: a logger's name, and its level by Log4j's names.
+"""The BROKER_LOGGER resource: each config is a logger, and its value is a level named as in Log4j.
 
-Kafka's tools set a broker's log levels while it runs (KIP-412); they are forgotten when it stops.
+Kafka's tools set the log levels of a running broker (KIP-412). The levels are not stored, so they
+are lost when the broker stops.
 """
 
 from __future__ import annotations
@@ -24,13 +25,21 @@ LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """Every logger of this process with the level in force, by name."""
+    """Return the effective level of every logger of this process, by name."""
     names = [ROOT_LOGGER, *_known_loggers()]
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in names}
 
 
 def alter_loggers(ops: Sequence[ConfigOp], validate_only: bool) -> None:
-    """Sets levels, or gives loggers back the level of their parent; all of them or none."""
+    """Set levels, or reset loggers to the level of their parent. Apply all changes or none.
+
+    Args:
+        ops: The changes. SET has a level's name as value, DELETE resets the logger.
+        validate_only: Whether to check the changes without applying them.
+
+    Raises:
+        KafkaError: A change is invalid.
+    """
     for op in ops:
         _check(op)
     if validate_only:
@@ -69,6 +78,6 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """The highest of Log4j's levels that is not above a level of Python's."""
+    """Return the highest level of Log4j that is not above `level` of Python."""
     names = [name for name, bound in LEVELS.items() if bound <= level]
     return names[-1] if names else "TRACE"

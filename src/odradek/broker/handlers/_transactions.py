@@ -1,4 +1,4 @@
-"""Error codes that the handlers of the transaction APIs share."""
+"""Error codes shared by the handlers of the transaction APIs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from odradek.errors import ErrorCode
 
 
 def code_for(code: ErrorCode, version: int, fenced_from: int) -> ErrorCode:
-    """Clients before version `fenced_from` of an API do not know PRODUCER_FENCED (KIP-588)."""
+    """Return `code` as a client of the version knows it.
+
+    Versions of an API before `fenced_from` do not have PRODUCER_FENCED (KIP-588).
+    INVALID_PRODUCER_EPOCH replaces it.
+    """
     if code is ErrorCode.PRODUCER_FENCED and version < fenced_from:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,8 +1,8 @@
-"""AddOffsetsToTxn, versions 0-4: the offsets of a group become part of a transaction.
+"""AddOffsetsToTxn, versions 0-4: add the offsets of a group to a transaction.
 
-It is the group's partition of ``__consumer_offsets`` that is added. Producers of
-transaction.version 2 do without this request: TxnOffsetCommit adds it. Before version 2 a fenced
-producer is told INVALID_PRODUCER_EPOCH.
+The handler adds the group's partition of ``__consumer_offsets``. Producers of transaction.version 2
+do not send this request, because TxnOffsetCommit adds the partition. Before version 2 a fenced
+producer gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FENCED_FROM = 2
 def handle(
     services: Services, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> Result[AddOffsetsToTxnResponse]:
-    """Adds the partition that holds the group's offsets."""
+    """Add the partition that has the group's offsets."""
 
     def respond(outcome: TransactionResponse) -> AddOffsetsToTxnResponse:
         code = code_for(outcome.code, context.api_version, FENCED_FROM)

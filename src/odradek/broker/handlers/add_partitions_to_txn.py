@@ -1,10 +1,12 @@
-"""AddPartitionsToTxn, versions 0-5: partitions become part of transactions, or are asked about.
+"""AddPartitionsToTxn, versions 0-5: add partitions to transactions, or verify that they were added.
 
-To version 3 a producer asks for its own transaction. Version 4 and later are for brokers: several
-transactions at once, and `verify_only` to ask whether partitions have been added (KIP-890);
-without it they are added as by a producer of transaction.version 2. A partition that does not
-exist refuses its whole transaction, the others are OPERATION_NOT_ATTEMPTED. Before version 2 a
-fenced producer is told INVALID_PRODUCER_EPOCH.
+Up to version 3 a producer sends the request for its own transaction. Version 4 and later are for
+brokers. They take several transactions, and with `verify_only` they ask whether partitions have
+been added (KIP-890). Without `verify_only` the partitions are added as by a producer of
+transaction.version 2.
+
+If a partition does not exist, no partition of its transaction is added, and the existing ones have
+OPERATION_NOT_ATTEMPTED. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ def _decided(
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
 ) -> Result[AddPartitionsToTxnResult]:
-    """Ask the transaction coordinator."""
+    """Have the transaction coordinator add or verify the partitions."""
     identity = Identity(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     )
@@ -114,7 +116,7 @@ def _decided(
 def _refused(
     transaction: AddPartitionsToTxnTransaction, missing: set[TopicPartition]
 ) -> Result[AddPartitionsToTxnResult]:
-    """Nothing is added when a partition does not exist."""
+    """Return the errors of a transaction of which some partitions do not exist."""
 
     def code_of(partition: TopicPartition) -> ErrorCode:
         exists = partition not in missing

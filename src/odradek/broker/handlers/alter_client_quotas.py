@@ -1,8 +1,9 @@
-"""AlterClientQuotas (49), versions 0-1: sets and removes quotas of users and client ids, or checks.
+"""AlterClientQuotas (49), versions 0-1: set and remove quotas of users and client ids.
 
-In force when the answer leaves, and for what is counted from then on. Each entity has its own
-error; of an entity that is named twice the first alteration is done and the answer is
-INVALID_REQUEST, as in Kafka.
+A change is in force when the broker sends the response, and applies to bytes counted from then on.
+With `validate_only` the changes are checked and not applied. Each entity has its own error. If an
+entity is requested twice, the first change is applied and the result is INVALID_REQUEST, as in
+Kafka.
 
 Deviation from Kafka: only `producer_byte_rate` and `consumer_byte_rate` of users and client ids are
 enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546.
@@ -42,7 +43,7 @@ async def handle(
         alterations, validate_only=request.validate_only
     )
 
-    def answer(result: tuple[Entity, KafkaError | None]) -> EntryData:
+    def response_entry(result: tuple[Entity, KafkaError | None]) -> EntryData:
         entity, error = result
         return EntryData(
             ErrorCode.NONE if error is None else error.code,
@@ -50,5 +51,5 @@ async def handle(
             [EntityData(kind, name) for kind, name in entity],
         )
 
-    entries = each(answer, results.items(), lambda entry: len(entry.entity))
+    entries = each(response_entry, results.items(), lambda entry: len(entry.entity))
     return entries.then(lambda entries: AlterClientQuotasResponse(entries=entries))

@@ -1,12 +1,17 @@
-"""AlterConfigs (33), versions 0-2: replaces the overrides of topics, groups, brokers.
+"""AlterConfigs (33), versions 0-2: replace the overrides of topics, groups and brokers.
 
-What is not named falls back to its default. Refused for a resource as a whole: a resource named
-twice, a config named twice or without a value (INVALID_REQUEST), an unknown or invalid value
-(INVALID_CONFIG; for brokers INVALID_REQUEST, KAFKA-13609), a broker config that is read-only.
+Configs that the request does not name fall back to their defaults. The changes of a resource are
+refused as a whole in these cases:
 
-Deviations from Kafka: a change is in force when the answer leaves. Unknown broker configs are
-INVALID_CONFIG (Kafka keeps them for plugins). KIP-133; deprecated in favour of
-IncrementalAlterConfigs.
+- The resource is named twice, or a config is named twice or has no value (INVALID_REQUEST).
+- A config is unknown or has an invalid value (INVALID_CONFIG, for brokers INVALID_REQUEST,
+  KAFKA-13609).
+- A broker config is read-only.
+
+Deviations from Kafka: a change is in force when the broker sends the response. Unknown broker
+configs are INVALID_CONFIG (Kafka keeps them for plugins).
+
+KIP-133. Deprecated in favour of IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""AlterPartitionReassignments (45), versions 0-1: moves partitions to other replicas, or cancels.
+"""AlterPartitionReassignments (45), versions 0-1: move partitions to other replicas, or cancel.
 
-A node that is the whole cluster has nowhere to move a partition to: its own replicas are accepted
-and change nothing, any others are INVALID_REPLICA_ASSIGNMENT, and there is never a reassignment to
-cancel (NO_REASSIGNMENT_IN_PROGRESS).
+The cluster has one node, so a partition cannot move. A request for the current replicas succeeds
+and changes nothing. Other replicas are INVALID_REPLICA_ASSIGNMENT. A cancellation is
+NO_REASSIGNMENT_IN_PROGRESS, because a reassignment is never in progress. KIP-455, KIP-860
+(`allow_replication_factor_change`).
 
-Deviation from Kafka: a partition whose only replica is elsewhere (the node's id was changed) is not
-taken over: INVALID_REPLICA_ASSIGNMENT. Kafka begins a reassignment that nothing completes. KIP-455,
-KIP-860 (`allow_replication_factor_change`).
+Deviation from Kafka: if the only replica of a partition is on another node (the node's id was
+changed), the error is INVALID_REPLICA_ASSIGNMENT. Kafka begins a reassignment that never completes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def handle(
     responses = each_partition(
         request.topics,
         lambda topic: topic.partitions,
-        lambda topic, target: _answer(image, topic.name, may_resize, target),
-        lambda topic, answers: ReassignableTopicResponse(topic.name, answers),
+        lambda topic, target: _partition_response(image, topic.name, may_resize, target),
+        lambda topic, partitions: ReassignableTopicResponse(topic.name, partitions),
     )
     return responses.then(
         lambda responses: AlterPartitionReassignmentsResponse(
@@ -48,13 +48,13 @@ def handle(
     )
 
 
-def _answer(
+def _partition_response(
     image: MetadataImage, topic: str, may_resize: bool, target: ReassignablePartition
 ) -> ReassignablePartitionResponse:
     try:
         _check(image, _partition(image, topic, target.partition_index), target, may_resize)
     except KafkaError as error:
-        nothing = error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # Kafka has no words for it.
+        nothing = error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS  # no message in Kafka
         message = None if nothing else error.message
         return ReassignablePartitionResponse(target.partition_index, error.code, message)
     return ReassignablePartitionResponse(target.partition_index, ErrorCode.NONE, None)
@@ -74,7 +74,7 @@ def _partition(image: MetadataImage, topic: str, number: int) -> PartitionImage:
 def _check(
     image: MetadataImage, partition: PartitionImage, target: ReassignablePartition, may_resize: bool
 ) -> None:
-    """Raises what refuses the reassignment; one that is accepted leaves things as they are."""
+    """Raise KafkaError if the reassignment is refused. An accepted one changes nothing."""
     if target.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = checked_replicas(image.brokers, target.replicas)

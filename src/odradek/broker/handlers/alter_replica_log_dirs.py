@@ -1,15 +1,20 @@
-"""AlterReplicaLogDirs (34), versions 1-2: puts replicas of this broker into other log directories.
+"""AlterReplicaLogDirs (34), versions 1-2: move replicas of this broker to other log directories.
 
-A replica that is in the directory already stays there: NONE. Errors by partition, in this order:
-INVALID_TOPIC_EXCEPTION where the directory of a move would have too long a name, LOG_DIR_NOT_FOUND
-unless the path is that of a log directory to the letter, KAFKA_STORAGE_ERROR for one that is
-offline or a replica in such a one, UNKNOWN_TOPIC_OR_PARTITION, and REPLICA_NOT_AVAILABLE for a
-partition whose replica is elsewhere (the node's id was changed). Of a partition that is named twice
-the last directory counts, and it is answered once.
+If a replica is already in the requested directory, the result is NONE. The errors of a partition
+are checked in this order:
 
-Deviations from Kafka: a replica stays in the directory in which it was made. Another one is
-INVALID_REQUEST, where Kafka copies the log; while any directory is offline KAFKA_STORAGE_ERROR, as
-Kafka. A directory named for a partition before there is one is not remembered. KIP-113.
+1. INVALID_TOPIC_EXCEPTION if the name of the directory for the move would be too long.
+2. LOG_DIR_NOT_FOUND if the path differs from the path of every log directory.
+3. KAFKA_STORAGE_ERROR if the requested directory or the replica's directory is offline.
+4. UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
+5. REPLICA_NOT_AVAILABLE if its replica is on another node (the node's id was changed).
+
+If a partition is requested twice, the last directory applies, and the response has it once.
+
+Deviations from Kafka: a replica stays in the directory in which it was created. A request for
+another directory is INVALID_REQUEST. Kafka copies the log. While any directory is offline, the
+error is KAFKA_STORAGE_ERROR, as in Kafka. A directory requested for a partition that does not exist
+yet is not remembered. KIP-113.
 """
 
 from __future__ import annotations
@@ -34,7 +39,9 @@ from odradek.protocol.messages.alter_replica_log_dirs_response import (
 from odradek.results import Result
 
 FUTURE_SUFFIX_LENGTH = len(".") + 32 + len("-future")
-"""What Kafka adds to the name of a directory that it moves: a UUID's digits between these."""
+"""Length of the suffix that Kafka adds to the name of a moved directory. The 32 digits of a UUID
+stand between the dot and ``-future``.
+"""
 logger = logging.getLogger(__name__)
 
 
@@ -64,7 +71,8 @@ def _altered(
     def response(results: list[AlterReplicaLogDirTopicResult]) -> AlterReplicaLogDirsResponse:
         if alteration.moves_refused:
             logger.warning(
-                "%d replicas stay in their log directories: they cannot be moved to other ones",
+                "%d replicas stay in their log directories, because AlterReplicaLogDirs cannot "
+                "move them to other ones",
                 alteration.moves_refused,
             )
         return AlterReplicaLogDirsResponse(results=results)
@@ -72,23 +80,23 @@ def _altered(
     return each_partition(
         requested.items(),
         lambda topic: topic[1].items(),
-        lambda topic, partition: alteration.answer(topic[0], partition),
+        lambda topic, partition: alteration.result(topic[0], partition),
         lambda topic, results: AlterReplicaLogDirTopicResult(topic[0], results),
     ).then(response)
 
 
 class _ReplicaMoves:
-    """One request's, which counts the moves that Kafka would begin."""
+    """The moves in one request. It counts the refused moves that Kafka would begin."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._log_dirs = {each.path: each for each in services.log_manager.log_dirs}
         self.moves_refused = 0
 
-    def answer(
+    def result(
         self, topic: str, partition_path: tuple[int, str]
     ) -> AlterReplicaLogDirPartitionResult:
-        """`partition_path`: (partition, path)."""
+        """Return the result of one move. `partition_path` is the partition and the directory."""
         number, path = partition_path
         try:
             self._check(TopicPartition(topic, number), path)
@@ -97,7 +105,7 @@ class _ReplicaMoves:
         return AlterReplicaLogDirPartitionResult(number, ErrorCode.NONE)
 
     def _check(self, topic_partition: TopicPartition, path: str) -> None:
-        """Raises KafkaError unless the replica is in the directory already."""
+        """Raise KafkaError unless the replica is already in the directory."""
         if len(str(topic_partition)) + FUTURE_SUFFIX_LENGTH > FILE_NAME_BYTES_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         log_dir = self._log_dirs.get(path)

@@ -1,10 +1,13 @@
-"""ApiVersions, versions 0-4: what this broker serves, computed from the table in `broker.apis`.
+"""ApiVersions, versions 0-4: return the APIs and versions that this broker serves.
 
-A version that we do not know is answered by the dispatcher (error 35 in the format of version 0),
-before a body is read. From version 3 on the client names its software, which must be well formed
-(KIP-511), and is told the features: supported levels, and those that the cluster has finalized,
-which switch what clients do (`odradek.metadata.features`). A feature with level 0 among the
-supported ones is not named before version 4, for older clients cannot read it (KAFKA-17492).
+They are computed from the table in `odradek.broker.requests.apis`. The dispatcher responds to an
+unsupported version of ApiVersions before the body is decoded (error 35 in the format of version 0).
+
+From version 3 on the client sends the name and version of its software, which must be well-formed
+(KIP-511). The response has the features: the supported levels, and the levels that the cluster has
+finalized. Finalized levels change the behaviour of clients (`odradek.metadata.features`). A feature
+whose lowest supported level is 0 is left out before version 4, because older clients cannot read it
+(KAFKA-17492).
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest
 ) -> Result[ApiVersionsResponse]:
-    """The table, or INVALID_REQUEST for a client that does not say properly who it is."""
+    """Return the table. The error is INVALID_REQUEST if the client's software name is malformed."""
     if context.api_version >= CLIENT_SOFTWARE_VERSION:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -54,11 +57,11 @@ def handle(
         ]
     )
     if context.api_version >= FEATURES_VERSION:
-        _tell_features(response, services.image(), context.api_version)
+        _add_features(response, services.image(), context.api_version)
     return Result(response)
 
 
-def _tell_features(response: ApiVersionsResponse, image: MetadataImage, version: int) -> None:
+def _add_features(response: ApiVersionsResponse, image: MetadataImage, version: int) -> None:
     response.supported_features = [
         SupportedFeatureKey(name, feature.min_level, feature.max_level)
         for name, feature in FEATURES.items()

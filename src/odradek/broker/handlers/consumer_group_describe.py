@@ -1,8 +1,9 @@
-"""ConsumerGroupDescribe, versions 0-1: state, epochs, members and assignments of consumer groups.
+"""ConsumerGroupDescribe, versions 0-1: return the members and assignments of consumer groups.
 
-A classic group, or one that does not exist, is GROUP_ID_NOT_FOUND. Topics that were deleted are
-left out of the assignments; a member without a regular expression has an empty one, as in Kafka.
-From version 1 on it is said which protocol a member speaks (KIP-1099).
+The response also has the state and the epochs of each group. A classic group, or a group that does
+not exist, is GROUP_ID_NOT_FOUND. Deleted topics are left out of the assignments. The regular
+expression of a member without one is empty, as in Kafka. From version 1 on the response has the
+protocol of each member (KIP-1099).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from odradek.coordinator.group.consumer.consumer_member import (
     ConsumerMember,
 )
 from odradek.errors import ErrorCode, KafkaError
-from odradek.protocol.messages import consumer_group_describe_response as answer
+from odradek.protocol.messages import consumer_group_describe_response as messages
 from odradek.results import Result
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 def handle(
     services: Services, context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> Result[answer.ConsumerGroupDescribeResponse]:
+) -> Result[messages.ConsumerGroupDescribeResponse]:
     """Describe the groups in the order of the request."""
 
-    def describe(group_id: str) -> answer.DescribedGroup:
+    def describe(group_id: str) -> messages.DescribedGroup:
         group = _describe(services, group_id)
         if request.include_authorized_operations and not group.error_code:
             group.authorized_operations = GROUP_OPERATIONS
@@ -46,24 +47,24 @@ def handle(
     groups = each(
         describe, request.group_ids, lambda group: sum(_size(each) for each in group.members)
     )
-    return groups.then(lambda groups: answer.ConsumerGroupDescribeResponse(groups=groups))
+    return groups.then(lambda groups: messages.ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _size(member: answer.Member) -> int:
-    """The number of things that the description of a member names."""
+def _size(member: messages.Member) -> int:
+    """Return the number of elements in the description of a member."""
     held = (member.assignment, member.target_assignment)
     topics = [topic for assignment in held for topic in assignment.topic_partitions]
     return 1 + len(member.subscribed_topic_names) + len(topics)
 
 
-def _describe(services: Services, group_id: str) -> answer.DescribedGroup:
+def _describe(services: Services, group_id: str) -> messages.DescribedGroup:
     try:
         group = services.groups.shards.of_members(group_id).committed_group(group_id)
     except KafkaError as error:
-        return answer.DescribedGroup(group_id=group_id, error_code=response_code(error.code))
+        return messages.DescribedGroup(group_id=group_id, error_code=response_code(error.code))
     if not isinstance(group, ConsumerGroup):
         missing = "not found" if group is None else "is not a consumer group"
-        return answer.DescribedGroup(
+        return messages.DescribedGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {missing}.",
@@ -71,7 +72,7 @@ def _describe(services: Services, group_id: str) -> answer.DescribedGroup:
     votes = [each.server_assignor for each in group.members.values() if each.server_assignor]
     assignor = max(set(votes), key=lambda name: (votes.count(name), name), default=None)
     image = services.image()
-    return answer.DescribedGroup(
+    return messages.DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
@@ -81,8 +82,8 @@ def _describe(services: Services, group_id: str) -> answer.DescribedGroup:
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> answer.Member:
-    return answer.Member(
+def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> messages.Member:
+    return messages.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -97,11 +98,11 @@ def _member(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) 
     )
 
 
-def _assignment(held: Assignment, image: MetadataImage) -> answer.Assignment:
+def _assignment(held: Assignment, image: MetadataImage) -> messages.Assignment:
     topics = ((image.topics_by_id.get(each), partitions) for each, partitions in held.items())
-    return answer.Assignment(
+    return messages.Assignment(
         topic_partitions=[
-            answer.TopicPartitions(topic.topic_id, topic.name, sorted(partitions))
+            messages.TopicPartitions(topic.topic_id, topic.name, sorted(partitions))
             for topic, partitions in topics
             if topic is not None
         ]

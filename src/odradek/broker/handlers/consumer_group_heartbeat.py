@@ -1,10 +1,12 @@
-"""ConsumerGroupHeartbeat, versions 0-1: joins, stays in and leaves a consumer group (KIP-848).
+"""ConsumerGroupHeartbeat, versions 0-1: join, stay in or leave a consumer group (KIP-848).
 
-Version 1 brings regular expressions, in RE2's syntax, and member ids that clients make themselves.
-The assignment is told when it changed, and in answer to a full heartbeat. Answered when what the
-heartbeat changed is in the log. Differs from Kafka in that expressions are resolved at once, not
-some time later, that a new topic is seen at the next heartbeat, and that costly expressions are
-refused (`odradek.coordinator.group.consumer.topic_patterns`).
+Version 1 adds regular expressions, in RE2's syntax, and member ids that clients generate. The
+response has the assignment if it has changed or if the heartbeat was a full one. The broker
+responds when the changes of the heartbeat are in the log.
+
+Deviations from Kafka: regular expressions are resolved immediately and not some time later. A new
+topic is noticed at the next heartbeat. Expensive expressions are refused
+(`odradek.coordinator.group.consumer.topic_patterns`).
 """
 
 from __future__ import annotations
@@ -27,6 +29,6 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Result[ConsumerGroupHeartbeatResponse]:
-    """Answer when the changes of the heartbeat are committed."""
+    """Return the response, which is done when the changes of the heartbeat are committed."""
     consumers = services.groups.consumers
     return consumers.heartbeat(request, client_of(context), context.api_version)

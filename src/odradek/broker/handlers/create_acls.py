@@ -1,5 +1,6 @@
-"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each, as from a Kafka broker without an
-authorizer.
+"""CreateAcls (30), versions 1-3: no ACL can be created.
+
+The result of each creation is SECURITY_DISABLED, as from a Kafka broker without an authorizer.
 """
 
 from __future__ import annotations

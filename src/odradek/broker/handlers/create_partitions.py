@@ -1,9 +1,10 @@
-"""CreatePartitions (37), versions 0-3: adds partitions to topics, or says whether it could.
+"""CreatePartitions (37), versions 0-3: add partitions to topics, or check whether that is possible.
 
-`count` is the number that there shall be in all. A topic that is named twice is INVALID_REQUEST.
+`count` is the total number of partitions after the change. A topic that is requested twice is
+INVALID_REQUEST. KIP-195.
 
-Deviations from Kafka: the partitions can be used when the answer leaves; more than 10,000 new ones
-in a topic are POLICY_VIOLATION (Kafka: UNKNOWN_SERVER_ERROR, or no answer). KIP-195.
+Deviations from Kafka: clients can use the partitions when the broker sends the response. More than
+10,000 new partitions in a topic are POLICY_VIOLATION (Kafka: UNKNOWN_SERVER_ERROR, or no response).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ async def handle(
     errors = await services.controller.create_partitions(
         await wait(each(_new_partitions, accepted)), validate_only=request.validate_only
     )
-    answers = {
+    results = {
         name: CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name in counts
     }
@@ -43,15 +44,15 @@ async def handle(
     def note(created: tuple[CreatePartitionsTopic, KafkaError | None]) -> None:
         topic, error = created
         code = ErrorCode.NONE if error is None else error.code
-        answers[topic.name] = CreatePartitionsTopicResult(topic.name, code, _message(error))
+        results[topic.name] = CreatePartitionsTopicResult(topic.name, code, _message(error))
 
     noted = each(note, zip(accepted, errors, strict=True))
-    return noted.then(lambda _: CreatePartitionsResponse(results=list(answers.values())))
+    return noted.then(lambda _: CreatePartitionsResponse(results=list(results.values())))
 
 
 def _message(error: KafkaError | None) -> str | None:
     if error is None or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return None  # Kafka has no words for a topic that is not there.
+        return None  # Kafka has no message for a topic that does not exist.
     return error.message
 
 

@@ -1,11 +1,13 @@
-"""CreateTopics (19), versions 2-7: creates topics, or says whether it could (validate_only).
+"""CreateTopics (19), versions 2-7: create topics, or check whether that is possible.
 
-From v5 on the answer has the topic's partitions, replicas and configs with their sources, from v7
-its id; a result for each topic, each with its own error. Names that come twice are INVALID_REQUEST.
+The response has a result for each topic, each with its own error. From version 5 on a result has
+the numbers of partitions and replicas and the configs with their sources, from version 7 on the
+topic's id. A name that is requested twice is INVALID_REQUEST. KIP-4, KIP-525 (configs in the
+response), KIP-516 (ids).
 
-Deviations from Kafka: a topic can be used when the answer leaves (Kafka: a little later), so the
-request's time-out has nothing to limit. Two new names of one request that differ only in '.' and
-'_' collide, as they would in two requests. KIP-4, KIP-525 (configs in the answer), KIP-516 (ids).
+Deviations from Kafka: clients can use a topic when the broker sends the response (Kafka: a little
+later), so the timeout in the request has no effect. Two new names in one request that differ only
+in '.' and '_' collide, as they would in two requests.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ async def handle(
     )
     created = await wait(
         each(
-            lambda pair: _answer(services, pair[0].name, pair[1]),
+            lambda pair: _result(services, pair[0].name, pair[1]),
             zip(accepted, results, strict=True),
-            lambda answer: len(answer.configs or ()),
+            lambda result: len(result.configs or ()),
         )
     )
-    answers = {answer.name: answer for answer in created}
+    results_by_name = {result.name: result for result in created}
     for name, count in counts.items():
         if count > 1:
-            answers[name] = _refused(name, "Duplicate topic name.")
+            results_by_name[name] = _refused(name, "Duplicate topic name.")
         elif name == CLUSTER_METADATA:
             text = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
-            answers[name] = _refused(name, text)
-    return Result(CreateTopicsResponse(topics=[answers[name] for name in counts]))
+            results_by_name[name] = _refused(name, text)
+    return Result(CreateTopicsResponse(topics=[results_by_name[name] for name in counts]))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -67,7 +69,7 @@ def _refused(name: str, message: str) -> CreatableTopicResult:
     return CreatableTopicResult(name, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
 
 
-def _answer(
+def _result(
     services: Services, name: str, result: CreatedTopic | KafkaError
 ) -> CreatableTopicResult:
     if isinstance(result, KafkaError):

@@ -1,5 +1,6 @@
-"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as from a Kafka broker without
-an authorizer.
+"""DeleteAcls (31), versions 1-3: no ACLs exist.
+
+The result of each filter is SECURITY_DISABLED, as from a Kafka broker without an authorizer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""DeleteGroups, versions 0-2: removes groups that have no members, with their offsets.
+"""DeleteGroups, versions 0-2: remove groups that have no members, with their offsets.
 
-A group with members is NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND. What a
-transaction has committed for the group and not yet ended is forgotten too. Answered when the
-tombstones are in the log; each group is answered for itself, in the order of the request.
+The error is NON_EMPTY_GROUP for a group with members and GROUP_ID_NOT_FOUND for a group that does
+not exist. Offsets that an open transaction has committed for the group are removed, too. The broker
+responds when the tombstones are in the log. Each group has its own result, in the order of the
+request.
 """
 
 from __future__ import annotations

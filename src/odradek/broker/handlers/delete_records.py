@@ -1,10 +1,10 @@
-"""DeleteRecords (21), versions 0-2: raises the log start offset of partitions; what is below is
-gone.
+"""DeleteRecords (21), versions 0-2: raise the log start offset, which deletes the records below.
 
-Offset -1 is the high watermark; one beyond it is OFFSET_OUT_OF_RANGE. Records of internal topics
-are INVALID_TOPIC_EXCEPTION, of topics whose policy is not 'delete' POLICY_VIOLATION. The low
-watermark in the answer is the new log start offset, -1 with an error. Of a partition that is named
-twice the last offset counts, and it is answered once.
+Offset -1 means the high watermark. An offset beyond the high watermark is OFFSET_OUT_OF_RANGE. The
+error is INVALID_TOPIC_EXCEPTION for internal topics and POLICY_VIOLATION for topics whose cleanup
+policy does not include ``delete``. The low watermark in the response is the new log start offset,
+or -1 with an error. If a partition is requested twice, the last offset applies, and the response
+has the partition once.
 
 No deviations from Kafka. KIP-107.
 """
@@ -58,20 +58,26 @@ def _deleted(
 def _delete(
     services: Services, topic: str, partition_offset: tuple[int, int]
 ) -> DeleteRecordsPartitionResult:
-    """Deletes below the offset that is `partition_offset`: (partition, offset)."""
+    """Delete records of one partition.
+
+    Args:
+        services: The services of the broker.
+        topic: The name of the topic.
+        partition_offset: The partition, and the offset below which records are deleted.
+    """
     topic_partition, offset = TopicPartition(topic, partition_offset[0]), partition_offset[1]
-    answer = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
+    result = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
     try:
         _check_deletable(services, topic_partition)
         manager = services.replica_manager
-        answer.low_watermark = manager.delete_records(topic_partition, offset)
+        result.low_watermark = manager.delete_records(topic_partition, offset)
     except KafkaError as error:
-        answer.error_code = error.code
-    return answer
+        result.error_code = error.code
+    return result
 
 
 def _check_deletable(services: Services, topic_partition: TopicPartition) -> None:
-    """Raises UNKNOWN_TOPIC_OR_PARTITION, and what forbids that records of a topic are deleted."""
+    """Raise KafkaError if the partition does not exist or its records must not be deleted."""
     log = services.replica_manager.log(topic_partition)
     if topic_partition.topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)

@@ -1,11 +1,13 @@
-"""DeleteTopics (20), versions 1-6: deletes topics by name, or by name or id (v6).
+"""DeleteTopics (20), versions 1-6: delete topics by name, from version 6 on by name or id.
 
-With ``delete.topic.enable=false`` every topic is TOPIC_DELETION_DISABLED (before v3:
-INVALID_REQUEST). A topic that is named twice, or by name and by id, is INVALID_REQUEST.
+With ``delete.topic.enable=false`` the result of every topic is TOPIC_DELETION_DISABLED (before
+version 3: INVALID_REQUEST). A topic that is requested twice, or by name and by id, is
+INVALID_REQUEST. KIP-516 (ids).
 
-Deviation from Kafka: the topic and its records are gone when the answer leaves (Kafka deletes a
-little later), so a topic of the same name can be created at once, and the request's time-out has
-nothing to limit. Results come in the order asked, Kafka shuffles them. KIP-516 (ids).
+Deviations from Kafka: the topic and its records are deleted before the broker sends the response.
+Kafka deletes them a little later. A topic of the same name can therefore be created immediately
+afterwards, and the timeout in the request has no effect. Results have the order of the request.
+Kafka shuffles them.
 """
 
 from __future__ import annotations
@@ -31,49 +33,49 @@ from odradek.results import Result
 async def handle(
     services: Services, context: RequestContext, request: DeleteTopicsRequest
 ) -> Result[DeleteTopicsResponse]:
-    asked = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
+    requested = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     if not services.config.get_bool("delete.topic.enable"):
-        return _disabled(context.api_version, asked)
-    answers = await wait(_answers(services.image(), asked))
-    accepted = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
+        return _disabled(context.api_version, requested)
+    results = await wait(_results(services.image(), requested))
+    accepted = [result for result in results if result.error_code == ErrorCode.NONE]
     errors = await services.controller.delete_topics([each.topic_id for each in accepted])
-    for answer, error in zip(accepted, errors, strict=True):
+    for result, error in zip(accepted, errors, strict=True):
         if error is not None:
-            _refuse(answer, error.code, error.message)
-    return Result(DeleteTopicsResponse(responses=answers))
+            _refuse(result, error.code, error.message)
+    return Result(DeleteTopicsResponse(responses=results))
 
 
-def _disabled(version: int, asked: Sequence[DeleteTopicState]) -> Result[DeleteTopicsResponse]:
+def _disabled(version: int, requested: Sequence[DeleteTopicState]) -> Result[DeleteTopicsResponse]:
     code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
     message = "Topic deletion is disabled."
 
     def disabled(topic: DeleteTopicState) -> DeletableTopicResult:
         return DeletableTopicResult(topic.name, topic.topic_id, code, message)
 
-    return each(disabled, asked).then(lambda topics: DeleteTopicsResponse(responses=topics))
+    return each(disabled, requested).then(lambda topics: DeleteTopicsResponse(responses=topics))
 
 
-def _answers(
-    image: MetadataImage, asked: Sequence[DeleteTopicState]
+def _results(
+    image: MetadataImage, requested: Sequence[DeleteTopicState]
 ) -> Result[list[DeletableTopicResult]]:
-    """An answer for each topic, without an error and with its id where it can be deleted."""
-    keys = Counter((topic.name, topic.topic_id) for topic in asked)
+    """Return a result for each topic. If the topic can be deleted, it has its id and no error."""
+    keys = Counter((topic.name, topic.topic_id) for topic in requested)
 
-    def answer_to(key: tuple[str | None, Uuid]) -> DeletableTopicResult:
+    def result_of(key: tuple[str | None, Uuid]) -> DeletableTopicResult:
         name, topic_id = key
-        answer = DeletableTopicResult(name, topic_id)
+        result = DeletableTopicResult(name, topic_id)
         try:
             _check_form(name, topic_id, keys[key])
-            answer.name, answer.topic_id = _found(image, name, topic_id)
+            result.name, result.topic_id = _existing_topic(image, name, topic_id)
         except KafkaError as error:
-            _refuse(answer, error.code, error.message)
-        return answer
+            _refuse(result, error.code, error.message)
+        return result
 
-    return each(answer_to, keys).then(_without_same_topics)
+    return each(result_of, keys).then(_without_same_topics)
 
 
-def _refuse(answer: DeletableTopicResult, code: ErrorCode, message: str) -> None:
-    answer.error_code, answer.error_message = code, message
+def _refuse(result: DeletableTopicResult, code: ErrorCode, message: str) -> None:
+    result.error_code, result.error_message = code, message
 
 
 def _check_form(name: str | None, topic_id: Uuid, count: int) -> None:
@@ -88,7 +90,7 @@ def _check_form(name: str | None, topic_id: Uuid, count: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _found(image: MetadataImage, name: str | None, topic_id: Uuid) -> tuple[str, Uuid]:
+def _existing_topic(image: MetadataImage, name: str | None, topic_id: Uuid) -> tuple[str, Uuid]:
     if name is None:
         topic = image.topics_by_id.get(topic_id)
         if topic is None:
@@ -102,16 +104,16 @@ def _found(image: MetadataImage, name: str | None, topic_id: Uuid) -> tuple[str,
     return topic.name, topic.topic_id
 
 
-def _without_same_topics(answers: Sequence[DeletableTopicResult]) -> list[DeletableTopicResult]:
-    """A topic asked for by name and by id is refused, with one answer for both as in Kafka."""
-    found: dict[Uuid, DeletableTopicResult] = {}
+def _without_same_topics(results: Sequence[DeletableTopicResult]) -> list[DeletableTopicResult]:
+    """Refuse topics that are requested by name and by id. As in Kafka, both have one result."""
+    by_id: dict[Uuid, DeletableTopicResult] = {}
     kept = []
-    for answer in answers:
-        first = answer
-        if answer.error_code == ErrorCode.NONE:
-            first = found.setdefault(answer.topic_id, answer)
-        if first is answer:
-            kept.append(answer)
+    for result in results:
+        first = result
+        if result.error_code == ErrorCode.NONE:
+            first = by_id.setdefault(result.topic_id, result)
+        if first is result:
+            kept.append(result)
         else:
             text = "The provided topic name maps to an ID that was already supplied."
             _refuse(first, ErrorCode.INVALID_REQUEST, text)

@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as from a Kafka broker without authorizer."""
+"""DescribeAcls (29), versions 1-3: always SECURITY_DISABLED, as from Kafka without authorizer."""
 
 from __future__ import annotations
 

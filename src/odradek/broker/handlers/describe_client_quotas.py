@@ -1,7 +1,8 @@
-"""DescribeClientQuotas (48), versions 0-1: the quotas of the entities that a filter matches.
+"""DescribeClientQuotas (48), versions 0-1: return the quotas of the entities that match a filter.
 
-A component matches a name, the default of a type, or any of a type; `strict` leaves out entities
-that have a type more. Without components everything matches. KIP-546.
+A component of the filter matches a name, the default of an entity type, or all entities of a type.
+With `strict`, entities that have a further type do not match. Without components all entities
+match. KIP-546.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""DescribeCluster (60), versions 0-2: the cluster's id, its controller and its brokers.
+"""DescribeCluster (60), versions 0-2: return the cluster's id, its controller and its brokers.
 
-An endpoint type other than 1 (brokers) is MISMATCHED_ENDPOINT_TYPE or UNSUPPORTED_ENDPOINT_TYPE
-(v1+): this is no controller listener. No broker is ever fenced.
+From version 1 on, endpoint type 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, because no listener of
+this broker is a controller listener. Other types than 1 (brokers) and 2 are
+UNSUPPORTED_ENDPOINT_TYPE. Brokers are never fenced.
 
 Deviation from Kafka: addresses as in `odradek.broker.requests.advertised`. KIP-700, KIP-919.
 """
@@ -9,7 +10,7 @@ Deviation from Kafka: addresses as in `odradek.broker.requests.advertised`. KIP-
 from __future__ import annotations
 
 from odradek.broker.handlers.metadata import response_brokers
-from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -28,7 +29,7 @@ def handle(
     if request.endpoint_type != BROKERS:
         return Result(_wrong_endpoint(request.endpoint_type))
     image = services.image()
-    asked = request.include_cluster_authorized_operations
+    requested = request.include_cluster_authorized_operations
     return Result(
         DescribeClusterResponse(
             endpoint_type=BROKERS,
@@ -38,7 +39,7 @@ def handle(
                 DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
                 for broker in response_brokers(services, context)
             ],
-            cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
         )
     )
 

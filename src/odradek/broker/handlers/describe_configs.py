@@ -1,12 +1,14 @@
-"""DescribeConfigs (32), versions 1-4: the configs of topics, groups, subscriptions and this broker.
+"""DescribeConfigs (32), versions 1-4: return configs of topics, groups, subscriptions and brokers.
 
-Each with its value (null when secret), source, synonyms when asked for, and from v3 on its type
-and, when asked for, its documentation. `configuration_keys` narrows it down. A broker resource
-without a name has what was altered for all brokers; the broker loggers are Python's, with Log4j's
-level names.
+The response has the value (null for a secret) and the source of each config, and on request its
+synonyms. From version 3 on it has the type, and on request the documentation. `configuration_keys`
+selects configs by name. The broker resource without a name has the dynamic defaults of all brokers.
+The broker loggers are Python's, with Log4j's names of levels.
 
-Deviations from Kafka: what is named over and over is INVALID_REQUEST. Configs that do not apply
-here are not there, so groups have those of consumer groups only. Documentation in our words.
+Deviations from Kafka: a request that names the same resources too often gets INVALID_REQUEST.
+Configs that do not apply to this broker are left out, so groups have only the configs of consumer
+groups. The documentation of configs has its own wording.
+
 KIP-133, KIP-226 (synonyms), KIP-412 (loggers), KIP-569 (types and documentation), KIP-714 (client
 metrics), KIP-848 (groups).
 """
@@ -43,8 +45,8 @@ from odradek.protocol.messages.describe_configs_response import (
 )
 from odradek.results import Result
 
-# A request may name a resource more than once, but not so often that a small request has an answer
-# of any size.
+# A request may name a resource more than once. The limit keeps a small request from causing a
+# response of unlimited size.
 REPEATED_RESOURCES_MAX = 100
 
 
@@ -57,15 +59,17 @@ def handle(
 
 
 class _Description:
-    """The answer to one request while it is made. What is the same for several resources is made
-    once, and no more resources are described in full than there are, with a few to spare.
+    """Builder of the response to one request.
+
+    Resources with equal configs share one description. The number of resources that are described
+    in full is limited to the number of topics plus `REPEATED_RESOURCES_MAX`.
     """
 
     def __init__(self, services: Services, request: DescribeConfigsRequest) -> None:
         self._services = services
         self._request = request
-        self._left = len(services.image().topics_by_name) + REPEATED_RESOURCES_MAX
-        self._made: dict[object, list[DescribeConfigsResourceResult]] = {}
+        self._remaining = len(services.image().topics_by_name) + REPEATED_RESOURCES_MAX
+        self._cache: dict[object, list[DescribeConfigsResourceResult]] = {}
 
     def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
@@ -73,12 +77,14 @@ class _Description:
         )
         try:
             configs = self._configs(resource.resource_type, resource.resource_name)
-            self._left -= 1
-            if self._left < 0:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The same is described too often.")
+            self._remaining -= 1
+            if self._remaining < 0:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "The request names the same resources too often."
+                )
         except KafkaError as error:
             result.error_code = error.code
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # Kafka has no words for it.
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # no message in Kafka
                 result.error_message = error.message
             return result
         requested_names = set(resource.configuration_keys or ())
@@ -91,13 +97,13 @@ class _Description:
         if kind == ResourceType.TOPIC:
             overrides = _topic_overrides(self._services, name)
             key = (kind, *sorted(overrides.items()))
-            return self._shown(key, lambda: topic_entries(self._services.config, overrides))
+            return self._cached(key, lambda: topic_entries(self._services.config, overrides))
         if kind == ResourceType.BROKER:
             if not name:
                 config = self._services.config
-                return self._shown((kind, ""), lambda: default_broker_entries(config))
+                return self._cached((kind, ""), lambda: default_broker_entries(config))
             check_own_broker_name(self._services.node_id, name)
-            return self._shown(kind, lambda: broker_entries(self._services.config))
+            return self._cached(kind, lambda: broker_entries(self._services.config))
         if kind == ResourceType.BROKER_LOGGER:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
@@ -118,18 +124,18 @@ class _Description:
         if kind == ResourceType.GROUP:
             overrides = image.group_configs.get(name, {})
             key = (kind, *sorted(overrides.items()))
-            return self._shown(key, lambda: group_entries(config, overrides))
+            return self._cached(key, lambda: group_entries(config, overrides))
         overrides = image.client_metrics.get(name, {})
         key = (kind, *sorted(overrides.items()))
-        return self._shown(key, lambda: client_metrics_entries(overrides))
+        return self._cached(key, lambda: client_metrics_entries(overrides))
 
-    def _shown(
+    def _cached(
         self, key: object, entries: Callable[[], Sequence[ConfigEntry]]
     ) -> list[DescribeConfigsResourceResult]:
-        shown = self._made.get(key)
-        if shown is None:
-            shown = self._made[key] = _shown(self._request, entries())
-        return shown
+        results = self._cache.get(key)
+        if results is None:
+            results = self._cache[key] = _results(self._request, entries())
+        return results
 
 
 def _topic_overrides(services: Services, name: str) -> Mapping[str, str]:
@@ -141,7 +147,7 @@ def _topic_overrides(services: Services, name: str) -> Mapping[str, str]:
     return image.topic_configs.get(topic, {})
 
 
-def _shown(
+def _results(
     request: DescribeConfigsRequest, entries: Sequence[ConfigEntry]
 ) -> list[DescribeConfigsResourceResult]:
     return [

@@ -1,9 +1,9 @@
-"""DescribeGroups, versions 0-6: state, protocol and members of groups.
+"""DescribeGroups, versions 0-6: return state, protocol and members of classic groups.
 
-A group that does not exist, or is one of the consumer protocol, is "Dead", without an error before
-version 6 and with GROUP_ID_NOT_FOUND from then on (KIP-1043). Members' subscriptions are told while
-the group is stable only. Authorized operations (from version 3 on) are all that there are for a
-group, when asked for; -2147483648 if not.
+A group that does not exist, or that uses the consumer protocol, has the state "Dead". Before
+version 6 it has no error, from then on GROUP_ID_NOT_FOUND (KIP-1043). The subscriptions of members
+are returned only while the group is stable. Authorized operations (version 3 and later) are all
+operations on groups if the client requests them, otherwise -2147483648.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""DescribeLogDirs (35), versions 1-4: the log directories, and how large their partitions are.
+"""DescribeLogDirs (35), versions 1-4: return the log directories and the sizes of partitions.
 
-All partitions (null), or those asked for that are here. From v4 on with the size and the usable
-bytes of the file system. A directory that is offline is KAFKA_STORAGE_ERROR. There are no future
-logs, and a leader has no lag.
+The response has all partitions (topics are null), or the requested partitions that exist on this
+broker. From version 4 on it has the total and the usable bytes of the file system. An offline
+directory has KAFKA_STORAGE_ERROR. No partition is a future log, and the lag is always 0.
 
 No deviations from Kafka. KIP-113, KIP-827 (sizes of the file system).
 """

@@ -1,7 +1,8 @@
-"""DescribeProducers (61), version 0: the producers that a partition's log remembers (KIP-664).
+"""DescribeProducers (61), version 0: return the producer state of partitions (KIP-664).
 
-For each the epoch, the last sequence and timestamp, the epoch of the coordinator that ended its
-last transaction here, and where its open one begins (-1: none). Errors by partition:
+For each producer, the response has the epoch, the last sequence and timestamp, and the epoch of the
+coordinator that ended its last transaction in the partition. It also has the offset at which the
+producer's open transaction begins (-1 without one). Errors by partition:
 INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 
 No deviations from Kafka.
@@ -31,24 +32,24 @@ def handle(
         request.topics,
         lambda topic: topic.partition_indexes,
         lambda topic, index: _describe(services, TopicPartition(topic.name, index)),
-        lambda topic, answers: TopicResponse(topic.name, answers),
-        lambda answer: len(answer.active_producers),
+        lambda topic, partitions: TopicResponse(topic.name, partitions),
+        lambda response: len(response.active_producers),
     )
     return topics.then(lambda topics: DescribeProducersResponse(topics=topics))
 
 
 def _describe(services: Services, topic_partition: TopicPartition) -> PartitionResponse:
-    answer = PartitionResponse(topic_partition.partition)
+    response = PartitionResponse(topic_partition.partition)
     try:
         check_topic_name(topic_partition.topic)
         producers = services.replica_manager.active_producers(topic_partition)
     except KafkaError as error:
-        answer.error_code = int(error.code)
-        # Kafka has no message for a partition that a topic of its own has not.
+        response.error_code = int(error.code)
+        # Kafka has no message for a missing partition of an existing topic.
         if topic_partition.topic not in services.image().topics_by_name:
-            answer.error_message = error.message
-        return answer
-    answer.active_producers = [
+            response.error_message = error.message
+        return response
+    response.active_producers = [
         ProducerState(
             producer_id,
             entry.epoch,
@@ -59,4 +60,4 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
         )
         for producer_id, entry in producers.items()
     ]
-    return answer
+    return response

@@ -1,13 +1,14 @@
-"""DescribeQuorum (55), versions 0-2: who keeps the cluster's metadata, and how far they are.
+"""DescribeQuorum (55), versions 0-2: return the state of the metadata quorum.
 
-Only ``__cluster_metadata-0`` may be asked for, and once: every partition of any other request is
-UNKNOWN_TOPIC_OR_PARTITION. KAFKA_STORAGE_ERROR when the metadata store cannot be read. KIP-595,
-KIP-836, KIP-853.
+A request may name only ``__cluster_metadata-0``, and only once. In any other request every
+partition has UNKNOWN_TOPIC_OR_PARTITION. The error is KAFKA_STORAGE_ERROR if the metadata store
+cannot be read. KIP-595, KIP-836, KIP-853.
 
-Deviation from Kafka: there is no Raft. The leader and only voter is this node, its epoch the
-controller's, and offsets count the changes in the metadata store, all of them committed. The voter
-is caught up now. Its directory is the first log directory, where the store is, and version 2 names
-it even in a cluster of static voters; its listener is the one that was asked.
+Deviation from Kafka: there is no Raft quorum. This node is the leader and the only voter, with the
+controller's epoch. Offsets count the changes in the metadata store, which are all committed, and
+the voter is always caught up. Its directory is the first log directory, which has the store.
+Version 2 returns it even in a cluster of static voters. The voter's listener is the one on which
+the request arrived.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _UNKNOWN_TEXT = "This server does not host this topic-partition."
 async def handle(
     services: Services, context: RequestContext, request: DescribeQuorumRequest
 ) -> Result[DescribeQuorumResponse]:
-    asked = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
-    if asked != [THE_PARTITION] or len(request.topics) != 1:
+    requested = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
+    if requested != [THE_PARTITION] or len(request.topics) != 1:
         return _unknown(request)
     try:
         offset = await services.controller.change_count()
@@ -55,13 +56,13 @@ async def handle(
         high_watermark=offset,
         current_voters=[voter],
     )
-    answer = DescribeQuorumResponse(topics=[TopicData(CLUSTER_METADATA, [partition])])
+    response = DescribeQuorumResponse(topics=[TopicData(CLUSTER_METADATA, [partition])])
     if context.api_version >= NODES_SINCE:
         voter.replica_directory_id = _directory_id(services)
         name = context.session.listener_name
         listener = Listener(name, *advertised_address(services.config, context.session))
-        answer.nodes = [Node(services.node_id, [listener])]
-    return Result(answer)
+        response.nodes = [Node(services.node_id, [listener])]
+    return Result(response)
 
 
 def _directory_id(services: Services) -> Uuid:

@@ -1,12 +1,12 @@
-"""DescribeTopicPartitions (75), version 0: topics with their partitions, a page at a time.
+"""DescribeTopicPartitions (75), version 0: return topics with their partitions, page by page.
 
-Topics come in the order of their names, all of them when none is asked for. A page ends after as
-many partitions as the request and ``max.request.partition.size.limit`` allow; its cursor says where
-the next one begins. A cursor whose topic is not among those asked for, or with a negative
-partition, is INVALID_REQUEST for every topic.
+Topics are sorted by name. Without requested topics the response has all topics. The request and
+``max.request.partition.size.limit`` limit the partitions of a page. The cursor in the response is
+the start of the next page. If the topic of the request's cursor is not among the requested topics,
+or its partition is negative, every topic has INVALID_REQUEST.
 
-Deviation from Kafka: the lists of eligible and last known leader replicas are always empty, since
-with one replica there are none. KIP-966.
+Deviation from Kafka: the lists of eligible and last known leader replicas are always empty, because
+every partition has one replica. KIP-966.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def handle(
 
 
 class _Page:
-    """The answer while it is filled, and how many partitions it still takes."""
+    """Builder of a page. It counts the partitions that still fit."""
 
     def __init__(self, image: MetadataImage, partitions_max: int) -> None:
         self.response = DescribeTopicPartitionsResponse()

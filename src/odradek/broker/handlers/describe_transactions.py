@@ -1,7 +1,7 @@
-"""DescribeTransactions, version 0: transactional ids in full (KIP-664).
+"""DescribeTransactions, version 0: return the state of transactional ids (KIP-664).
 
-State, producer, time-out, start and partitions, for each id or an error: TRANSACTIONAL_ID_NOT_FOUND
-for one that is not known.
+The response has the state, producer, timeout, start time and partitions of each transactional id.
+The error of an unknown id is TRANSACTIONAL_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Result[DescribeTransactionsResponse]:
-    """One entry an id, in the order asked."""
+    """Return one entry for each transactional id, in the order of the request."""
     states = each(
         lambda transactional_id: _described(services, transactional_id),
         dict.fromkeys(request.transactional_ids),

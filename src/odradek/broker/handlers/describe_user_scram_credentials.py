@@ -1,10 +1,10 @@
-"""DescribeUserScramCredentials (50), version 0: nobody has any, for nothing here makes them.
+"""DescribeUserScramCredentials (50), version 0: no user has credentials.
 
-Nothing is listed for all users; each user named is RESOURCE_NOT_FOUND, and one named twice
-DUPLICATE_RESOURCE, as from a Kafka broker that was given no credentials. Kafka's tool for the
-quotas of users asks for both and fails as a whole where this is not served. KIP-554.
-
-Deviation from Kafka: AlterUserScramCredentials (51) is not served.
+Credentials cannot be created, because AlterUserScramCredentials (51) is not implemented, which is a
+deviation from Kafka. A request for all users gets an empty list. Each named user is
+RESOURCE_NOT_FOUND, and a user named twice is DUPLICATE_RESOURCE, as from a Kafka broker without
+credentials. Kafka's tool for the quotas of users also sends this request and fails if it is not
+served. KIP-554.
 """
 
 from __future__ import annotations

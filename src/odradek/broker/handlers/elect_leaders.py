@@ -1,8 +1,9 @@
-"""ElectLeaders (43), versions 0-2: has partitions led by their first replica, or by any left.
+"""ElectLeaders (43), versions 0-2: elect the preferred leader, or any live replica.
 
-A node that is the whole cluster leads every partition whose replica it is, so there is nothing to
-elect (ELECTION_NOT_NEEDED); where its replica is elsewhere (the node's id was changed) nobody can
-lead. Asked for all partitions, it names only those that it could not help. KIP-183, KIP-460.
+The cluster has one node, which leads every partition whose replica it has. The result is then
+ELECTION_NOT_NEEDED. If the replica of a partition is on another node (the node's id was changed),
+no leader can be elected. In response to a request for all partitions, only the partitions without a
+leader are returned. KIP-183, KIP-460.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from odradek.results import Result
 
 
 class ElectionType(IntEnum):
-    """Who may be elected: the first of the replicas only, or also one that is not in sync."""
+    """The replicas that may be elected: only the first, or also a replica that is not in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -51,7 +52,7 @@ def handle(
 
 
 def _everywhere(image: MetadataImage, kind: ElectionType) -> Result[ElectLeadersResponse]:
-    """Return every topic, with the partitions that needed an election and did not get one."""
+    """Return every topic with the partitions that needed an election, which failed."""
 
     def elected(topic: TopicImage) -> ReplicaElectionResult:
         return ReplicaElectionResult(

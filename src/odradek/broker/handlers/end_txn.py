@@ -1,8 +1,9 @@
-"""EndTxn, versions 0-5: commits or aborts the transaction of a producer.
+"""EndTxn, versions 0-5: commit or abort the transaction of a producer.
 
-Answered when the decision is durable; the markers follow. From version 5 on (transaction.version 2)
-each end bumps the epoch, and the answer has the id and epoch of the next transaction; it may be an
-abort of nothing. Before version 2 a fenced producer is told INVALID_PRODUCER_EPOCH.
+The broker responds when the decision is durable. It writes the markers afterwards. From version 5
+on (transaction.version 2) each EndTxn bumps the producer's epoch, and the response has the producer
+id and epoch for the next transaction. With version 5 a producer may abort without having an open
+transaction. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EPOCH_BUMP_VERSION = 5
 def handle(
     services: Services, context: RequestContext, request: EndTxnRequest
 ) -> Result[EndTxnResponse]:
-    """The coordinator's decision, in the terms of the request's version."""
+    """Return the coordinator's decision in the format of the request's version."""
     version = context.api_version
 
     def respond(outcome: TransactionResponse) -> EndTxnResponse:
@@ -38,5 +39,5 @@ def handle(
 
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     client_version = EPOCH_BUMP_FROM if version >= EPOCH_BUMP_VERSION else 0
-    answer = services.transactions.end_transaction(identity, request.committed, client_version)
-    return answer.then(respond)
+    ended = services.transactions.end_transaction(identity, request.committed, client_version)
+    return ended.then(respond)

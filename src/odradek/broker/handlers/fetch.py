@@ -1,20 +1,21 @@
-"""Fetch, versions 4-18: from consumers; full, sessionless and incremental (KIP-227).
+"""Fetch, versions 4-18: return records to consumers, with or without a fetch session (KIP-227).
 
-Records leave as regions of files, by reference. Partitions are read in the order of the request,
-or of the session, which puts those that gave records last; the first batch of the first partition
-that has one is whole even when it is larger than max.bytes (KIP-74), the others keep to what is
-left. A fetch waits for min.bytes at most max.wait, unless a partition has an error or its reader's
-log diverged (KIP-320, version 12). Topics are named by id from version 13 on (KIP-516).
+The response refers to records as regions of files. Partitions are read in the order of the request,
+or in the order of the session, in which partitions that returned records move to the end. The first
+batch of the first partition with records is returned whole, even if it is larger than max.bytes
+(KIP-74). The other partitions share the remaining bytes. A fetch waits for min.bytes, for at most
+max.wait. It does not wait if a partition has an error or if the reader's log has diverged (KIP-320,
+version 12). From version 13 on topics are named by id (KIP-516).
 
-With isolation level read_committed a fetch reads up to the last stable offset, waits for it to
-move, and is told which transactions in what it got were aborted (KIP-98); high watermark, last
-stable offset, records and that list are of one moment.
+With isolation level read_committed a fetch reads up to the last stable offset and waits until that
+offset moves. The response lists the aborted transactions among the returned records (KIP-98). High
+watermark, last stable offset, records and that list of a partition are consistent.
 
-A consumer over its quota is answered at once without records and has to pause (KIP-219); its
-session is as it was.
+A consumer that exceeds its quota immediately gets a response without records and has to pause
+(KIP-219). Its session does not change.
 
-A fetch that says it is from a replica gets what Kafka gives to a replica that is not assigned,
-from a partition that knows no followers: an error, and no state changes.
+A fetch with a replica id gets an error and changes no state, because partitions have no followers.
+Kafka returns the same to a replica that is not assigned.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 def handle(
     services: Services, context: RequestContext, request: FetchRequest
 ) -> Result[FetchResponse]:
-    """Read, now or when there is enough, and answer."""
+    """Return the records, immediately or when enough are available."""
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = request.topics
-    if topics and not topics[1:] and len(topics[0].partitions) == 1:  # the usual fetch
+    if topics and not topics[1:] and len(topics[0].partitions) == 1:  # the most common fetch
         return _fetch(services, context, request, [_requested(by_id, topics[0])])
     requested: list[FetchPartition] = []
     collected = each_partition(
@@ -123,7 +124,7 @@ def _params(services: Services, context: RequestContext, request: FetchRequest) 
 def _requested(
     by_id: bool, topic: FetchTopic, partition: RequestedPartition | None = None
 ) -> FetchPartition:
-    """What the request asks for of one partition: of the only one of the topic if none is given."""
+    """Return the parameters of the fetch for one partition. Default: the topic's only partition."""
     if partition is None:
         (partition,) = topic.partitions
     return FetchPartition(
@@ -146,7 +147,7 @@ def _forgotten(request: FetchRequest, context: RequestContext) -> list[Partition
 
 
 class _ResponseBuilder:
-    """Makes the response to one request from the data of its partitions."""
+    """Builder of the response to one request from the data of its partitions."""
 
     __slots__ = (
         "_by_id",
@@ -191,7 +192,7 @@ class _ResponseBuilder:
             raise
 
     def _of_many(self, data: list[FetchPartitionData]) -> Result[FetchResponse]:
-        def give_back(done: Result[FetchResponse]) -> None:
+        def close_on_failure(done: Result[FetchResponse]) -> None:
             if done.error is not None:
                 close_regions(data)
 
@@ -201,14 +202,14 @@ class _ResponseBuilder:
                 return Result(refusal)
         read = list(zip(self._fetch.partitions, data, strict=True))
         response = each(self._add, read).then(lambda _: self._finished(data))
-        response.on_done(give_back)
+        response.on_done(close_on_failure)
         return response.recover(KafkaError, self._refused)
 
     def _throttled(self, data: list[FetchPartitionData]) -> FetchResponse | None:
-        """The response of a client over its quota, which gets no records."""
+        """Return the response without records if the client exceeds its quota, otherwise None."""
         session = self._fetch.session
         if session is not None and session.epoch != self._fetch.epoch:
-            return None  # the request is refused for that, and not counted
+            return None  # the request is refused for its epoch, and its bytes are not counted
         size_bytes = sum(each.region.length for each in data if each.region is not None)
         session_id = self._session_id
         refusal = throttled_fetch(self._services, self._context, size_bytes, session_id)
@@ -225,7 +226,7 @@ class _ResponseBuilder:
         return INVALID_SESSION_ID if session is None else session.id
 
     def _finished(self, data: list[FetchPartitionData]) -> FetchResponse:
-        """The response after all partitions were added."""
+        """Return the response, to which all partitions have been added."""
         session = self._fetch.session
         session_id = INVALID_SESSION_ID if session is None else session.id
         if self._fetch.create_session:
@@ -237,15 +238,16 @@ class _ResponseBuilder:
         return response
 
     def _add(self, read: tuple[FetchPartition, FetchPartitionData]) -> None:
-        """Add a partition, unless the session leaves it out.
+        """Add a partition, unless the incremental response omits it.
 
-        Neighbours of one topic share an entry, as in ``FetchResponse.toMessage``.
+        Adjacent partitions of one topic share an entry, as in ``FetchResponse.toMessage``.
         """
         requested, data = read
         session = self._fetch.session
         if session is not None:
             if session.epoch != self._fetch.epoch:
-                # Another request of the session came in the meantime: a duplicate, as in Kafka.
+                # Another request of the session arrived in the meantime. As in Kafka, this request
+                # counts as a duplicate.
                 raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             if not _is_included(session, requested, data):
                 return
@@ -303,7 +305,10 @@ class _ResponseBuilder:
 
 
 def _is_included(session: FetchSession, known: FetchPartition, data: FetchPartitionData) -> bool:
-    """Whether an incremental response names the partition. With records it goes to the end."""
+    """Return whether an incremental response contains the partition, and update the session.
+
+    A partition with records moves to the end of the session.
+    """
     has_records = data.region is not None and data.region.length > 0
     changed = (
         has_records
@@ -312,7 +317,8 @@ def _is_included(session: FetchSession, known: FetchPartition, data: FetchPartit
         or bool(data.error)
         or data.diverging_epoch != UNDEFINED_EPOCH
     )
-    # The client knows this after the response. A partition is named again when its error has gone.
+    # The response returns these values to the client. After an error they differ from the next
+    # ones, so the partition is included again when the error is resolved.
     known.high_watermark = data.high_watermark
     known.log_start_offset = data.log_start_offset
     if has_records:

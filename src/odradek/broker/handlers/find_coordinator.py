@@ -1,13 +1,16 @@
-"""FindCoordinator, versions 0-6: which broker coordinates a group or a transactional id.
+"""FindCoordinator, versions 0-6: return the coordinator of a group or a transactional id.
 
-``__consumer_offsets`` is created at the first question for a group, ``__transaction_state`` at the
-first for a transactional id, by the controller and with the settings ``offsets.topic.*`` and
-``transaction.state.log.*``; the answer waits for it, where Kafka answers COORDINATOR_NOT_AVAILABLE
-and the client asks again. When it cannot be created the answer is COORDINATOR_NOT_AVAILABLE with
-the reason, which is logged too. Addresses as in `odradek.broker.requests.advertised`.
+The first request for a group creates ``__consumer_offsets``, with the configs ``offsets.topic.*``.
+The first request for a transactional id creates ``__transaction_state``, with the configs
+``transaction.state.log.*``. If the controller cannot create the topic, the broker logs the reason
+and responds with COORDINATOR_NOT_AVAILABLE and the reason.
 
-Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. Version 4 and later ask for
-several keys at once (KIP-699).
+Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. A request of version 4 or
+later has several keys (KIP-699).
+
+Deviations from Kafka: the response waits until the topic is created. Kafka responds with
+COORDINATOR_NOT_AVAILABLE, and the client retries. Addresses are those of
+`odradek.broker.requests.advertised`.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The topic whose partitions' leaders coordinate, by key type.
+# By key type, the internal topic whose partition leaders are the coordinators.
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM = 4
 
 
-class _Found(NamedTuple):
+class _Lookup(NamedTuple):
     code: ErrorCode
     message: str | None = None
     node_id: int = -1
@@ -79,12 +82,12 @@ def _response(
     request: FindCoordinatorRequest,
     failure: KafkaError | None,
 ) -> Result[FindCoordinatorResponse]:
-    def find(key: str) -> _Found:
+    def find(key: str) -> _Lookup:
         return _find(services, context, request.key_type, key, failure)
 
     if context.api_version >= BATCHED_FROM:
-        found = each(lambda key: _coordinator(key, find(key)), request.coordinator_keys)
-        return found.then(lambda found: FindCoordinatorResponse(coordinators=found))
+        lookup = each(lambda key: _coordinator(key, find(key)), request.coordinator_keys)
+        return lookup.then(lambda lookup: FindCoordinatorResponse(coordinators=lookup))
     single = find(request.key)
     return Result(
         FindCoordinatorResponse(
@@ -97,14 +100,14 @@ def _response(
     )
 
 
-def _coordinator(key: str, found: _Found) -> Coordinator:
+def _coordinator(key: str, lookup: _Lookup) -> Coordinator:
     return Coordinator(
         key=key,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-        error_code=found.code,
-        error_message=found.message or "",
+        node_id=lookup.node_id,
+        host=lookup.host,
+        port=lookup.port,
+        error_code=lookup.code,
+        error_message=lookup.message or "",
     )
 
 
@@ -114,22 +117,22 @@ def _find(
     key_type: int,
     key: str,
     failure: KafkaError | None,
-) -> _Found:
+) -> _Lookup:
     name = TOPICS.get(key_type)
     if name is None:
-        return _Found(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
+        return _Lookup(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
     if failure is not None:
         reason = f"{failure.code.name}: {failure.message}"
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     image = services.image()
     topic = image.topics_by_name.get(name)
     if topic is None:
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topic.partitions[partition_for(key, len(topic.partitions))]
     broker = image.brokers.get(partition.leader)
     if broker is None:
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     address = broker_address(services.config, context.session, broker)
     if address is None:
-        return _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return _Found(ErrorCode.NONE, None, broker.id, *address)
+        return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return _Lookup(ErrorCode.NONE, None, broker.id, *address)

@@ -1,8 +1,8 @@
-"""Heartbeat, versions 0-4: a member is alive, and hears whether it must join again.
+"""Heartbeat, versions 0-4: keep a member alive, and report whether it must rejoin the group.
 
-REBALANCE_IN_PROGRESS while the group's members join; the rules are in
-`odradek.coordinator.group.classic`. While the group's shard is read from its log the answer is
-NONE.
+The error is REBALANCE_IN_PROGRESS while members rejoin the group. The rules are in
+`odradek.coordinator.group.classic`. While the group's shard loads from its log, the response has no
+error.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: HeartbeatRequest
 ) -> Result[HeartbeatResponse]:
-    """The answer, always at once."""
+    """Return the response, which is always done immediately."""
     return Result(HeartbeatResponse(error_code=services.groups.heartbeat(request)))

@@ -1,12 +1,12 @@
-"""IncrementalAlterConfigs (44), versions 0-1: sets, deletes, or edits single configs.
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete or edit single configs.
 
-SET (0) and DELETE (1) for any config, APPEND (2) and SUBTRACT (3) for lists, beginning with the
-value in force; of topics, groups, client metrics, of this broker or all brokers (dynamic ones
-only), and of the broker's loggers. Refused for a resource as a whole, as in AlterConfigs; an
-unknown operation is INVALID_REQUEST.
+SET (0) and DELETE (1) apply to any config. APPEND (2) and SUBTRACT (3) apply to lists and edit the
+effective value. Resources are topics, groups, client metrics, this broker, all brokers (dynamic
+configs only), and the broker's loggers. The changes of a resource are refused as a whole, as in
+AlterConfigs. An unknown operation is INVALID_REQUEST. KIP-339, KIP-412 (loggers).
 
-Deviations from Kafka: as in AlterConfigs; an unknown operation is UNKNOWN_SERVER_ERROR there.
-KIP-339, KIP-412 (loggers).
+Deviations from Kafka: those of AlterConfigs. Kafka's error for an unknown operation is
+UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""InitProducerId, versions 0-5: an id and an epoch for an idempotent or transactional producer.
+"""InitProducerId, versions 0-5: return an id and an epoch for an idempotent producer.
 
-Without a transactional id every request gets a fresh producer id with epoch 0; an empty one is
-INVALID_REQUEST. With one it is the transaction coordinator's decision: the producer before is
-fenced, and its open transaction aborted (CONCURRENT_TRANSACTIONS until that is done). A producer
-that gives its id and epoch goes on with the next epoch (KIP-360, version 3 on). Before version 4 a
-fenced producer is told INVALID_PRODUCER_EPOCH.
+Without a transactional id every request gets a new producer id with epoch 0. An empty transactional
+id is INVALID_REQUEST. With a transactional id, the transaction coordinator fences the previous
+producer and aborts its open transaction (CONCURRENT_TRANSACTIONS until that is complete). A
+producer that sends its id and epoch continues with the next epoch (KIP-360, from version 3 on).
+Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ FENCED_FROM = 4
 def handle(
     services: Services, context: RequestContext, request: InitProducerIdRequest
 ) -> Result[InitProducerIdResponse]:
-    """A producer id; at once while the block lasts and the disk need not be waited for."""
+    """Return a producer id.
+
+    The result is pending if a new block of ids has to be allocated, or if the coordinator has to
+    store a decision.
+    """
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return Result(_error(ErrorCode.INVALID_REQUEST))
     if request.transactional_id is not None:

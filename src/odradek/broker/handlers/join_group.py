@@ -1,10 +1,12 @@
-"""JoinGroup, versions 0-9: a member joins its group, and waits until the others have.
+"""JoinGroup, versions 0-9: join a group, and wait until the other members have joined.
 
-The rules are in `odradek.coordinator.group.classic`. Version notes: 0 has no rebalance time-out
-(the session time-out serves as one); from 4 on a new member is first given its id
-(MEMBER_ID_REQUIRED, KIP-394); 5 brings static members (KIP-345); before 7 a missing protocol name
-is "", from then on null; from 9 on a returning static leader is told to skip the assignment
-(KIP-814).
+The rules are in `odradek.coordinator.group.classic`. Differences between versions:
+
+- Version 0 has no rebalance timeout. The session timeout is used instead.
+- From version 4 on a new member first gets its id (MEMBER_ID_REQUIRED, KIP-394).
+- Version 5 adds static members (KIP-345).
+- Before version 7 a missing protocol name is "", from then on null.
+- From version 9 on the response to a returning static leader has `skip_assignment` (KIP-814).
 """
 
 from __future__ import annotations
@@ -31,5 +33,5 @@ def handle(
 
 
 def client_of(context: RequestContext) -> GroupClient:
-    """Who sent the request, as a group remembers it."""
+    """Return the client id and address of the sender, which the group stores for each member."""
     return GroupClient(context.client_id or "", f"/{unwrapped(context.session.client_address)}")

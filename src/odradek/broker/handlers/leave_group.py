@@ -1,8 +1,8 @@
-"""LeaveGroup, versions 0-5: members leave their group.
+"""LeaveGroup, versions 0-5: remove members from a group.
 
-Before version 3 a request names one member, and its error is the response's; from then on it names
-several, static ones also by instance id alone, as administrators do (KIP-345), and each has its own
-error.
+Before version 3 a request names one member, and its error is the error of the response. From
+version 3 on it names several members, each with its own error. Static members may be named by their
+instance id alone, which administrators use (KIP-345).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def handle(
     return services.groups.leave(request.group_id, [member]).then(_single)
 
 
-def _single(answer: LeaveGroupResponse) -> LeaveGroupResponse:
-    """The form of versions 0-2: the only member's error in the place of the request's."""
-    code = answer.error_code or next((member.error_code for member in answer.members), 0)
+def _single(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    """Return the response of versions 0-2, which has the member's error as its own."""
+    code = response.error_code or next((member.error_code for member in response.members), 0)
     return LeaveGroupResponse(error_code=code)

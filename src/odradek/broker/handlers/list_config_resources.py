@@ -1,8 +1,8 @@
-"""ListConfigResources (74), versions 0-1: what has configs, by type.
+"""ListConfigResources (74), versions 0-1: return the resources that have configs, by type.
 
-Version 0 lists client metrics subscriptions; version 1 the types that are asked for, or all of
-them. Groups are those that have configs of their own. An unknown type is UNSUPPORTED_VERSION.
-KIP-714, KIP-1142.
+Version 0 lists client metrics subscriptions. Version 1 lists the requested types, or all types if
+none is requested. Groups are listed if they have configs of their own. An unknown type is
+UNSUPPORTED_VERSION. KIP-714, KIP-1142.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from odradek.protocol.messages.list_config_resources_response import (
 )
 from odradek.results import Result
 
-# In Kafka's order.
+# The types in Kafka's order.
 LISTED = (
     ResourceType.GROUP,
     ResourceType.CLIENT_METRICS,

@@ -1,8 +1,8 @@
-"""ListGroups, versions 0-5: the groups that this broker coordinates.
+"""ListGroups, versions 0-5: return the groups that this broker coordinates.
 
-Version 4 filters by state (KIP-518), version 5 by type (KIP-848); both without regard to case. A
-type or state that does not exist matches nothing. COORDINATOR_LOAD_IN_PROGRESS while a shard is
-still being read.
+Version 4 adds a filter by state (KIP-518), version 5 a filter by type (KIP-848). Both ignore case.
+A state or type that does not exist matches no group. The error is COORDINATOR_LOAD_IN_PROGRESS
+while a shard loads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLASSIC = "classic"
 def handle(
     services: Services, context: RequestContext, request: ListGroupsRequest
 ) -> Result[ListGroupsResponse]:
-    """List the groups that pass both filters, each in the state that it has in its time slice."""
+    """List the groups that pass both filters. Each group's state is read in its own time slice."""
     try:
         shards = services.groups.shards.loaded()
     except KafkaError as error:

@@ -1,12 +1,18 @@
-"""ListOffsets, versions 1-10: offsets for a timestamp, and the special ones.
+"""ListOffsets, versions 1-10: return the offsets for timestamps, and special offsets.
 
-Special timestamps: -1 latest (the high watermark, or with read_committed the last stable offset),
--2 earliest, -3 the record with the largest timestamp (version 7), -4 earliest on local disk (8;
-without tiered storage the same as -2), -5 latest in tiered storage (9; none: -1). Another negative
-timestamp, or one in a version that does not know it, is UNSUPPORTED_VERSION.
+Special timestamps:
 
-Lookups read files in threads and compare records in slices on the event loop. An offset at or
-behind the latest offset is not returned. A partition that is named twice is answered once, with
+- -1: the latest offset, which is the high watermark, or with read_committed the last stable offset.
+- -2: the earliest offset.
+- -3: the record with the largest timestamp (version 7 and later).
+- -4: the earliest offset on the local disk (version 8 and later). It equals -2, because tiered
+  storage is not implemented.
+- -5: the latest offset in tiered storage (version 9 and later). It is always -1.
+
+Any other negative timestamp, or a special one in an older version, is UNSUPPORTED_VERSION.
+
+Lookups read files on threads and compare records in time slices on the event loop. An offset at or
+after the latest offset is not returned. A partition that is requested twice has one result,
 INVALID_REQUEST.
 """
 
@@ -60,7 +66,7 @@ LEADER_EPOCH_VERSION = 4
 def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest
 ) -> Result[ListOffsetsResponse]:
-    """Answer immediately unless a look-up has to read records."""
+    """Return the offsets. The result is done immediately unless a lookup has to read records."""
     named: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
 
@@ -71,10 +77,10 @@ def handle(
     noted = each_partition(
         request.topics, lambda topic: topic.partitions, note, lambda topic, _: None
     )
-    return noted.chain(lambda _: _answered(services, context, request, repeated))
+    return noted.chain(lambda _: _respond(services, context, request, repeated))
 
 
-def _answered(
+def _respond(
     services: Services,
     context: RequestContext,
     request: ListOffsetsRequest,
@@ -83,10 +89,10 @@ def _answered(
     version = context.api_version
     lookups: list[_Lookup] = []
 
-    def answer_for(
+    def result_for(
         topic: ListOffsetsTopic, requested: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
-        answer = ListOffsetsPartitionResponse(requested.partition_index)
+        result = ListOffsetsPartitionResponse(requested.partition_index)
         try:
             if (topic.name, requested.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -94,36 +100,36 @@ def _answered(
             partition = services.replica_manager.partition(topic.name, requested.partition_index)
             partition.check_leader_epoch(requested.current_leader_epoch)
             latest = _latest_offset(partition, request)
-            if not _answer_at_once(partition, requested.timestamp, latest, answer):
-                lookups.append((partition, requested, latest, answer))
+            if not _set_known_offset(partition, requested.timestamp, latest, result):
+                lookups.append((partition, requested, latest, result))
         except KafkaError as error:
-            answer.error_code = int(error.code)
-        return answer
+            result.error_code = int(error.code)
+        return result
 
     def response(
-        answered: list[tuple[str, list[ListOffsetsPartitionResponse]]],
+        resolved: list[tuple[str, list[ListOffsetsPartitionResponse]]],
     ) -> Result[ListOffsetsResponse]:
         topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
-        for name, answers in answered:
+        for name, results in resolved:
             by_index = topics.setdefault(name, {})
-            by_index.update((answer.partition_index, answer) for answer in answers)
+            by_index.update((result.partition_index, result) for result in results)
         response = ListOffsetsResponse(
             topics=[
-                ListOffsetsTopicResponse(name, list(answers.values()))
-                for name, answers in topics.items()
+                ListOffsetsTopicResponse(name, list(results.values()))
+                for name, results in topics.items()
             ]
         )
         if lookups:
             return _look_up(services, lookups, response, version)
         return Result(_without_epochs(response, version))
 
-    answered = each_partition(
+    resolved = each_partition(
         request.topics,
         lambda topic: topic.partitions,
-        answer_for,
-        lambda topic, answers: (topic.name, answers),
+        result_for,
+        lambda topic, results: (topic.name, results),
     )
-    return answered.chain(response)
+    return resolved.chain(response)
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -132,7 +138,9 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """The end of what the client may read (``Partition.fetchOffsetForTimestamp``)."""
+    """Return the end of the records that the client may read
+    (``Partition.fetchOffsetForTimestamp``).
+    """
     if request.replica_id != CONSUMER:
         return partition.end_offset(FetchIsolation.LOG_END)
     if request.isolation_level == READ_COMMITTED:
@@ -140,16 +148,16 @@ def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
     return partition.end_offset(FetchIsolation.HIGH_WATERMARK)
 
 
-def _answer_at_once(
-    partition: Partition, timestamp: int, latest: int, answer: ListOffsetsPartitionResponse
+def _set_known_offset(
+    partition: Partition, timestamp: int, latest: int, result: ListOffsetsPartitionResponse
 ) -> bool:
-    """Fills in what needs no reading; False when records must be read."""
+    """Set the offset if that needs no records. Return whether it was possible."""
     if timestamp == LATEST:
-        answer.offset = latest
-        answer.leader_epoch = partition.leader_epoch
+        result.offset = latest
+        result.leader_epoch = partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = partition.log_start_offset
-        answer.leader_epoch = partition.earliest_epoch
+        result.offset = partition.log_start_offset
+        result.leader_epoch = partition.earliest_epoch
     else:
         return timestamp == LATEST_TIERED
     return True
@@ -162,8 +170,8 @@ async def _look_up(
     response: ListOffsetsResponse,
     version: int,
 ) -> Result[ListOffsetsResponse]:
-    """Search one partition after the other. An offset at or behind the latest offset is none."""
-    for partition, requested, latest, answer in lookups:
+    """Search one partition after the other. Ignore offsets at or after the latest offset."""
+    for partition, requested, latest, result in lookups:
         log = partition.log
         try:
             if requested.timestamp == MAX_TIMESTAMP:
@@ -174,18 +182,19 @@ async def _look_up(
         except OSError as error:
             code = partition.error or ErrorCode.KAFKA_STORAGE_ERROR
             logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
-            answer.error_code = int(code)
+            result.error_code = int(code)
             continue
         if partition.error:
-            # Deleted in the meantime: what was read may be of a new topic of this name.
-            answer.error_code = int(partition.error)
+            # The partition was deleted during the lookup. The records that were read may belong to
+            # a new topic of the same name.
+            result.error_code = int(partition.error)
         elif found is not None and found[1] < latest:
-            answer.timestamp, answer.offset, answer.leader_epoch = found
+            result.timestamp, result.offset, result.leader_epoch = found
     return Result(_without_epochs(response, version))
 
 
 def _without_epochs(response: ListOffsetsResponse, version: int) -> ListOffsetsResponse:
-    """Versions that have no place for leader epochs do without."""
+    """Reset the leader epochs if the version has no field for them."""
     if version < LEADER_EPOCH_VERSION:
         for topic in response.topics:
             for partition in topic.partitions:

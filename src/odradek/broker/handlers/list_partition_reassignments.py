@@ -1,7 +1,7 @@
-"""ListPartitionReassignments (46), version 0: the reassignments that are under way.
+"""ListPartitionReassignments (46), version 0: return the reassignments in progress.
 
-There is none, ever, on a node that is the whole cluster, whatever topics are asked for (Kafka
-leaves out those that it does not know, too). KIP-455.
+The cluster has one node, so the list is always empty for any requested topics. Kafka leaves out
+unknown topics, too. KIP-455.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ListTransactions, versions 0-2: the transactional ids of this coordinator (KIP-664).
+"""ListTransactions, versions 0-2: return the transactional ids of this coordinator (KIP-664).
 
-Filtered by state and producer id; from version 1 on by how long the transaction has been open, and
-from version 2 on by a regular expression that the whole id must match (KIP-1152), in RE2's syntax
-and with RE2 itself, whose time is linear in the text. Names of states that do not exist are
-answered as such, and match nothing.
+The filters are the state and the producer id, and from version 1 on the time since the start of the
+transaction. From version 2 on a regular expression is a further filter, which must match the whole
+id (KIP-1152). It has RE2's syntax and is executed by RE2, whose time is linear in the length of the
+id. Unknown names of states match nothing and are returned as unknown filters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: ListTransactionsRequest
 ) -> Result[ListTransactionsResponse]:
-    """All transactional ids that pass every filter."""
+    """Return the transactional ids that pass every filter."""
     try:
         found = services.transactions.all_transactions()
         matches = _matcher(request.transactional_id_pattern)
@@ -62,7 +62,11 @@ def handle(
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Whether a whole transactional id matches; KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Return a function that reports whether a whole transactional id matches the pattern.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION.
+    """
     if not pattern:
         return lambda _: True
     options = re2.Options()

@@ -1,18 +1,23 @@
-"""Metadata (3), versions 0-13: the brokers, and topics with their leaders.
+"""Metadata (3), versions 0-13: return the brokers, and topics with their leaders.
 
-Topics are asked for by name, by id (v12+), or all of them (null; in v0 the empty list). A topic
-that does not exist is created if both client and broker allow it. As in Kafka 4, the response that
-triggers the creation reports UNKNOWN_TOPIC_OR_PARTITION (INVALID_TOPIC_EXCEPTION for an invalid
-name) without partitions, whether or not the creation succeeds. The client asks again.
+A request names topics by name or by id (version 12 and later), or asks for all topics (null; in
+version 0 the empty list). A topic that does not exist is created if both the client and the broker
+allow it. As in Kafka 4, the response that triggers the creation reports UNKNOWN_TOPIC_OR_PARTITION
+(INVALID_TOPIC_EXCEPTION for an invalid name) without partitions, even if the creation succeeds. The
+client retries.
 
-Deviations from Kafka: the response leaves after the creation has ended, so the next request finds
-the topic (Kafka does not wait). A creation that fails is logged. Addresses as in
-`odradek.broker.requests.advertised`. Topics are listed in the order of the request (Kafka: in no
-order).
+Authorized operations (version 8 and later) are all operations on the resource if the client
+requests them, otherwise -2147483648. REBOOTSTRAP_REQUIRED (version 13) is never returned. KIP-516
+(topic ids), KIP-430 (operations).
 
-Authorized operations (v8+) are all there are for the resource when asked for, -2147483648 if not.
-REBOOTSTRAP_REQUIRED (v13) is never answered. A topic with neither name nor id is INVALID_REQUEST
-(Kafka: UNKNOWN_SERVER_ERROR). KIP-516 (topic ids), KIP-430 (operations).
+Deviations from Kafka:
+
+- The broker sends the response after the creation has ended, so that the topic exists for the next
+  request. Kafka does not wait.
+- A failed creation is logged.
+- Addresses are those of `odradek.broker.requests.advertised`.
+- Topics have the order of the request. Kafka has no order.
+- A topic with neither name nor id is INVALID_REQUEST (Kafka: UNKNOWN_SERVER_ERROR).
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from functools import partial
 from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.authorized_operations import (
     CLUSTER_OPERATIONS,
-    NOT_ASKED,
+    NOT_REQUESTED,
     TOPIC_OPERATIONS,
 )
 from odradek.broker.requests.context import RequestContext, Services
@@ -47,15 +52,15 @@ from odradek.results import Result
 logger = logging.getLogger(__name__)
 
 FAILURES_LOGGED_MAX = 10
-"""Topics of one request whose failed creation is logged by name."""
+"""Maximum number of topics in a request whose failed creation is logged by name."""
 
 
 def handle(
     services: Services, context: RequestContext, request: MetadataRequest
 ) -> Result[MetadataResponse]:
     version = context.api_version
-    asked = request.topics
-    if asked is None or (version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (version == 0 and not requested):
         topics = each(_topic, services.image().topics_by_name.values(), _size)
         return topics.then(partial(_response, services, context, request))
     ids: dict[Uuid, None] = {}
@@ -68,16 +73,16 @@ def handle(
             names[topic.name] = None
         return not _is_malformed(topic, version)
 
-    def answer(well_formed: list[bool]) -> Result[MetadataResponse]:
+    def respond(well_formed: list[bool]) -> Result[MetadataResponse]:
         if not all(well_formed):
-            return _invalid_request(asked)
+            return _invalid_request(requested)
         if ids:
-            # Kafka looks at names only where no id is given in the whole request.
+            # Like Kafka, ignore the names if any topic of the request has an id.
             topics = _by_id(services.image(), ids)
             return topics.then(partial(_response, services, context, request))
         return _named(services, context, request, list(names))
 
-    return each(collect, asked).chain(answer)
+    return each(collect, requested).chain(respond)
 
 
 def _named(
@@ -111,7 +116,7 @@ async def _creating(
     ]
     if failures:
         logger.info(
-            "auto-creation failed for %d topics, among them %s",
+            "automatic creation of %d topics failed, among them %s",
             len(failures),
             "; ".join(failures[:FAILURES_LOGGED_MAX]),
         )
@@ -119,17 +124,17 @@ async def _creating(
 
 
 def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> Result[list[MetadataResponseTopic]]:
-    def answer(topic_id: Uuid) -> MetadataResponseTopic:
+    def topic_response(topic_id: Uuid) -> MetadataResponseTopic:
         found = image.topics_by_id.get(topic_id)
         if found is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
         return _topic(found)
 
-    return each(answer, ids, _size)
+    return each(topic_response, ids, _size)
 
 
 def _by_name(image: MetadataImage, names: Iterable[str]) -> Result[list[MetadataResponseTopic]]:
-    def answer(name: str) -> MetadataResponseTopic:
+    def topic_response(name: str) -> MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
             return _topic(found)
@@ -138,7 +143,7 @@ def _by_name(image: MetadataImage, names: Iterable[str]) -> Result[list[Metadata
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
 
-    return each(answer, names, _size)
+    return each(topic_response, names, _size)
 
 
 def _size(topic: MetadataResponseTopic) -> int:
@@ -168,20 +173,20 @@ def _partition(partition: PartitionImage) -> MetadataResponsePartition:
 
 
 def _is_malformed(topic: MetadataRequestTopic, version: int) -> bool:
-    """A topic with neither name nor id; before version 12, one with an id or without a name."""
+    """Return whether a topic has neither name nor id, or, before version 12, an id or no name."""
     if topic.name is None:
         return version < 12 or topic.topic_id == ZERO_UUID
     return version < 12 and topic.topic_id != ZERO_UUID
 
 
-def _invalid_request(asked: Sequence[MetadataRequestTopic]) -> Result[MetadataResponse]:
-    """Nothing but the error for each topic, no broker either (``MetadataRequest`` of Kafka)."""
+def _invalid_request(requested: Sequence[MetadataRequestTopic]) -> Result[MetadataResponse]:
+    """Return the error for each topic, without brokers (``MetadataRequest`` of Kafka)."""
     code = ErrorCode.INVALID_REQUEST
 
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(code, topic.name or "", topic.topic_id)
 
-    topics = each(refused, asked)
+    topics = each(refused, requested)
     return topics.then(lambda topics: MetadataResponse(topics=topics, error_code=code))
 
 
@@ -195,13 +200,13 @@ def _response(
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
-    asked = request.include_cluster_authorized_operations
+    requested = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=response_brokers(services, context),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
     )
 
 

@@ -1,9 +1,10 @@
-"""OffsetCommit, versions 2-9: stores how far a group has read.
+"""OffsetCommit, versions 2-9: store the committed offsets of a group.
 
-Answered when the offsets are in the log (and on the disk, where ``log.flush.interval.messages``
-asks for that). Committed by members of the current generation, or, with generation -1, by consumers
-that assign their partitions themselves, as long as the group has no members. Versions 2-4 may name
-a retention time; later ones leave it to the broker. A group id may be empty here, as in Kafka.
+The broker responds when the offsets are in the log, and on the disk if
+``log.flush.interval.messages`` requires it. Members of the current generation may commit. Consumers
+that assign their partitions themselves commit with generation -1, as long as the group has no
+members. Versions 2-4 may have a retention time. In later versions the broker determines it. As in
+Kafka, the group id may be empty.
 """
 
 from __future__ import annotations
@@ -21,6 +22,6 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: OffsetCommitRequest
 ) -> Result[OffsetCommitResponse]:
-    """Store the offsets. The response is pending while the disk is waited for."""
+    """Store the offsets. The response is pending while a flush to the disk is due."""
     groups = services.coordinators.made_groups or services.groups
     return groups.offsets.commit(request, context.api_version)

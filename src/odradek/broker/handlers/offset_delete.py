@@ -1,9 +1,10 @@
-"""OffsetDelete, version 0: removes committed offsets of a group (KIP-496).
+"""OffsetDelete, version 0: remove committed offsets of a group (KIP-496).
 
-A group without members, or one of consumers, whose subscriptions are known: topics that they read
-are GROUP_SUBSCRIBED_TO_TOPIC. Members of another kind are NON_EMPTY_GROUP. An offset that does not
-exist is deleted without an error; a partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
-Answered when the tombstones are in the log.
+The group may have no members, or members that are consumers, because their subscriptions are known.
+Topics to which consumers are subscribed are GROUP_SUBSCRIBED_TO_TOPIC. A group with members of
+another kind is NON_EMPTY_GROUP. Deleting an offset that does not exist is no error. A partition
+that does not exist is UNKNOWN_TOPIC_OR_PARTITION. The broker responds when the tombstones are in
+the log.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def handle(
 ) -> Result[OffsetDeleteResponse]:
     """Delete the offsets. The response is pending until the tombstones are stored."""
     known, unknown = _split(services.image(), request.topics)
-    asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
-    return services.groups.offsets.delete(asked).then(lambda deleted: _merged(deleted, unknown))
+    deletion = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+    return services.groups.offsets.delete(deletion).then(lambda deleted: _merged(deleted, unknown))
 
 
 def _split(
     image: MetadataImage, topics: list[OffsetDeleteRequestTopic]
 ) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
-    """The partitions that exist, to ask for, and the answers for those that do not."""
+    """Return the partitions that exist, and the results of the ones that do not exist."""
     known, unknown = [], []
     for topic in topics:
         found = image.topics_by_name.get(TopicName(topic.name))
@@ -62,15 +63,18 @@ def _split(
 
 
 def _merged(
-    answer: OffsetDeleteResponse, unknown: list[OffsetDeleteResponseTopic]
+    response: OffsetDeleteResponse, unknown: list[OffsetDeleteResponseTopic]
 ) -> OffsetDeleteResponse:
-    """An error of the whole request stands alone; otherwise each topic has one entry."""
-    if answer.error_code:
-        return answer
-    by_name = {topic.name: topic for topic in answer.topics}
+    """Merge both results into one entry for each topic.
+
+    If the whole request has failed, return its error without topics.
+    """
+    if response.error_code:
+        return response
+    by_name = {topic.name: topic for topic in response.topics}
     for topic in unknown:
         if topic.name in by_name:
             by_name[topic.name].partitions += topic.partitions
         else:
-            answer.topics.append(topic)
-    return answer
+            response.topics.append(topic)
+    return response

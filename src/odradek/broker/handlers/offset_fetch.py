@@ -1,17 +1,17 @@
-"""OffsetFetch, versions 1-9: how far a group has read.
+"""OffsetFetch, versions 1-9: return the committed offsets of a group.
 
-Null topics (from version 2 on) ask for all that the group has committed. A partition without a
-committed offset has offset -1 and no error; so has every partition of a group that does not exist.
-From version 8 on several groups are asked for at once (KIP-709). Before version 2 a group's error
-stands at each partition.
+With null topics (from version 2 on) the response has all offsets that the group has committed. A
+partition without a committed offset has offset -1 and no error. The same holds for every partition
+of a group that does not exist. From version 8 on a request has several groups (KIP-709). Before
+version 2 the error of a group is the error of each partition.
 
-`require_stable` (from version 7 on) holds offsets back that an open transaction may still change:
-UNSTABLE_OFFSET_COMMIT, until its marker has arrived (KIP-447). The member id and epoch of version 9
-belong to groups of the consumer protocol (KIP-848): UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH when
-they are not, or are no longer, a member's.
+With `require_stable` (from version 7 on), offsets that an open transaction may still change are
+UNSTABLE_OFFSET_COMMIT until the transaction's marker is written (KIP-447). The member id and epoch
+of version 9 are for groups of the consumer protocol (KIP-848). The error is UNKNOWN_MEMBER_ID or
+STALE_MEMBER_EPOCH if no member has them.
 
 The response has the offsets that are committed to the log. A commit that waits for the disk
-(``log.flush.interval.messages``) is not seen before. As in Kafka, `require_stable` waits for it.
+(``log.flush.interval.messages``) is not visible before. As in Kafka, `require_stable` waits for it.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class _Offsets(NamedTuple):
-    """What a group has committed, and which of it may not be told yet."""
+    """The committed offsets of a group, and a test whether an offset may still change."""
 
     committed: Mapping[str, Mapping[int, CommittedOffset]]
     is_pending: Callable[[str, int], bool]
 
 
 class _Topic(NamedTuple):
-    """One topic of a group to respond to."""
+    """A topic in the response of a group."""
 
     group: OffsetFetchResponseGroup
     offsets: _Offsets
@@ -69,7 +69,7 @@ class _Topic(NamedTuple):
 def handle(
     services: Services, context: RequestContext, request: OffsetFetchRequest
 ) -> Result[OffsetFetchResponse]:
-    """Return the committed offsets. Each one is read in its time slice."""
+    """Return the committed offsets. Each one is read in its own time slice."""
     version = context.api_version
 
     def read(_: object) -> Result[OffsetFetchResponse]:
@@ -85,7 +85,7 @@ def handle(
 
 
 def _groups(services: Services, request: OffsetFetchRequest) -> Result[OffsetFetchResponse]:
-    """The response of version 8 and later."""
+    """Return the response of version 8 and later."""
 
     def finish(topic: _Topic, partitions: list[OffsetFetchResponsePartitions]) -> None:
         topic.group.topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
@@ -112,16 +112,18 @@ def _groups(services: Services, request: OffsetFetchRequest) -> Result[OffsetFet
 def _single_group(
     services: Services, version: int, request: OffsetFetchRequest
 ) -> Result[OffsetFetchResponse]:
-    """The response of versions before 8."""
+    """Return the response of versions before 8."""
     topics = request.topics
-    asked = None
+    requested = None
     if topics is not None:
-        asked = [
+        requested = [
             OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in topics
         ]
     group, opened = _open(
-        services, OffsetFetchRequestGroup(request.group_id, topics=asked), request.require_stable
+        services,
+        OffsetFetchRequestGroup(request.group_id, topics=requested),
+        request.require_stable,
     )
     if group.error_code:
         return _failed(request, version, group.error_code)
@@ -131,13 +133,13 @@ def _single_group(
     ) -> OffsetFetchResponseTopic:
         return OffsetFetchResponseTopic(topic.name, partitions)
 
-    answered = each_partition(
+    responses = each_partition(
         opened,
         lambda topic: topic.indexes,
         partial(_partition, OffsetFetchResponsePartition),
         finish,
     )
-    return answered.then(lambda topics: OffsetFetchResponse(topics=topics))
+    return responses.then(lambda topics: OffsetFetchResponse(topics=topics))
 
 
 def _open(
@@ -150,8 +152,8 @@ def _open(
     except KafkaError as error:
         response.error_code = response_code(error.code)
         return response, []
-    asked = _asked(group.topics, offsets)
-    return response, [_Topic(response, offsets, name, indexes) for name, indexes in asked]
+    requested = _requested(group.topics, offsets)
+    return response, [_Topic(response, offsets, name, indexes) for name, indexes in requested]
 
 
 def _offsets(
@@ -173,18 +175,18 @@ def _offsets(
     return _Offsets(store.committed_of_group(group_id), partial(store.is_pending, group_id))
 
 
-def _asked(
+def _requested(
     topics: Sequence[OffsetFetchRequestTopics] | None,
     offsets: _Offsets,
 ) -> Iterable[tuple[str, Iterable[int]]]:
-    """The topics and partitions to answer: those asked for, or all that there are."""
+    """Return the requested topics and partitions, or all with a committed offset."""
     if topics is None:
         return [(name, list(indexes)) for name, indexes in offsets.committed.items()]
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
 def _partition(kind: type[P], topic: _Topic, index: int) -> P:
-    """One partition's answer in either of the two equal forms that the versions have."""
+    """Return the result of one partition in the format of the version, which is `kind`."""
     offsets = topic.offsets
     if offsets.is_pending(topic.name, index):
         return kind(
@@ -204,7 +206,7 @@ def _partition(kind: type[P], topic: _Topic, index: int) -> P:
 
 
 def _failed(request: OffsetFetchRequest, version: int, code: int) -> Result[OffsetFetchResponse]:
-    """A group that cannot be read, in the form of the versions before 8."""
+    """Return the error of a group in the format of the versions before 8."""
     if version >= GROUP_ERROR_FROM:
         return Result(OffsetFetchResponse(error_code=code))
     topics = each_partition(

@@ -1,7 +1,8 @@
-"""OffsetForLeaderEpoch, versions 2-4: where an epoch ended in our log (KIP-101, KIP-279, KIP-320).
+"""OffsetForLeaderEpoch, versions 2-4: return the end offset of a leader epoch in the log.
 
-The answer is the largest epoch that is not above the one asked for, and the offset behind its last
-record; -1 for both when our log does not know it.
+The response has the largest epoch in the log that is not above the requested one, and the offset
+after the last record of that epoch. Both are -1 if the log has no such epoch. KIP-101, KIP-279,
+KIP-320.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def handle(
         request.topics,
         lambda topic: topic.partitions,
         lambda topic, partition: _end_offset(services, topic.topic, partition),
-        lambda topic, answers: OffsetForLeaderTopicResult(topic.topic, answers),
+        lambda topic, partitions: OffsetForLeaderTopicResult(topic.topic, partitions),
     )
     return topics.then(lambda topics: OffsetForLeaderEpochResponse(topics=topics))
 
@@ -41,13 +42,13 @@ def handle(
 def _end_offset(
     services: Services, topic: str, requested: OffsetForLeaderPartition
 ) -> EpochEndOffset:
-    answer = EpochEndOffset(partition=requested.partition)
+    result = EpochEndOffset(partition=requested.partition)
     try:
         partition = services.replica_manager.partition(topic, requested.partition)
         partition.check_leader_epoch(requested.current_leader_epoch)
-        answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(
+        result.leader_epoch, result.end_offset = partition.end_offset_for_epoch(
             requested.leader_epoch
         )
     except KafkaError as error:
-        answer.error_code = int(error.code)
-    return answer
+        result.error_code = int(error.code)
+    return result

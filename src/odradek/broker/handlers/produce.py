@@ -1,16 +1,19 @@
-"""Produce, versions 3-13 (0-2 are advertised, and refused: KAFKA-18659).
+"""Produce, versions 3-13: append record batches (0-2 are advertised and refused, KAFKA-18659).
 
-Each partition's records must be exactly one batch of format v2; it is checked by its header and
-CRC and appended in the order of the request. acks=1 is answered when it is in the log, acks=all
-when the high watermark has passed it, acks=0 never: an error closes that connection instead. A
-topic whose flush.messages is due is flushed first, whatever the acks. Topics whose
-compression.type is not ``producer`` are recompressed, and the records of internal and of compacted
-topics, which need keys, are checked one by one (`odradek.records.validate_body`).
+The records of each partition must be exactly one batch of format v2. The handler checks its header
+and CRC, and appends the batches in the order of the request. With acks=1 the broker responds when
+the batch is in the log, and with acks=all when the high watermark has passed it. With acks=0 it
+never responds, and an error closes the connection. With any acks, the broker first flushes a topic
+whose flush.messages is due.
+
+Batches for topics whose compression.type is not ``producer`` are recompressed. The records of
+internal and compacted topics need keys and are checked one by one
+(`odradek.records.validate_body`).
 
 A transactional batch needs a transactional id in the request. Before the first batch of a
 transaction in a partition, the coordinator must confirm that the partition is in the transaction
-(`odradek.broker.transactions.partition_verification`). From version 12 on the question adds it
-(KIP-890).
+(`odradek.broker.transactions.partition_verification`). From version 12 on, the coordinator adds the
+partition in the same step (KIP-890).
 
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
 """
@@ -68,9 +71,9 @@ ABORTABLE_VERSION = 11
 ADD_PARTITION_VERSION = 12
 CURRENT_LEADER_VERSION = 10
 FAILURES_NAMED_MAX = 10
-"""How many of a request's failures the log names."""
+"""Maximum number of a request's failures that the log line names."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id with which Kafka lets its own tools write to internal topics."""
+"""The client id with which Kafka's own tools may write to internal topics."""
 
 _COORDINATOR_ERRORS = frozenset(
     {
@@ -83,13 +86,13 @@ _COORDINATOR_ERRORS = frozenset(
 )
 
 Response = ProduceResponse | None
-"""None: with acks=0 no response leaves."""
+"""None with acks=0, which has no response."""
 
 
 def handle(
     services: Services, context: RequestContext, request: ProduceRequest
 ) -> Result[Response]:
-    """Append each partition's batch; the module's docstring says when the response leaves."""
+    """Append each partition's batch. The module docstring describes when the broker responds."""
     topics = request.topic_data
     if request.transactional_id is not None or not topics or topics[1:]:
         return _Produce(services, context, request).many()
@@ -107,7 +110,7 @@ def handle(
     )
     if appended.completed and request.acks != ACKS_NONE:
         info = appended.value[0].info
-        if info is not None:  # the usual end
+        if info is not None:  # the common case
             partition = PartitionProduceResponse(
                 data.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
             )
@@ -125,7 +128,14 @@ def response_to(
     request: ProduceRequest,
     results: list[AppendResult],
 ) -> Result[Response]:
-    """The response to a request without repeated partitions, from the results of its partitions."""
+    """Return the response to a request without repeated partitions.
+
+    Args:
+        services: The services of the broker.
+        context: The context of the request.
+        request: The request.
+        results: The result of each partition, in the order of the request.
+    """
     produce = _Produce(services, context, request)
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -146,16 +156,19 @@ def _entry(version: int, topic: TopicProduceData, data: PartitionProduceData) ->
 
 
 def _attributes(records: memoryview | None) -> int:
-    """The low byte of the batch's attributes; 0 if there is none. The append reports that."""
+    """Return the low byte of the batch's attributes. It is 0 if the batch is too short for one,
+    which the append reports as an error.
+    """
     if records is None or len(records) <= LOW_ATTRIBUTES_POSITION:
         return 0
     return records[LOW_ATTRIBUTES_POSITION]
 
 
 def _forget_records(entries: list[AppendEntry], request: ProduceRequest) -> None:
-    """Let go of the records of an executed request, which are views of the frame.
+    """Release the records of an executed request, which are views of the frame.
 
-    The frame's memory is no longer charged, and the response may have to wait for a flush.
+    The response may have to wait for a flush. The frame's memory is no longer charged by then, so
+    the views must not keep it alive.
     """
     for entry in entries:
         entry.records = None
@@ -169,7 +182,7 @@ def _partitions(topic: TopicProduceData) -> list[PartitionProduceData]:
 
 
 class _Produce:
-    """One request: its entries, and what its response needs."""
+    """The execution of one request: its entries and the state of its response."""
 
     __slots__ = (
         "_context",
@@ -187,8 +200,8 @@ class _Produce:
         self._services = services
         self._context = context
         self._request = request
-        # The entries by topic and partition. Of a partition that is named more than once the last
-        # records count, and each topic has one entry in the response, as in Kafka.
+        # The entries by topic and partition. As in Kafka, the last records apply if a partition is
+        # named more than once, and each topic has one entry in the response.
         self._entries: dict[tuple[str, Uuid], dict[int, AppendEntry]] = {}
         self._has_transactional = False
         self._failures: list[str] = []
@@ -197,21 +210,21 @@ class _Produce:
     # --- the appends ---
 
     def many(self) -> Result[Response]:
-        """Execute a request of several partitions, or of a transaction."""
+        """Execute a request with any number of partitions, or with a transactional id."""
         collected = each_partition(
             self._request.topic_data, _partitions, self.collect, self._include_topic
         )
         return collected.chain(self._append_collected)
 
     def collect(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
-        """Take the entry of one partition into the request."""
+        """Add the entry of one partition."""
         entries = self._entries.setdefault((topic.name, topic.topic_id), {})
         entries[data.index] = entry = _entry(self._context.api_version, topic, data)
         if _attributes(entry.records) & TRANSACTIONAL_MASK:
             self._has_transactional = True
 
     def _include_topic(self, topic: TopicProduceData, _: object) -> None:
-        """Give the topic its entry in the response, also when it has no partitions."""
+        """Add the topic to the response, even if it has no partitions."""
         self._entries.setdefault((topic.name, topic.topic_id), {})
 
     def _append_collected(self, _: object) -> Result[Response]:
@@ -237,7 +250,7 @@ class _Produce:
         return appended.chain(self.respond, executed=True)
 
     def _refuse(self, entries: list[AppendEntry], error: KafkaError) -> Result[Response]:
-        """Append nothing: the error of the request is the response of each partition."""
+        """Respond with the same error for each partition, and append nothing."""
         return self.respond([AppendResult(None, error)] * len(entries))
 
     # --- transactions ---
@@ -245,7 +258,7 @@ class _Produce:
     def _append_transactional(
         self, entries: list[AppendEntry], transactional_id: str
     ) -> Result[Response]:
-        """Ask the coordinator about the transaction of the batches, then append."""
+        """Verify the transaction of the batches with the coordinator, then append them."""
         producers: set[tuple[int, int]] = set()
         sequences: dict[RequestedPartition, int] = {}
         for entry in entries:
@@ -282,7 +295,7 @@ class _Produce:
         return Operation.DEFAULT_ERROR
 
     def _refusal(self, verdict: KafkaError) -> KafkaError:
-        """The error for a batch that the coordinator did not vouch for."""
+        """Return the error for a batch whose verification failed."""
         code = verdict.code
         if code is ErrorCode.INVALID_TXN_STATE:
             return KafkaError(code, "Partition was not added to the transaction")
@@ -290,7 +303,7 @@ class _Produce:
             code is not ErrorCode.CONCURRENT_TRANSACTIONS
             or self._operation() is not Operation.ADD_PARTITION
         ):
-            # Every client tries again after this code, and asks for no metadata first.
+            # Every client retries after this error code, without a Metadata request first.
             return KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 "Unable to verify the partition has been added to the transaction. "
@@ -301,7 +314,7 @@ class _Produce:
     # --- the response ---
 
     def respond(self, results: list[AppendResult]) -> Result[Response]:
-        """The response from the results, which are in the order of the entries."""
+        """Return the response. `results` has the order of the entries."""
         remaining = iter(results)
         topics = each_partition(
             self._entries.items(),
@@ -347,7 +360,10 @@ class _Produce:
         return response
 
     def _close_if_failed(self) -> None:
-        """With acks=0 only a closed connection reports an error to the producer."""
+        """Raise CloseConnection if a partition has failed.
+
+        With acks=0, closing the connection is the only way to report an error to the producer.
+        """
         failures = self._failures
         if failures:
             named = ", ".join(failures[:FAILURES_NAMED_MAX])

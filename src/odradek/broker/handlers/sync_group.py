@@ -1,7 +1,8 @@
-"""SyncGroup, versions 0-5: the leader hands in the assignment, every member fetches its own.
+"""SyncGroup, versions 0-5: store the leader's assignment, and return each member its part.
 
-The rules are in `odradek.coordinator.group.classic`. From version 5 on the protocol's type and name
-must be given (KIP-559): INCONSISTENT_GROUP_PROTOCOL when they are missing or not the group's.
+The rules are in `odradek.coordinator.group.classic`. From version 5 on a request must have the
+protocol's type and name (KIP-559). The error is INCONSISTENT_GROUP_PROTOCOL if they are missing or
+differ from the group's.
 """
 
 from __future__ import annotations

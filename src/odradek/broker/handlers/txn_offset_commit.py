@@ -1,14 +1,15 @@
-"""TxnOffsetCommit, versions 0-5: commits offsets as a part of a transaction (KIP-98, KIP-447).
+"""TxnOffsetCommit, versions 0-5: commit offsets as part of a transaction (KIP-98, KIP-447).
 
-Before anything is stored, the transaction is verified with its coordinator (KIP-890), unless the
-group's partition has it open already; version 5 adds the partition to the transaction by that. From
-version 3 on a sender that names its group's generation is fenced by it. What is committed is
-pending, and held back from fetches that require stable offsets, until the marker arrives. An empty
-group id is INVALID_GROUP_ID before anybody is asked about the transaction.
+Before it stores the offsets, the broker verifies the transaction with its coordinator (KIP-890),
+unless the transaction is already open in the group's partition. In version 5 the verification adds
+the partition to the transaction. From version 3 on the generation in the request fences members of
+an older generation. The offsets are pending until the transaction's marker is written, and fetches
+that require stable offsets do not return them. An empty group id is INVALID_GROUP_ID, which is
+checked before the verification.
 
-Errors stand at each partition. Versions 0-1 are told COORDINATOR_NOT_AVAILABLE while the group's
-shard loads, and versions before 4 INVALID_TXN_STATE for TRANSACTION_ABORTABLE. A
-producer that the verification finds fenced is told INVALID_PRODUCER_EPOCH.
+Errors are returned for each partition. Versions 0-1 get COORDINATOR_NOT_AVAILABLE while the group's
+shard loads. Versions before 4 get INVALID_TXN_STATE for TRANSACTION_ABORTABLE. If the verification
+finds that the producer is fenced, it gets INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def handle(
     """Verify the transaction, then store the offsets."""
     version = context.api_version
     if not request.group_id:
-        return _commit(services, request, NO_GUARD, version)  # which refuses it
+        return _commit(services, request, NO_GUARD, version)  # it refuses the empty id
     partition = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
     try:
         guard = _guard(services, partition, request, adds=version >= IMPLICIT_ADD_FROM)
     except KafkaError:
-        # The group's coordinator says better why.
+        # The group coordinator returns the more specific error.
         return _commit(services, request, NO_GUARD, version)
     if guard in (NO_GUARD, NOT_VERIFIED):
         return _commit(services, request, guard, version)
@@ -71,8 +72,10 @@ def _guard(
     *,
     adds: bool,
 ) -> int:
-    """What the append needs: NO_GUARD when the transaction is open in the partition already. A
-    request that adds the partition has to ask, whether or not others are verified."""
+    """Return the guard for the append. It is NO_GUARD if the partition is in the open transaction.
+
+    A request that adds the partition is verified even if verification is disabled by the config.
+    """
     if not adds and not services.config.get_bool("transaction.partition.verification.enable"):
         return NOT_VERIFIED
     _, guard = services.replica_manager.start_verification(
@@ -84,27 +87,27 @@ def _guard(
 def _commit(
     services: Services, request: TxnOffsetCommitRequest, guard: int, version: int
 ) -> Result[TxnOffsetCommitResponse]:
-    answer = services.groups.offsets.commit_transactional(request, guard)
-    return answer.then(lambda response: _for_version(response, version))
+    committed = services.groups.offsets.commit_transactional(request, guard)
+    return committed.then(lambda response: _for_version(response, version))
 
 
 def _refused(
     services: Services, request: TxnOffsetCommitRequest, code: ErrorCode, version: int
 ) -> TxnOffsetCommitResponse:
-    if code is ErrorCode.PRODUCER_FENCED:  # as to a produce that is verified, in every version
+    if code is ErrorCode.PRODUCER_FENCED:  # as for a verified produce, in every version
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return _for_version(services.groups.offsets.refuse_transactional(request, code), version)
 
 
-def _for_version(answer: TxnOffsetCommitResponse, version: int) -> TxnOffsetCommitResponse:
-    """The answer in codes that clients of this version know."""
-    instead = {}
+def _for_version(response: TxnOffsetCommitResponse, version: int) -> TxnOffsetCommitResponse:
+    """Return the response with error codes that the version supports."""
+    replacements = {}
     if version < LOADING_FROM:
-        instead[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        replacements[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if version < ABORTABLE_FROM:
-        instead[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
-    for topic in answer.topics:
+        replacements[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
+    for topic in response.topics:
         for partition in topic.partitions:
             code = ErrorCode(partition.error_code)
-            partition.error_code = instead.get(code, code)
-    return answer
+            partition.error_code = replacements.get(code, code)
+    return response

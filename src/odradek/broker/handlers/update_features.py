@@ -1,10 +1,11 @@
-"""UpdateFeatures (57), versions 0-2: finalizes levels of the cluster's features, or only checks.
+"""UpdateFeatures (57), versions 0-2: finalize levels of the cluster's features, or only check them.
 
-All or nothing: what refuses one is the answer for all (INVALID_UPDATE_VERSION). Up to version 1 an
-answer without error names each feature; `allow_downgrade` of version 0 means nothing, as in Kafka.
+All updates succeed or none does. If one is refused, its error is the error of the whole request
+(INVALID_UPDATE_VERSION). Up to version 1 a response without error lists each feature. As in Kafka,
+`allow_downgrade` of version 0 has no effect. KIP-584, KIP-778, KIP-1022.
 
-Deviation from Kafka: a cluster has the features of `odradek.metadata.features` only; the level of
-metadata.version is kept and shown, and changes nothing. KIP-584, KIP-778, KIP-1022.
+Deviation from Kafka: a cluster has only the features of `odradek.metadata.features`. The level of
+metadata.version is stored and returned, and has no effect.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""WriteTxnMarkers (27), version 1: ends transactions in partitions of this broker.
+"""WriteTxnMarkers (27), version 1: end transactions in partitions of this broker.
 
-Sent by transaction coordinators, and by ``kafka-transactions abort`` for a transaction that hangs.
-Answered when each marker is committed; the errors are those of the append: INVALID_PRODUCER_EPOCH,
-TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER and so on. A
-producer that is named in two markers is answered once, and what was said last counts. A producer's
-epoch is never negative (INVALID_PRODUCER_EPOCH); a producer id below -1 is nobody's, and its marker
-ends nothing.
+Transaction coordinators send this request, and so does ``kafka-transactions abort`` for a hanging
+transaction. The broker responds when each marker is committed. The errors are those of the append:
+INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION,
+NOT_LEADER_OR_FOLLOWER and others. If two markers name the same producer, the response has it once,
+and the later result of a partition applies. A negative producer epoch is INVALID_PRODUCER_EPOCH. No
+producer has an id below -1, so a marker for one ends no transaction. KIP-98, KIP-664.
 
-Deviations from Kafka: a marker without a producer id or without an epoch (-1) is INVALID_REQUEST;
-Kafka fails, and answers UNKNOWN_SERVER_ERROR for all markers. KIP-98, KIP-664.
+Deviation from Kafka: a marker without a producer id or without an epoch (-1) is INVALID_REQUEST.
+Kafka fails and returns UNKNOWN_SERVER_ERROR for all markers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from odradek.results import Result
 def handle(
     services: Services, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Result[WriteTxnMarkersResponse]:
-    """Appends the markers in the order of the request."""
+    """Append the markers in the order of the request."""
     markers = [
         TransactionMarker(
             each.producer_id,
@@ -65,11 +65,14 @@ def handle(
 
 
 def _refusal(marker: TransactionMarker) -> ErrorCode | None:
-    """Why no partition takes the marker; None when that is for each of them to say."""
+    """Return the error for which the marker is refused in all partitions, or None.
+
+    Without such an error, each partition checks the marker on its own.
+    """
     producer_id, epoch = marker.producer_id, marker.producer_epoch
     if producer_id == NO_PRODUCER_ID or epoch == NO_PRODUCER_EPOCH:
         return ErrorCode.INVALID_REQUEST
-    # Before its first batch a producer's epoch is -1, and a marker's may not be lower.
+    # The epoch of a producer without a batch is -1, and the epoch of a marker must not be lower.
     return ErrorCode.INVALID_PRODUCER_EPOCH if producer_id >= 0 > epoch else None
 
 

@@ -1,9 +1,9 @@
-"""The address of a broker that a client is sent to.
+"""Advertised addresses: the host and port of a broker in responses to a client.
 
 Deviation from Kafka, which advertises ``listeners`` or the machine's name: without
-``advertised.listeners`` this broker names the address at which the client's own connection
-arrived. The client reached it there and can do so again. Only a translation of addresses on the
-path (NAT, containers, port forwards) needs the config. The address of every other broker comes
+``advertised.listeners`` this broker advertises the address that the client connected to. The client
+has reached this address and can reach it again. The config is needed only if addresses are
+translated on the path (NAT, containers, port forwards). The address of every other broker comes
 from its registration, by the name of the client's listener.
 """
 
@@ -33,8 +33,8 @@ def broker_address(
 ) -> tuple[str, int] | None:
     """Return host and port of `broker` for the client of `connection`.
 
-    Return None when the broker has no listener of the name that the client uses. Kafka leaves such
-    a broker out of its responses.
+    Return None if the broker has no listener with the name of the client's listener. Kafka leaves
+    such a broker out of its responses.
     """
     if broker.id == config.node_id:
         return advertised_address(config, connection)
@@ -55,7 +55,7 @@ def advertised_address(config: BrokerConfig, connection: LocalEnd) -> tuple[str,
 
 
 def unwrapped(host: str) -> str:
-    """Return an IPv4 address that arrived as IPv6 (``::ffff:10.0.0.1``) in its own form."""
+    """Return an IPv4-mapped IPv6 address (``::ffff:10.0.0.1``) as an IPv4 address."""
     if host.lower().startswith(_IPV4_MAPPED) and "." in host:
         return host[len(_IPV4_MAPPED) :]
     return host

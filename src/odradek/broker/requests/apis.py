@@ -1,10 +1,12 @@
-"""The API table: what this broker serves, one line an API. ApiVersions is computed from it.
+"""Table of the APIs that this broker serves, one line each. ApiVersions is computed from it.
 
-A line names the versions that are implemented and the handler,
-``odradek.broker.handlers.<handler>``, imported on first use together with ``<handler>_request``
-and ``<handler>_response`` of ``odradek.protocol.messages``. `advertised_min` differs from
-`min_version` only for Produce: librdkafka before 2.8.1 turns compression off unless Produce v0 is
-advertised, so Kafka advertises 0 and refuses 0-2 (KAFKA-18659), and so do we.
+A line has the implemented versions and the handler, ``odradek.broker.handlers.<handler>``. The
+handler is imported on first use, together with ``<handler>_request`` and ``<handler>_response`` of
+``odradek.protocol.messages``.
+
+`advertised_min` differs from `min_version` only for Produce. librdkafka before 2.8.1 turns
+compression off unless Produce v0 is advertised. Kafka therefore advertises version 0 and refuses
+versions 0 to 2 (KAFKA-18659), and so does this broker.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ PRODUCE_TOPIC_ID_FROM = 13
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: versions `min_version`..`max_version` are served by `handler`."""
+    """One API. `handler` serves the versions `min_version` to `max_version`, both included."""
 
     key: ApiKey
     min_version: int
@@ -31,8 +33,8 @@ class Api:
 
     @property
     def message_name(self) -> str:
-        """``init_producer_id`` -> ``InitProducerId``: the stem of the request's and response's
-        class.
+        """The common start of the names of the request and response classes, for example
+        ``InitProducerId`` for the handler ``init_producer_id``.
         """
         return "".join(part.capitalize() for part in self.handler.split("_"))
 

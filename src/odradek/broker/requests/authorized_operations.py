@@ -1,9 +1,7 @@
-"""Which operations a client may do, as the bit fields of Metadata, DescribeCluster and
-DescribeGroups.
+"""Bit fields of authorized operations in Metadata, DescribeCluster and DescribeGroups responses.
 
-Without an authorizer everything is allowed, and Kafka answers with every operation that there is
-for the kind of resource (``AclEntry.supportedOperations``). Bit n stands for the operation with
-code n.
+Without an authorizer every operation is allowed. Kafka then returns all operations that exist for
+the kind of resource (``AclEntry.supportedOperations``). Bit n stands for the operation with code n.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 
 
 def _bits(*operations: int) -> int:

@@ -1,13 +1,13 @@
-"""What a handler is given: the broker's services, and what is known of the request's sender.
+"""Arguments of a handler: the services of the broker and the context of the request.
 
 A handler is ``handle(services, context, request)`` in ``odradek.broker.handlers.<name>``. It
-returns a `odradek.results.Result` of the response. None in place of a response means that no
-response leaves (Produce with acks=0). The next request of the connection starts when the result is
-executed. The response leaves when it is done: a fetch waits for min.bytes, a produce with acks=all
-for the high watermark, a JoinGroup for the other members.
+returns an `odradek.results.Result` of the response. A result of None means that the broker sends no
+response (Produce with acks=0). The next request of the connection starts when the result is
+executed. The broker sends the response when the result is done: a fetch waits for min.bytes, a
+produce with acks=all for the high watermark, a JoinGroup for the other members.
 
-Errors of the client, disk or cluster are codes in the response. `CloseConnection` closes the
-connection; any other exception is a bug of the broker: it is logged and closes the connection too.
+Errors of the client, disk or cluster are error codes in the response. `CloseConnection` closes the
+connection. Any other exception is a bug of the broker, which logs it and closes the connection.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 
 
 CLIENT_SOFTWARE_CHARACTERS_MAX = 128
-"""So much of a client's software name and version is kept. Each may have 32,767 characters."""
+"""Maximum length of the text kept for a client's software name and version. Each of the two may
+have 32,767 characters in the request.
+"""
 
 
 class RequestContext:
-    """One request: its header, and the session of its connection when it arrived.
+    """The header of a request, and the session that its connection had when it arrived.
 
-    Handlers and quotas know of the client what is here, and nothing else.
+    Handlers and quotas have no other information about the client.
     """
 
     __slots__ = (
@@ -71,21 +73,24 @@ class RequestContext:
         self.session = connection.session
 
     def mute(self, pause_ms: int) -> None:
-        """Start no request of the client for so long. Responses leave in the meantime."""
+        """Start no request of the connection for `pause_ms`. Responses are still sent."""
         self._connection.mute(pause_ms / 1000)
 
     def set_client_software(self, name: str, version: str) -> None:
-        """Note the name and the version of the client's software (ApiVersions), if not too long."""
+        """Record the client's software name and version (ApiVersions), cut to
+        `CLIENT_SOFTWARE_CHARACTERS_MAX`.
+        """
         software = f"{name} {version}"
         self._connection.client_software = software[:CLIENT_SOFTWARE_CHARACTERS_MAX]
 
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a running broker, owned by `BrokerServer`, which fills them in while it starts.
+    """The parts of a running broker, made and owned by `BrokerServer`.
 
-    Everything here is used on the event loop only; what blocks goes to `executor`. Searches for
-    timestamps go to `timestamp_lookups`, which has a bound and few threads of its own.
+    All of them are used on the event loop only. Blocking work runs in `executor`. Searches for
+    timestamps run in `timestamp_lookups`, which has few threads of its own and limits how many run
+    at the same time.
     """
 
     config: BrokerConfig
@@ -105,10 +110,10 @@ class Services:
 
     @property
     def groups(self) -> GroupCoordinator:
-        """The group coordinator, made when it is first asked for."""
+        """The group coordinator, created on first use."""
         return self.coordinators.groups
 
     @property
     def transactions(self) -> TransactionCoordinator:
-        """The transaction coordinator, made when it is first asked for."""
+        """The transaction coordinator, created on first use."""
         return self.coordinators.transactions

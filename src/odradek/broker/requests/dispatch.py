@@ -1,17 +1,19 @@
-"""Frames to handlers, and responses to chunks: the broker's side of the wire.
+"""Request dispatch: decode a frame, call the handler of its API, and encode the response.
 
-A request costs one dictionary lookup here: `Dispatcher` keeps, for each (API key, version) it has
-seen, the compiled decoder, the handler and the compiled encoder in one entry, and imports them on
-first use. A Produce request that is like an earlier one of its connection goes without all of that
-(`odradek.broker.requests.repeated_produce`).
+Dispatch costs one dictionary lookup for each request. `Dispatcher` keeps one entry for each
+(API key, version) that it has seen. The entry has the compiled decoder, the handler and the
+compiled encoder, which are imported on first use. A Produce request that repeats an earlier one of
+its connection needs none of them (`odradek.broker.requests.repeated_produce`).
 
-What cannot be answered closes the connection, as in Kafka: an unknown API, a version that is not
-served (ApiVersions alone has an answer for that), a body that does not decode, a handler's bug.
+As in Kafka, the broker closes the connection when it cannot respond to a request. The causes are
+an unknown API, an unsupported version, a body that does not decode, and a bug in a handler. An
+unsupported version of ApiVersions is the exception: the broker responds with error 35.
 
-A request of more than `ELEMENTS_UNSLICED_MAX` elements is decoded and its response encoded in time
-slices (`odradek.slicing`), so that other connections do not wait for them. So is the response of
-any handler that took time slices. No more than `LONG_REQUESTS_MAX` such requests are executed at
-a time: decoded, one takes many times its frame's memory.
+A request of more than `ELEMENTS_UNSLICED_MAX` elements is decoded in time slices
+(`odradek.slicing`), and its response is encoded in time slices, so that other connections are
+served in between. The same holds for the response of any handler that uses time slices. At most
+`LONG_REQUESTS_MAX` such requests are executed at the same time, because a decoded request takes
+many times the memory of its frame.
 """
 
 from __future__ import annotations
@@ -55,16 +57,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONG_REQUESTS_MAX = 4
-"""Requests executed in time slices at the same time. Each takes some hundred bytes an element when
-it is decoded and answered. The others wait as frames, for which the network layer has its bounds.
+"""Maximum number of requests that are executed in time slices at the same time. Each takes some
+hundred bytes an element for the decoded request and its response. Further requests wait as frames,
+whose memory the network layer limits.
 """
 
 PRODUCE = int(ApiKey.PRODUCE)
 WITH_REGIONS = frozenset({ApiKey.FETCH})
-"""Whose answers hold records, which may be regions of files."""
+"""APIs whose responses hold records. The records may be regions of files."""
 
 Encode = Callable[[Message, Callable[[Chunk], object]], None]
-"""An encoder of the codec, whose regions are those that a connection can send."""
+"""An encoder of the codec that passes each chunk to a function. A connection can send its regions
+of files.
+"""
 
 
 class HandlerModule(Protocol):
@@ -75,15 +80,15 @@ class HandlerModule(Protocol):
     ) -> Result[Message | None]: ...
 
 
-# ApiVersions with a version that we do not know: error 35 and the versions of ApiVersions itself,
-# in the format of version 0, which every client can read (KIP-511;
+# The response to an unsupported version of ApiVersions: error 35 and the supported versions of
+# ApiVersions itself. It has the format of version 0, which every client can read (KIP-511,
 # `ApiVersionsRequest.getErrorResponse`).
 _UNSUPPORTED_API_VERSIONS = bytes.fromhex("002300000001001200000004")
 
 
 @dataclass(slots=True)
 class _Entry:
-    """All that serving one version of one API takes."""
+    """The decoder, handler and encoder of one version of one API."""
 
     decode: Callable[[memoryview, int, int], tuple[Message, int]]
     handle: Callable[[Services, RequestContext, Message], Result[Message | None]]
@@ -95,8 +100,10 @@ class _Entry:
 
 
 class Dispatcher:
-    """Called by a connection with each frame; see `odradek.net.connection` for what it may
-    return.
+    """Executes the requests of all connections. Used on the event loop only.
+
+    A connection calls `dispatch` with each frame. `odradek.net.connection` describes the values
+    that it may return.
     """
 
     __slots__ = ("_entries", "_long_requests", "_produce_quota", "_repeated", "_services")
@@ -111,11 +118,11 @@ class Dispatcher:
     def dispatch(  # noqa: C901 - calls are what this path costs
         self, connection: Connection, frame: memoryview
     ) -> Chunks | Result[Chunks]:
-        """Execute the request in `frame`. Raise CloseConnection when there is no response to it."""
+        """Execute the request in `frame`. Raise CloseConnection if it cannot have a response."""
         if connection.remembered is not None:
-            answer = self._repeated.answer(connection, frame)
-            if answer is not None:
-                return answer  # type: ignore[return-value]
+            response = self._repeated.respond(connection, frame)
+            if response is not None:
+                return response  # type: ignore[return-value]
         try:
             api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
             entry = self._entries.get(api_key << 16 | version)
@@ -158,15 +165,15 @@ class Dispatcher:
     async def _execute_long(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
-        """As `dispatch`, in time slices. The request is executed when its response is encoded."""
+        """Execute the request in time slices. It is executed when its response is encoded."""
         async with self._long_requests:
             try:
                 with postponed_full_collections():
                     return await self._execute_sliced(entry, context, frame, pos)
             except CloseConnection as error:
                 reason = error.reason
-        # A new one: through its traceback the first one holds all that was made for the request,
-        # until a full collection finds it.
+        # Raise a new exception. The traceback of the first one would keep the decoded request and
+        # its response in memory until a full collection.
         raise CloseConnection(reason)
 
     async def _execute_sliced(
@@ -190,7 +197,7 @@ class Dispatcher:
         return encoded
 
     def _load(self, api_key: int, version: int) -> _Entry:
-        """Imports and compiles what serves (`api_key`, `version`), once."""
+        """Make the entry of (`api_key`, `version`): import the handler and compile the codec."""
         api = API_BY_KEY.get(api_key)
         if api is None:
             raise CloseConnection(f"unknown or unsupported API key {api_key}")
@@ -219,8 +226,9 @@ def _when_done(
 ) -> Result[Chunks]:
     """Return the encoded response. Any error closes the connection.
 
-    A response that is known when the request is executed is encoded as a part of the execution, so
-    that a client that pipelines requests does not have many of them encoded at the same time.
+    If the response is known when the request is executed, it is encoded as part of the execution.
+    The next request of the connection waits for that, so a client that pipelines requests does not
+    have many responses encoded at the same time.
     """
     encoded: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=result.cancel)
 
@@ -248,7 +256,7 @@ def _when_done(
 
 
 def _encoded(entry: _Entry, context: RequestContext, response: Message | None) -> Result[Chunks]:
-    """The chunks of the response; one, where none of them can be a region."""
+    """Return the chunks of the response. They are joined if none of them can be a region."""
     if response is None:
         return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
@@ -259,7 +267,7 @@ def _encoded(entry: _Entry, context: RequestContext, response: Message | None) -
 def _encoded_sliced(
     entry: _Entry, context: RequestContext, response: Message | None
 ) -> Result[Chunks]:
-    """As `_encoded`, in time slices, each of which joins what was encoded in it."""
+    """Encode the response in time slices. Each slice joins the chunks that it encoded."""
     return sliced(_encoding(entry, context, response))
 
 
@@ -281,7 +289,7 @@ def _encoding(
 
 
 def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
-    """Join the chunks of each time slice, unless there are regions among them."""
+    """Join the chunks of each time slice, unless one of them is a region."""
     first = 0
     for _ in encoding:
         if all(chunk.__class__ in BYTES for chunk in chunks[first:]):
@@ -291,7 +299,7 @@ def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator
 
 
 def _bug(context: RequestContext, error: Exception) -> CloseConnection:
-    """Logs an unexpected exception with its traceback; the connection that met it is closed."""
+    """Log an unexpected exception with its traceback. Return an error to close the connection."""
     api = API_BY_KEY[context.api_key].key.name
     logger.error(
         "bug in %s v%d (client %s)", api, context.api_version, context.client_id, exc_info=error

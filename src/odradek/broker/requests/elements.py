@@ -1,8 +1,8 @@
-"""Applies a function to each element of a request, in time slices if there are many of them.
+"""Functions that process the elements of a request in time slices if there are many of them.
 
 One request may name 200,000 topics, groups or partitions, each of which costs some microseconds.
-Other connections are served after every `ELEMENTS_PER_SLICE` elements. The elements are counted and
-the time is not measured, so a test can repeat what happens between two slices.
+Other connections are served after every `ELEMENTS_PER_SLICE` elements. The end of a slice depends
+on the number of elements and not on the clock, so a test can reproduce it.
 
 Between two slices other requests may change any state. The function looks state up for each
 element. The next request of the same connection waits for the last element.
@@ -30,8 +30,8 @@ def each(
     The result fails with the first exception of `function`.
 
     Args:
-        size: The number of things that one value of `function` names, if it may be large. It counts
-            as so many elements.
+        size: Returns the number of further elements that a value of `function` counts as. Used if a
+            value may be large.
     """
     try:
         return sliced(_each(function, items, size))
@@ -63,7 +63,9 @@ def each_partition(
     topic_response: Callable[[K, list[R]], A],
     size: Callable[[R], int] | None = None,
 ) -> Result[list[A]]:
-    """Return `topic_response(topic, values)` for each topic of a request, or for each other list.
+    """Return `topic_response(topic, values)` for each topic of a request.
+
+    The "topics" may be any other elements that contain lists.
 
     Args:
         topics: The topics of the request.
@@ -89,7 +91,7 @@ def _each_partition(
     left = ELEMENTS_PER_SLICE
     for topic in topics:
         values: list[R] = []
-        left -= 1  # so that many topics with few partitions count, too
+        left -= 1  # so that topics with few or no partitions count, too
         for partition in partitions(topic):
             if left <= 0:
                 left = ELEMENTS_PER_SLICE

@@ -1,12 +1,14 @@
-"""Incremental fetch sessions (KIP-227): a consumer names only what changed, and hears only what
-changed.
+"""Incremental fetch sessions (KIP-227): requests and responses name changed partitions only.
 
-A session remembers, for each partition of a consumer, what it asked for and what it was last told.
-Its epoch counts the requests, so that one that was lost or repeated is noticed. Sessions are
-bounded by max.incremental.fetch.session.cache.slots; when all are taken, a new one replaces a
-session that was unused for two minutes, else the smallest one, if it is smaller than itself and
-older than two minutes, else the consumer goes without (``kafka.server.FetchSessionCache``). A
-session is as large as a client says, so all of them together are bounded too: `PARTITIONS_MAX`.
+A session remembers, for each partition of a consumer, the parameters of the last request and the
+offsets of the last response. Its epoch counts the requests, so that the broker detects a lost or
+repeated one.
+
+``max.incremental.fetch.session.cache.slots`` limits the number of sessions. When all slots are
+taken, a new session replaces a session that was unused for two minutes. If there is none, it
+replaces the smallest session that is older than two minutes, provided that it is smaller than the
+new one. Otherwise the consumer gets no session (``kafka.server.FetchSessionCache``). A client
+chooses the size of its session, so `PARTITIONS_MAX` limits the partitions of all sessions together.
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
-# A session younger than this is never pushed out by a larger one; one unused for longer always may
-# be.
+# A larger session never replaces a session younger than this. Any new session may replace a session
+# that was unused for longer.
 EVICTION_AGE_MS = 120_000
 
 PARTITIONS_MAX = 500_000
-"""Partitions in all sessions, of some 300 bytes each; what goes beyond has no session."""
+"""Maximum number of partitions in all sessions, of some 300 bytes each. A fetch that would exceed
+it gets no session.
+"""
 TOPIC_NAME_BYTES_MAX = 249
-"""No topic has a longer name. A fetch that names one has no session, because sessions also keep the
-names of topics that do not exist, of up to 32 KB each.
+"""The longest name that a topic can have. A fetch with a longer name gets no session, because
+sessions also keep the names of topics that do not exist, of up to 32 KB each.
 """
 
 # A topic's name, or its id in requests from version 13 on.
@@ -44,7 +48,10 @@ PartitionKey = tuple[str | Uuid, int]
 
 @dataclass(slots=True, eq=False)
 class FetchPartition:
-    """What a consumer asks of one partition, and, in a session, what it was last told."""
+    """The parameters of a fetch for one partition, and in a session the offsets last returned.
+
+    `high_watermark` and `log_start_offset` are -1 before the first response of the session.
+    """
 
     topic: str | Uuid
     partition: int
@@ -58,8 +65,11 @@ class FetchPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One consumer's session. `partitions` is in the order in which they are read: those that gave
-    records go to the end, so that each gets its turn under max.bytes."""
+    """One consumer's session.
+
+    The partitions are read in the order of `partitions`. A partition that returned records moves to
+    the end, so that max.bytes does not starve the partitions behind it.
+    """
 
     id: int
     uses_topic_ids: bool
@@ -72,7 +82,7 @@ class FetchSession:
     def update(
         self, requested: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]
     ) -> None:
-        """Adds and changes what the request names, and drops what it forgets."""
+        """Add or change the requested partitions, and remove the forgotten ones."""
         for new in requested:
             key = (new.topic, new.partition)
             known = self.partitions.get(key)
@@ -89,7 +99,7 @@ class FetchSession:
             self.partitions.pop(key, None)
 
     def move_to_end(self, partition: FetchPartition) -> None:
-        """`partition` had its turn."""
+        """Read `partition` after all others next time, because it has returned records."""
         key = (partition.topic, partition.partition)
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
@@ -101,10 +111,10 @@ def _is_long(topic: str | Uuid) -> bool:
 
 @dataclass(slots=True)
 class FetchContext:
-    """How one request is answered: its error, or its partitions, with the session they belong to.
+    """A fetch request after its session was looked up: an error, or the partitions to read.
 
-    `session` is set for incremental requests. `create_session` is set when the answer to a full
-    request may open one.
+    `session` is set for incremental requests. `create_session` is set when the response to a full
+    request may open a session.
     """
 
     error: ErrorCode
@@ -121,7 +131,7 @@ class FetchSessionCache:
         self._slots = slots
         self._clock = clock
         self._random_int = random_int
-        # In the order of their last use, longest ago first.
+        # In the order of their last use, the least recently used first.
         self.sessions: dict[int, FetchSession] = {}
         self.partition_count = 0
 
@@ -133,12 +143,20 @@ class FetchSessionCache:
         requested: list[FetchPartition],
         forgotten: list[PartitionKey],
     ) -> FetchContext:
-        """Resolves a request against its session (``FetchManager.newContext``)."""
+        """Look up the session of a request, and update it (``FetchManager.newContext``).
+
+        Args:
+            session_id: The session of the request, or 0.
+            epoch: The epoch of the request: 0 asks for a new session, -1 closes the session.
+            uses_topic_ids: Whether the request names topics by id (version 13 and later).
+            requested: The partitions in the request.
+            forgotten: The partitions to remove from the session.
+        """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._remove(session_id)
             if len(requested) > 1:
-                # A partition that is named twice is read once, with what was said last.
+                # A partition that is requested twice is read once, with its last parameters.
                 requested = list(
                     {(each.topic, each.partition): each for each in requested}.values()
                 )
@@ -167,7 +185,7 @@ class FetchSessionCache:
         )
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool) -> int:
-        """Opens a session for `partitions` if there is room for it; its id, or 0."""
+        """Open a session for `partitions`. Return its id, or 0 if the cache has no room for it."""
         if any(_is_long(each.topic) for each in partitions):
             return INVALID_SESSION_ID
         now_ms = self._clock.monotonic_ms()
@@ -191,7 +209,10 @@ class FetchSessionCache:
             self.partition_count -= len(session.partitions)
 
     def _evict(self, size: int, now_ms: float) -> bool:
-        """Makes room for a session of `size` partitions; False when every session is worth more."""
+        """Evict one session in favour of a new one of `size` partitions.
+
+        Return False if no session may be evicted.
+        """
         if self._evict_stale(now_ms):
             return True
         old = [s for s in self.sessions.values() if now_ms - s.created_ms > EVICTION_AGE_MS]
@@ -202,7 +223,7 @@ class FetchSessionCache:
         return True
 
     def _evict_stale(self, now_ms: float) -> bool:
-        """Drops the session unused for longest, if that is long enough."""
+        """Evict the least recently used session, if it was unused for `EVICTION_AGE_MS`."""
         stalest = next(iter(self.sessions.values()), None)
         if stalest is None or now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
             return False

@@ -1,4 +1,4 @@
-"""Where a partition's leader is, told with the error that sent the client away (KIP-951)."""
+"""Leader endpoints in responses to requests that were sent to another broker (KIP-951)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from odradek.ids import BrokerId
 
 
 class LeaderEndpoint(NamedTuple):
-    """A broker as this client reaches it; the fields of ``NodeEndpoint`` in its order."""
+    """The address at which this client reaches a broker. The fields and their order are those of
+    ``NodeEndpoint``.
+    """
 
     node_id: int
     host: str
@@ -22,7 +24,7 @@ class LeaderEndpoint(NamedTuple):
 def leader_endpoints(
     services: Services, context: RequestContext, leaders: Iterable[int]
 ) -> list[LeaderEndpoint]:
-    """Return the endpoints of the `leaders` that are alive and have the client's listener."""
+    """Return the endpoints of those `leaders` that are alive and have the client's listener."""
     brokers = services.image().brokers
     endpoints = []
     for leader in sorted(leaders):

@@ -1,7 +1,7 @@
 """Shapes of produce requests: the bytes that do not change from one request to the next.
 
-A shape is learnt from a request and its response, see `odradek.broker.requests.repeated_produce`,
-which imports this module with the first produce request: a broker starts without it.
+A shape is learnt from a request and its response (`odradek.broker.requests.repeated_produce`). That
+module imports this one with the first produce request, so a broker starts faster without it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ SHAPE_OBJECTS_BYTES = 900
 PARTITION_OBJECTS_BYTES = 250
 """The same for each partition after the first one."""
 PREFIX_BYTES_MAX = 1_024
-"""A request with more bytes before its first records is not remembered: a client's id may have
+"""A request with more bytes before its first records is not remembered. A client id may have up to
 32 KB.
 """
 
 _CORRELATION_ID_BYTES = 4
 _NUMBERS = struct.Struct(">qqq")
-# In a response they stand one after the other, and nothing else in it is like them.
+# Placeholders for the three numbers of a partition. They are consecutive in the encoded response,
+# and no other field has the same bytes.
 _MARKS = (0x2B4C6D8E0F1A3B5C, 0x3C5D7E9F102B4C6D, 0x4D6E8FA0213C5D7E)
 
 
@@ -46,15 +47,18 @@ class ProduceShape:
     """The constant parts of a request and of its response.
 
     Attributes:
-        position: Where the length of the first records stands in the frame.
+        position: Position in the frame at which the length of the first records begins.
         partitions: The partitions, in the order of the request.
-        partition: The partition of a request that has only one. `tail` and `rest` are the gap and
-            the rest that belong to it.
-        gaps: The bytes behind the records of each partition, up to the length of the next ones.
-        pack: Makes the response of the correlation id, `head`, and for each partition three numbers
-            and one of `rests`.
+        partition: The partition of a request that has only one. `tail` and `rest` are its gap and
+            its rest.
+        gaps: For each partition, the bytes after its records, up to the length of the next records
+            or the end of the frame.
+        pack: Makes the response from the correlation id, `head`, and for each partition three
+            numbers and its element of `rests`.
+        head: The bytes of the response between the correlation id and the first numbers.
+        rests: For each partition, the bytes of the response after its three numbers.
         size_bytes: The memory that is charged for the shape.
-        used: Whether a request met the shape since the connection last had to evict one.
+        used: Whether a request has matched the shape since the connection last evicted one.
     """
 
     generation: int
@@ -87,8 +91,10 @@ def shape_of(
     partitions: tuple[Partition, ...],
     generation: int,
 ) -> tuple[bytes, ProduceShape] | None:
-    """The prefix and the shape of the request, when both it and its response are as the codec
-    writes them.
+    """Return the prefix and the shape of a request.
+
+    Return None if the request or its response differs from the bytes that the codec would write, or
+    if the prefix is longer than `PREFIX_BYTES_MAX`.
     """
     constant = _constant_parts(version, frame, request)
     template = _template(version, request)
@@ -133,8 +139,10 @@ def _is_flexible(version: int) -> bool:
 def _constant_parts(
     version: int, frame: memoryview, request: ProduceRequest
 ) -> tuple[int, tuple[bytes, ...]] | None:
-    """The position of the length of the first records, and the bytes behind each partition's
-    records up to the next length. None when the client wrote something that the codec would not.
+    """Return the position of the length of the first records, and the gap of each partition.
+
+    A gap is the bytes after a partition's records, up to the next length. Return None if the
+    request differs from the bytes that the codec would write.
     """
     remaining = [data.records for topic in request.topic_data for data in topic.partition_data]
     chunks: list[Chunk] = []
@@ -160,8 +168,10 @@ def _constant_parts(
 
 
 def _template(version: int, request: ProduceRequest) -> tuple[bytes, tuple[bytes, ...]] | None:
-    """The response before its first numbers, without the correlation id, and the bytes behind the
-    three numbers of each partition. None for a version that does not have the three.
+    """Return the constant bytes of the response: its head, and the rest of each partition.
+
+    The head ends before the first numbers and excludes the correlation id. A rest is the bytes
+    after the three numbers of a partition. Return None for a version without the three numbers.
     """
     topics = [
         TopicProduceResponse(
@@ -177,7 +187,7 @@ def _template(version: int, request: ProduceRequest) -> tuple[bytes, tuple[bytes
 
 
 def encoded(version: int, correlation_id: int, response: ProduceResponse) -> bytes:
-    """The response in the bytes of a version, without its size."""
+    """Return the bytes of a response in the given version, without the size field."""
     chunks: list[Chunk] = [response_header(ApiKey.PRODUCE, version, correlation_id)]
     encoder(ProduceResponse, version)(response, chunks.append)
     return b"".join(chunks)  # type: ignore[arg-type]

@@ -1,8 +1,9 @@
-"""Byte quotas: how much each client has sent or fetched of late, and for how long it must pause.
+"""Byte quotas: the rates at which clients send and fetch, and the pauses that enforce the limits.
 
-Pure: time comes in with every call. What is counted over a sliding window of samples, which quota
-applies to whom, and how long a pause is are Kafka's (``ClientQuotaManager``, ``Rate``,
-``SampledStat``): the pause brings the rate over the window down to the quota if nothing is added.
+The module is pure: each call takes the current time. The sliding window of samples, the choice of
+the quota for a client, and the length of a pause follow Kafka (``ClientQuotaManager``, ``Rate``,
+``SampledStat``). If the client sends nothing during the pause, its rate over the window falls to
+the quota.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from odradek.metadata.quotas import (
     Quotas,
 )
 
-# How many clients' windows are kept; those that were not used for longest are forgotten first.
+# Maximum number of windows, one for each client. The least recently used are removed first.
 WINDOWS_MAX = 10_000
-# The characters of the names of these clients: a client id may have 32,767.
+# Maximum number of characters in the names of these clients. A client id may have 32,767.
 WINDOW_NAME_CHARACTERS_MAX = 4_000_000
 
 _DEFAULT = None
-Group = tuple[str, str]  # (user, client id) that share a window; "" is "any"
+Group = tuple[str, str]  # clients that share a window, by (user, client id); "" matches all
 
 
 @dataclass(slots=True)
@@ -34,18 +35,19 @@ class _Sample:
 
 
 class SlidingWindow:
-    """The rate over `count` samples of `length_ms`, the newest of them unfinished."""
+    """A rate over `count` samples of `length_ms` each. The newest sample is incomplete."""
 
     __slots__ = ("_count", "_current", "_length_ms", "_samples")
 
     def __init__(self, count: int, length_ms: int) -> None:
         self._count = count
         self._length_ms = length_ms
-        # One more than the window has: the oldest may overlap its beginning.
+        # One sample more than the window has, because the oldest may overlap the window's start.
         self._samples: list[_Sample] = []
         self._current = 0
 
     def add(self, value: float, now_ms: int) -> None:
+        """Add `value` to the sample of `now_ms`."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms, now_ms))
@@ -65,11 +67,11 @@ class SlidingWindow:
         return fresh
 
     def measure(self, now_ms: int) -> tuple[float, int]:
-        """The rate a second, and the milliseconds that it is taken over."""
+        """Return the rate per second and the length of the measured interval in milliseconds."""
         self._purge(now_ms)
         elapsed_ms = now_ms - min((each.start_ms for each in self._samples), default=now_ms)
         full = elapsed_ms // self._length_ms
-        # A window that has just begun counts as a full one, or its rate would be huge.
+        # Count a window that has just begun as a full one. Otherwise its rate would be huge.
         elapsed_ms += max(self._count - 1 - full, 0) * self._length_ms
         elapsed_ms = max(elapsed_ms, 1)
         return sum(each.value for each in self._samples) * 1000 / elapsed_ms, elapsed_ms
@@ -81,7 +83,10 @@ class SlidingWindow:
 
 
 class ByteQuota:
-    """One kind of quota for all clients. `enabled` is False while nobody has one: ask it first."""
+    """One kind of quota for all clients.
+
+    `enabled` is False while no client has a quota of this kind. Callers check it first.
+    """
 
     __slots__ = (
         "_key",
@@ -99,12 +104,12 @@ class ByteQuota:
         self._sample_count = sample_count
         self._sample_ms = sample_ms
         self._limits: dict[tuple[str | None, ...], float] = {}
-        # In the order of their last use, longest ago first.
+        # In the order of their last use, the least recently used first.
         self._windows: dict[Group, SlidingWindow] = {}
         self._name_characters = 0
 
     def update(self, quotas: Quotas) -> None:
-        """Takes over the quotas of the cluster; what was counted stays."""
+        """Replace the limits by the cluster's quotas. Keep the counted bytes."""
         self._limits = {}
         for entity, values in quotas.items():
             if self._key in values:
@@ -118,7 +123,10 @@ class ByteQuota:
             self._name_characters = 0
 
     def limit(self, user: str, client_id: str) -> tuple[float, Group] | None:
-        """Bytes a second, and who shares them; None without a limit. The closest entity wins."""
+        """Return the limit in bytes a second and the group of clients that share it.
+
+        The most specific entity that has a quota applies. Return None if none has one.
+        """
         both = (user, client_id)
         candidates: list[tuple[tuple[str | None, ...], Group]] = []
         if client_id:
@@ -144,7 +152,7 @@ class ByteQuota:
         return None
 
     def record(self, user: str, client_id: str, size_bytes: int, now_ms: int) -> int:
-        """Counts bytes; for how many milliseconds the client must pause."""
+        """Count `size_bytes`. Return for how many milliseconds the client must pause."""
         found = self.limit(user, client_id)
         if found is None:
             return 0
@@ -157,13 +165,16 @@ class ByteQuota:
         return int((rate - limit) / limit * window_ms + 0.5)
 
     def unrecord(self, user: str, client_id: str, size_bytes: int, now_ms: int) -> None:
-        """Takes back what was counted and is not sent after all."""
+        """Subtract bytes that were counted and will not be sent."""
         found = self.limit(user, client_id)
         if found is not None:
             self._window(found[1]).add(-size_bytes, now_ms)
 
     def burst_bytes(self, user: str, client_id: str) -> int | None:
-        """What a client may have at once after a pause of a whole window; None without a limit."""
+        """Return how many bytes a client may get after a pause of a whole window.
+
+        Return None if the client has no limit.
+        """
         found = self.limit(user, client_id)
         if found is None:
             return None
@@ -186,7 +197,7 @@ class ByteQuota:
 
 
 class ClientQuotas:
-    """The byte quotas of this broker: what clients send, and what they fetch."""
+    """The byte quotas of this broker, for the bytes that clients send and that they fetch."""
 
     __slots__ = ("fetch", "produce")
 
@@ -195,5 +206,6 @@ class ClientQuotas:
         self.fetch = ByteQuota(CONSUMER_BYTE_RATE, sample_count, sample_ms)
 
     def update(self, quotas: Quotas) -> None:
+        """Replace the limits by the cluster's quotas."""
         self.produce.update(quotas)
         self.fetch.update(quotas)

@@ -1,19 +1,20 @@
-"""Produce requests that repeat an earlier one of their connection, except for the records.
+"""Fast path for Produce requests that repeat an earlier one of their connection.
 
-A producer sends the same bytes around its records again and again: client id, acks, time-out,
-topics, partitions. A connection remembers them, as a *shape*, from requests that took the general
-path. A frame with the same bytes in the same places is executed without being decoded. Its response
-differs from the earlier one in three numbers for each partition, so it is not encoded either. For
-one partition this saves half of the broker's CPU time for a request (measured: 8.5 instead of 17.4
-us). The shape is taken from the codec and compared with the frame: nothing here knows what a
-version looks like.
+A producer sends the same bytes around its records again and again: client id, acks, timeout,
+topics, partitions. A connection remembers these bytes as a *shape*. Shapes are learnt from requests
+that took the general path. A frame with the same bytes at the same positions is executed without
+being decoded. Its response differs from the earlier one in three numbers for each partition, so it
+is not encoded either. For one partition this saves half of the broker's CPU time for a request
+(measured: 8.5 instead of 17.4 us). The shape comes from the codec and is compared with the frame.
+This module does not know the layout of any version.
 
-This is the one exception from the rule that a request has one path. The general path executes every
-request for which a check is due: a partition that does not commit on append, a flush that is due, a
-transaction, a quota. A shape belongs to one generation of `ReplicaManager.generation`, which rises
-with every change of topics, leadership and configs. A shape of another generation is forgotten. A
-batch that is refused stays here, because the log may have written into it; the handler makes the
-response. Tests change every byte of a frame and compare both paths.
+This is the only exception from the rule that a request has one path. The general path executes
+every request that needs a further check: a partition that does not commit on append, a flush that
+is due, a transaction, a quota. A shape belongs to one value of `ReplicaManager.generation`, which
+rises with every change of topics, leadership and configs. A shape of another generation is
+forgotten. If the log refuses a batch, the request stays on this path, because the log may already
+have written into the batch. The handler then makes the response. Tests change every byte of a frame
+and compare both paths.
 """
 
 from __future__ import annotations
@@ -46,27 +47,34 @@ if TYPE_CHECKING:
     from odradek.replication.partition import Partition
 
 SHAPES_MAX = 64
-"""Shapes that one connection remembers; of one partition each has some 700 bytes."""
+"""Maximum number of shapes that one connection remembers. A shape with one partition takes some
+700 bytes.
+"""
 LEARN_EVERY = 64
-"""A connection that remembers so many learns from one in so many other requests: learning costs as
-much as some ten requests.
+"""A connection that has `SHAPES_MAX` shapes learns from one in `LEARN_EVERY` unknown requests only.
+Learning a shape costs as much as executing some ten requests.
 """
 POSITIONS_MAX = 4
-"""Different positions of the first records in them: topics differ in the lengths of their names."""
+"""Maximum number of different positions of the first records in the frames of one connection. The
+position depends on the length of the topic's name.
+"""
 PARTITIONS_MAX = 50
-"""Partitions of a request that is remembered."""
+"""Maximum number of partitions of a request that is remembered."""
 _HEAD_BYTES = REQUEST_NUMBERS.size
 _unpack_head = REQUEST_NUMBERS.unpack_from
 
 
 @dataclass(slots=True, eq=False)
 class RememberedShapes:
-    """The shapes of one connection, by the bytes from the client id to the length of the first
-    records.
+    """The shapes of one connection.
 
     Attributes:
-        positions: Where that length stands in the frames.
-        misses: Requests that could not be learnt from, because the shapes were at their bounds.
+        shapes: Each shape by its prefix: the bytes from the client id up to the length of the first
+            records.
+        positions: The positions in the frame at which that length begins, one for each length of
+            prefix.
+        misses: Number of requests without a shape that arrived when the connection had `SHAPES_MAX`
+            shapes.
         used: See `ShapeHolder`.
     """
 
@@ -90,9 +98,13 @@ class RememberedShapes:
         return shape.size_bytes
 
     def evict(self) -> int:
-        """Forget the shape that was not used for longest, by the CLOCK algorithm.
+        """Forget a shape that was not used recently, by the CLOCK algorithm.
 
-        It needs no call where a shape is used: a shape whose `used` is set is passed over once.
+        The use of a shape only sets its flag `used`. The algorithm clears the flag and passes over
+        the shape once.
+
+        Returns:
+            The size of the shape in bytes.
         """
         while True:
             prefix, shape = next(iter(self.shapes.items()))
@@ -103,7 +115,9 @@ class RememberedShapes:
 
 
 class RepeatedProduce:
-    """Used on the event loop only."""
+    """Executes produce requests by remembered shapes, and learns shapes. Used on the event loop
+    only.
+    """
 
     __slots__ = ("_budget", "_quota", "_services")
 
@@ -112,10 +126,10 @@ class RepeatedProduce:
         self._budget = budget
         self._quota = services.quotas.produce
 
-    def answer(  # noqa: C901 - calls are what this path costs
+    def respond(  # noqa: C901 - each further call would cost CPU time on this path
         self, connection: Connection, frame: memoryview
     ) -> list[bytes] | None:
-        """The response, or None: the general path has to execute the request."""
+        """Execute the request and return its response, or None if the general path must do it."""
         remembered: RememberedShapes = connection.remembered  # type: ignore[assignment]
         for position in remembered.positions:
             shape = remembered.shapes.get(bytes(frame[_HEAD_BYTES:position]))
@@ -134,9 +148,9 @@ class RepeatedProduce:
             return None
         partition = shape.partition
         if partition is None:
-            return self._answer_several(connection, frame, shape, correlation_id)
-        # The same as `_answer_several` for one partition, which most requests have. With its loops
-        # this path took a microsecond more of eight.
+            return self._respond_several(connection, frame, shape, correlation_id)
+        # The steps of `_respond_several` without loops, because most requests have one partition.
+        # The loops would make this path one microsecond slower (it takes some eight).
         try:
             if shape.flexible:
                 size = frame[position]
@@ -157,7 +171,8 @@ class RepeatedProduce:
         batch = frame[start:end]
         now_ms = services.clock.time_ms()
         try:
-            # Also with acks=all: no other replica has to confirm what commits on append.
+            # This holds for acks=all, too: on a partition that commits on append, no other replica
+            # has to confirm the records.
             info = partition.append(batch, ACKS_LEADER, now_ms)
         except KafkaError as error:
             results = [refused(partition, error)]
@@ -173,10 +188,14 @@ class RepeatedProduce:
             )
         ]
 
-    def _answer_several(
+    def _respond_several(
         self, connection: Connection, frame: memoryview, shape: ProduceShape, correlation_id: int
     ) -> list[bytes] | None:
-        """The response to a request with several partitions, after all of the frame is checked."""
+        """Execute a request with several partitions and return its response.
+
+        All of the frame is checked before the first append. Return None if the general path must
+        execute the request.
+        """
         at = shape.position
         batches: tuple[memoryview, ...] = ()
         try:
@@ -196,7 +215,7 @@ class RepeatedProduce:
                     size <= 0
                     or frame[end:at] != gap
                     or partition.flush_due_offset
-                    # All partitions are refused then.
+                    # A transactional batch makes the handler refuse all partitions.
                     or frame[start + LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK
                 ):
                     return None
@@ -228,7 +247,7 @@ class RepeatedProduce:
         results: list[AppendResult],
         now_ms: int,
     ) -> list[bytes]:
-        """Append the rest, after a batch that was refused, and have the handler respond."""
+        """Append the batches that follow a refused one. Return the response of the handler."""
         from odradek.broker.handlers import produce
         from odradek.broker.requests.produce_shapes import encoded
         from odradek.protocol.messages.produce_request import ProduceRequest
@@ -255,7 +274,15 @@ class RepeatedProduce:
         request: Message,
         reply: Sequence[object],
     ) -> None:
-        """Remember a request to which the general path responded with `reply`, if it can."""
+        """Remember the shape of a request that the general path has executed, if it has one.
+
+        Args:
+            connection: The connection that received the request.
+            context: The context of the request.
+            frame: The bytes of the request.
+            request: The decoded request.
+            reply: The chunks of its response.
+        """
         remembered: RememberedShapes | None = connection.remembered  # type: ignore[assignment]
         if remembered is not None and len(remembered.shapes) >= SHAPES_MAX:
             remembered.misses += 1
@@ -278,7 +305,7 @@ class RepeatedProduce:
             self._remember(remembered, *found)
 
     def _partitions(self, version: int, request: ProduceRequest) -> tuple[Partition, ...]:
-        """The partitions of a request that may be remembered; else none."""
+        """Return the partitions of a request whose shape may be remembered, otherwise none."""
         if (
             request.transactional_id is not None
             or request.acks not in (ACKS_LEADER, ACKS_ALL)

@@ -1,9 +1,9 @@
-"""Bounds the memory of remembered request shapes over all connections.
+"""Memory limit for the remembered request shapes of all connections.
 
 A connection remembers the bytes around the records of its produce requests
-(`odradek.broker.requests.repeated_produce`). That is a cache: when the memory for all connections
-is used up, the connections whose shapes were not used for longest forget theirs. Their next
-requests take the general path, and are remembered again.
+(`odradek.broker.requests.repeated_produce`). These shapes are a cache. When all connections
+together exceed the limit, the least recently active connections forget their shapes. Their next
+requests take the general path and are remembered again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 SHAPE_BYTES_MAX = 32 * 1_048_576
-"""Memory for remembered shapes over all connections: some 30,000 shapes of the usual size."""
+"""Memory for the remembered shapes of all connections, enough for some 30,000 of the usual size."""
 
 HOLDER_BYTES = 600
 """Memory of a holder without its shapes (measured)."""
@@ -21,7 +21,7 @@ class ShapeHolder(Protocol):
     """The shapes that one connection remembers. It is hashed by identity."""
 
     used: bool
-    """Whether a request met one of the shapes since the budget looked last."""
+    """Whether a request has matched one of the shapes since the budget last cleared the flag."""
 
     def forget(self) -> None:
         """Forget all shapes. Do not call `ShapeBudget.release`."""
@@ -30,8 +30,8 @@ class ShapeHolder(Protocol):
 class ShapeBudget:
     """Counts the bytes of all shapes. Owned by the dispatcher, used on its event loop only.
 
-    Holders are evicted by the CLOCK algorithm, which needs no call where a shape is used: a holder
-    whose `used` is set is passed over once.
+    Holders are evicted by the CLOCK algorithm. The use of a shape only sets the holder's flag
+    `used`. The algorithm clears the flag and passes over the holder once.
     """
 
     __slots__ = ("_holders", "bytes_max", "used")
@@ -42,9 +42,9 @@ class ShapeBudget:
         self._holders: dict[ShapeHolder, int] = {}
 
     def acquire(self, holder: ShapeHolder, size: int) -> None:
-        """Charge `size` more bytes to `holder`, and evict other holders until they fit.
+        """Charge `size` more bytes to `holder`, and evict other holders until the limit is met.
 
-        When they do not fit beside the other shapes of `holder`, it forgets all of its shapes.
+        If the shapes of `holder` alone exceed the limit, it forgets all of them.
         """
         holders = self._holders
         if holder not in holders:
@@ -64,11 +64,14 @@ class ShapeBudget:
                 oldest.forget()
 
     def give_back(self, holder: ShapeHolder, size: int) -> None:
-        """Give back `size` bytes of `holder`, which has forgotten one of its shapes."""
+        """Return `size` bytes to the budget. `holder` has forgotten one of its shapes."""
         if holder in self._holders:
             self._holders[holder] -= size
             self.used -= size
 
     def release(self, holder: ShapeHolder) -> None:
-        """Give back all bytes of `holder`: its connection is closed, or it forgets its shapes."""
+        """Return all bytes of `holder` to the budget.
+
+        Its connection is closed, or it forgets all of its shapes.
+        """
         self.used -= self._holders.pop(holder, 0)

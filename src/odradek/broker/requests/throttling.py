@@ -1,7 +1,8 @@
-"""Applies byte quotas to requests: counts, says so in the answer, and mutes the connection.
+"""Byte quotas applied to requests: count bytes, set the throttle time, and mute the connection.
 
-Called only while somebody has a quota. As in Kafka (KIP-219) the answer leaves at once with its
-`throttle_time_ms`, and no further request of the connection starts for that long.
+Callers use these functions only while some client has a quota. As in Kafka (KIP-219) the broker
+sends the response immediately, with its `throttle_time_ms`. It starts no further request of the
+connection for that long.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ def throttled_produce(
         if pause_ms:
             context.mute(pause_ms)
             if isinstance(response, ProduceResponse):  # None with acks=0
-                response.throttle_time_ms = shown(pause_ms)
+                response.throttle_time_ms = as_int32(pause_ms)
         return response
 
     return result.then(count)
 
 
 def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> int:
-    """No more than what the quota gives in a whole window, or the fetch could never be answered."""
+    """Return `max_bytes`, or fewer: at most the bytes that the quota allows in a whole window.
+
+    A larger response would always exceed the quota, and the client would never get it.
+    """
     burst = services.quotas.fetch.burst_bytes(
         context.session.principal.name, context.client_id or ""
     )
@@ -50,8 +54,10 @@ def fetch_limit(services: Services, context: RequestContext, max_bytes: int) -> 
 def throttled_fetch(
     services: Services, context: RequestContext, size_bytes: int, session_id: int
 ) -> FetchResponse | None:
-    """The answer without records that takes the place of one with `size_bytes` of them, if the
-    client must pause; what it did not get is not counted.
+    """Return the response without records that a client gets if it must pause, otherwise None.
+
+    It replaces a response with `size_bytes` of records. These bytes are then not counted, because
+    the client does not get them.
     """
     from odradek.protocol.messages.fetch_response import FetchResponse
 
@@ -63,9 +69,9 @@ def throttled_fetch(
         return None
     quota.unrecord(user, client_id, size_bytes, now_ms)
     context.mute(pause_ms)
-    return FetchResponse(shown(pause_ms), 0, session_id, [])
+    return FetchResponse(as_int32(pause_ms), 0, session_id, [])
 
 
-def shown(pause_ms: int) -> int:
-    """A pause as an int32 of the protocol."""
+def as_int32(pause_ms: int) -> int:
+    """Return the pause as a throttle time of the protocol, which is an int32."""
     return min(pause_ms, (1 << 31) - 1)

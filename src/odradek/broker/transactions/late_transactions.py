@@ -1,7 +1,8 @@
-"""Transactions that nobody ends, told to the log once each.
+"""Warnings about late transactions: open transactions that no coordinator ends.
 
-Such a transaction holds up every reader of committed records, and no coordinator will end it: an
-administrator has to (``odradek txn find-hanging`` and ``odradek txn abort``, KIP-664).
+A late transaction blocks every read_committed consumer of its partition. An administrator has to
+end it with ``odradek txn find-hanging`` and ``odradek txn abort`` (KIP-664). The broker logs one
+warning for each.
 """
 
 from __future__ import annotations
@@ -18,26 +19,31 @@ LateTransactions = Mapping[TopicPartition, LateTransaction]
 
 
 class LateTransactionWatch:
-    """Which late transactions are new. Holds no more than there are partitions with one.
+    """Filter that selects the late transactions that were not reported before.
 
-    It takes two looks in a row to be told: when time has jumped (the machine was asleep), the
-    coordinator aborts in the same moment what the first look finds late.
+    It holds at most one entry for each partition with a late transaction. A transaction is reported
+    after two consecutive checks have found it. When the clock has jumped (the machine was asleep),
+    the coordinator aborts the transactions that the first check finds late.
     """
 
     def __init__(self) -> None:
         self._seen: LateTransactions = {}
         self._reported: LateTransactions = {}
 
-    def look(self, late: LateTransactions) -> dict[TopicPartition, LateTransaction]:
-        """Takes in what is late now; what has to be told of it."""
+    def update(self, late: LateTransactions) -> dict[TopicPartition, LateTransaction]:
+        """Take the result of a check. Return the transactions to report.
+
+        Args:
+            late: All transactions that are late now.
+        """
         lasting = {key: each for key, each in late.items() if self._seen.get(key) == each}
         new = {key: each for key, each in lasting.items() if self._reported.get(key) != each}
         self._seen, self._reported = late, lasting
         return new
 
     def warn(self, late: LateTransactions, now_ms: int) -> None:
-        """As `look`, with a line in the log for each that is new."""
-        for topic_partition, each in self.look(late).items():
+        """Take the result of a check, as `update`, and log a warning for each one to report."""
+        for topic_partition, each in self.update(late).items():
             logger.warning(
                 "%s has a late transaction: producer id %d, start offset %d, age_ms %d",
                 topic_partition,

@@ -1,9 +1,9 @@
-"""Writing transaction markers into the partitions that this broker leads.
+"""Append of transaction markers to the partitions that this broker leads.
 
-For the handler of WriteTxnMarkers, and for the transaction coordinator of this broker, which needs
-no connection to itself. A partition of ``__consumer_offsets`` belongs to the group coordinator: its
-marker goes there, so that the offsets of the transaction count, or are forgotten, with it
-(``KafkaApis.handleWriteTxnMarkersRequest``).
+The handler of WriteTxnMarkers uses it. The transaction coordinator of this broker uses it, too, and
+so needs no connection to its own broker. A partition of ``__consumer_offsets`` belongs to the group
+coordinator. Its marker goes through the group coordinator, which applies or discards the offsets of
+the transaction together with the marker (``KafkaApis.handleWriteTxnMarkersRequest``).
 """
 
 from __future__ import annotations
@@ -41,9 +41,16 @@ def write_markers(
     groups: Callable[[], GroupCoordinator],
     markers: Sequence[TransactionMarker],
 ) -> Result[Results]:
-    """Append every marker. The result has the codes when each is committed, or cannot be.
+    """Append every marker. The result is done when each marker is committed or has failed.
 
-    `groups` is called only for a marker in a partition of ``__consumer_offsets``.
+    Args:
+        replica_manager: Appends the markers.
+        groups: Returns the group coordinator. It is called only for a marker in a partition of
+            ``__consumer_offsets``.
+        markers: The markers to append.
+
+    Returns:
+        The error codes, by producer id and partition.
     """
     results: Results = {}
 
@@ -51,13 +58,13 @@ def write_markers(
         marker: TransactionMarker, partition: TopicPartition
     ) -> tuple[Codes, TopicPartition, Result[ErrorCode]]:
         try:
-            appended = _append(replica_manager, groups, marker, partition).then(_known)
+            appended = _append(replica_manager, groups, marker, partition).then(_marker_code)
         except KafkaError as error:
-            appended = Result(_known(error.code))
+            appended = Result(_marker_code(error.code))
         return (
             results[marker.producer_id],
             partition,
-            appended.recover(KafkaError, lambda error: _known(error.code)),
+            appended.recover(KafkaError, lambda error: _marker_code(error.code)),
         )
 
     def commit(
@@ -86,7 +93,7 @@ def _append(
     marker: TransactionMarker,
     topic_partition: TopicPartition,
 ) -> Result[ErrorCode]:
-    """Return NONE when the marker is committed, or the error."""
+    """Append one marker. The result is NONE when it is committed, otherwise an error code."""
     producer_id, producer_epoch, coordinator_epoch, committed, _, version = marker
     topic, partition = topic_partition
     replica_manager.partition(topic, partition)
@@ -105,6 +112,10 @@ def _append(
     return appended.then(lambda _: ErrorCode.NONE)
 
 
-def _known(code: ErrorCode) -> ErrorCode:
-    """Transaction coordinators do not expect the group coordinator's errors: they try again."""
+def _marker_code(code: ErrorCode) -> ErrorCode:
+    """Return `code`, with the errors of a group coordinator replaced by NOT_LEADER_OR_FOLLOWER.
+
+    Transaction coordinators do not expect the errors of a group coordinator. They retry after this
+    one.
+    """
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _COORDINATOR_ERRORS else code

@@ -1,13 +1,16 @@
-"""Asking the transaction coordinator before a transaction's first batch in a partition (KIP-890).
+"""Verification of a transaction's first batch in a partition by the coordinator (KIP-890).
 
-Clients of ``transaction.version`` 1 have added the partition themselves, and the coordinator is
-asked whether they did; with version 2 (Produce 12, TxnOffsetCommit 5) asking adds it. A partition
-in which the producer has a transaction open is not asked about. What is given out is a guard for
-the append, so that an answer that has become old opens nothing (see `log.verification`).
+Clients of ``transaction.version`` 1 add a partition to the transaction by a request of their own,
+and the broker asks the coordinator whether they did. With version 2 (Produce 12, TxnOffsetCommit 5)
+the broker asks the coordinator to add the partition. If the producer already has an open
+transaction in a partition, the broker asks nothing for it. Verification returns a guard for the
+append. With an outdated guard the append cannot open a transaction
+(`odradek.log.state.verification`).
 
-While the producer's last transaction is being completed version 2 is CONCURRENT_TRANSACTIONS: then
-it is asked again after ``add.partitions.to.txn.retry.backoff.ms``, for at most
-``add.partitions.to.txn.retry.backoff.max.ms``, as the batch costs more to send again.
+With version 2, the coordinator responds with CONCURRENT_TRANSACTIONS until the producer's previous
+transaction has completed. The broker then retries after ``add.partitions.to.txn.retry.backoff.ms``,
+for at most ``add.partitions.to.txn.retry.backoff.max.ms``, because it would cost more to have the
+client send the batch again.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ RETRY_MS_MAX = "add.partitions.to.txn.retry.backoff.max.ms"
 
 
 class Operation(IntEnum):
-    """What the version of a client's request lets it do and understand
+    """The operation and the errors that a client supports, by the version of its request
     (``TransactionSupportedOperation``).
     """
 
@@ -41,7 +44,7 @@ class Operation(IntEnum):
 
 
 class Transaction(NamedTuple):
-    """The transaction that a request says it is part of."""
+    """The transaction that a request names."""
 
     transactional_id: str
     producer_id: int
@@ -49,11 +52,12 @@ class Transaction(NamedTuple):
 
 
 RequestedPartition = tuple["str | Uuid", int]
-"""A partition as the request names it: the topic's name or id, and the number."""
+"""A partition as named in the request: the topic's name or id, and the partition number."""
 Verdict = VerificationGuard | KafkaError
 Verdicts = dict[RequestedPartition, Verdict]
-"""For each partition the guard to append with, or why nothing may be appended."""
-_Questions = tuple[Verdicts, dict["TopicPartition", RequestedPartition]]
+"""For each partition the guard for its append, or the error that forbids the append."""
+_Verification = tuple[Verdicts, dict["TopicPartition", RequestedPartition]]
+"""The verdicts so far, and the partitions that the coordinator has to verify."""
 
 
 def verify(
@@ -64,22 +68,25 @@ def verify(
 ) -> Result[Verdicts]:
     """Return whether the transaction's batches may be appended.
 
-    The result is executed and done when the coordinator has responded, at once if it need not be
-    asked.
+    The result is executed and done when the coordinator has responded, or immediately if its
+    response is not needed.
 
     Args:
-        sequences: The first sequence of each batch; -1 without one.
+        services: The services of the broker.
+        transaction: The transaction of the request.
+        sequences: The first sequence number of each batch, -1 for a batch without one.
+        operation: The operation that the client supports.
     """
     add = operation is Operation.ADD_PARTITION
     if not add and not services.config.get_bool(ENABLED):
         return Result(dict.fromkeys(sequences, NOT_VERIFIED))
-    verdicts, asked = _start(services, transaction, sequences, add)
-    if not asked:
+    verdicts, unverified = _start(services, transaction, sequences, add)
+    if not unverified:
         return Result(verdicts)
-    codes = services.transactions.verify(*transaction, list(asked), add=add)
+    codes = services.transactions.verify(*transaction, list(unverified), add=add)
     if codes.completed and not (add and _is_concurrent(codes.value)):
-        return Result(_taken(verdicts, asked, codes.value, operation))
-    return run(_wait(services, transaction, sequences, (verdicts, asked), codes))
+        return Result(_with_errors(verdicts, unverified, codes.value, operation))
+    return run(_wait(services, transaction, sequences, (verdicts, unverified), codes))
 
 
 def _start(
@@ -87,10 +94,10 @@ def _start(
     transaction: Transaction,
     sequences: Mapping[RequestedPartition, int],
     add: bool,
-) -> _Questions:
-    """Guards for all partitions, and those that the coordinator must be asked about."""
+) -> _Verification:
+    """Start a verification for each partition. Return the guards and the unverified partitions."""
     verdicts: Verdicts = {}
-    asked = {}
+    unverified = {}
     for requested, sequence in sequences.items():
         try:
             topic_partition, guard = services.replica_manager.start_verification(
@@ -101,47 +108,49 @@ def _start(
             continue
         verdicts[requested] = NO_GUARD if guard is None else guard
         if guard is not None:
-            asked[topic_partition] = requested
-    return verdicts, asked
+            unverified[topic_partition] = requested
+    return verdicts, unverified
 
 
 async def _wait(
     services: Services,
     transaction: Transaction,
     sequences: Mapping[RequestedPartition, int],
-    questions: _Questions,
+    verification: _Verification,
     codes: Result[Mapping[TopicPartition, ErrorCode]],
 ) -> Result[Verdicts]:
-    """Wait for the coordinator's write, and for the last transaction to be completed: then ask
-    again for everything. Guards are always older than the response.
+    """Wait for the coordinator's response, and retry until the previous transaction has completed.
+
+    Each retry starts the verification of all partitions again, so that a guard is always older than
+    the coordinator's response.
     """
     config = services.config
     started_ms = services.clock.monotonic_ms()
-    patience_ms = config.get_int(RETRY_MS_MAX)
-    verdicts, asked = questions
+    retry_ms_max = config.get_int(RETRY_MS_MAX)
+    verdicts, unverified = verification
     while True:
-        answer = await wait(codes)
-        if not _is_concurrent(answer) or services.clock.monotonic_ms() - started_ms >= patience_ms:
-            return Result(_taken(verdicts, asked, answer, Operation.ADD_PARTITION))
+        errors = await wait(codes)
+        if not _is_concurrent(errors) or services.clock.monotonic_ms() - started_ms >= retry_ms_max:
+            return Result(_with_errors(verdicts, unverified, errors, Operation.ADD_PARTITION))
         await services.timers.sleep(config.get_int(RETRY_MS) / 1000)
-        verdicts, asked = _start(services, transaction, sequences, True)
+        verdicts, unverified = _start(services, transaction, sequences, True)
         codes = Result({})
-        if asked:
-            codes = services.transactions.verify(*transaction, list(asked), add=True)
+        if unverified:
+            codes = services.transactions.verify(*transaction, list(unverified), add=True)
 
 
 def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
     return ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
 
 
-def _taken(
+def _with_errors(
     verdicts: Verdicts,
-    asked: Mapping[TopicPartition, RequestedPartition],
+    unverified: Mapping[TopicPartition, RequestedPartition],
     codes: Mapping[TopicPartition, ErrorCode],
     operation: Operation,
 ) -> Verdicts:
-    """`verdicts` with the coordinator's refusals, in the codes that the client understands."""
-    for topic_partition, requested in asked.items():
+    """Replace the guards of refused partitions by errors that the client supports."""
+    for topic_partition, requested in unverified.items():
         code = codes.get(topic_partition, ErrorCode.NONE)
         if code is ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,6 +1,6 @@
-"""Producer ids, handed out one by one from blocks that the controller keeps apart.
+"""Allocation of producer ids from blocks that the controller assigns to a broker.
 
-What a broker had not used of its block when it stopped is lost: an id is never given out twice.
+When a broker stops, the unused ids of its block are lost. No id is ever allocated twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdAllocator:
-    """This broker's block. Used on the event loop only."""
+    """The current block of this broker. Used on the event loop only."""
 
     def __init__(self, allocate_block: Callable[[], Awaitable[range]]) -> None:
         self._allocate_block = allocate_block
@@ -21,11 +21,15 @@ class ProducerIdAllocator:
         self._lock = asyncio.Lock()
 
     def next_or_none(self) -> int | None:
-        """A fresh producer id, or None when a new block has to be taken first."""
+        """Return a new producer id, or None if the block is used up."""
         return next(self._ids, None)
 
     async def next(self) -> int:
-        """A fresh producer id; KafkaError when the controller has none."""
+        """Return a new producer id, from a new block if necessary.
+
+        Raises:
+            KafkaError: The controller could not allocate a block.
+        """
         async with self._lock:
             producer_id = self.next_or_none()
             if producer_id is None:
