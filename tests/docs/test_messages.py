@@ -1,0 +1,39 @@
+"""The messages that the page on troubleshooting quotes are messages of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.docs.pages import DOCS, ROOT
+
+PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")
+QUOTED = sorted(set(re.findall(r"^\| (?:log: )?`([^`]* [^`]* [^`]*)` \|", PAGE, re.M)))
+OF_OTHERS = {"Address already in use", "fixture 'kafka' not found"}
+
+
+def _literals() -> str:
+    """All texts of the product. A placeholder of a formatted string is `...`."""
+    found = []
+    for path in (ROOT / "src" / "odradek").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = (
+                    each.value if isinstance(each, ast.Constant) else "..." for each in node.values
+                )
+                found.append("".join(map(str, parts)))
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("message", [each for each in QUOTED if each not in OF_OTHERS])
+def test_quoted_message_is_one_of_the_code(message: str) -> None:
+    pattern = "[^\\n]*".join(map(re.escape, message.split("...")))
+    assert re.search(pattern, _literals())
+
+
+def test_messages_are_quoted() -> None:
+    assert len(QUOTED) >= 4
