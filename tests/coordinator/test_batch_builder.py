@@ -1,4 +1,4 @@
-"""Batches of pairs are the batches that `build_batch` makes."""
+"""Batches of coordinators have the bytes of `build_batch`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odradek.coordinator.batch_builder import Pair, build_coordinator_batch
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 
-# Around the ends of varints of one and two bytes, and of the table.
+# Sizes around the limits of varints of one and two bytes, and of the table.
 SIZES = (0, 1, 63, 64, 127, 128, 255, 256, 8191, 8192)
 sized = st.sampled_from(SIZES).map(bytes) | st.binary(max_size=40)
 lists = st.lists(st.tuples(sized, st.none() | sized), min_size=1, max_size=12)
@@ -22,7 +22,7 @@ lists = st.lists(st.tuples(sized, st.none() | sized), min_size=1, max_size=12)
     compression=st.sampled_from(Compression),
     producer=st.none() | st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1)),
 )
-def test_batch_is_the_one_of_its_records(
+def test_batch_has_the_bytes_of_the_general_builder(
     pairs: list[Pair],
     timestamp_ms: int,
     compression: Compression,

@@ -1,6 +1,7 @@
-"""What an OffsetCommit costs in Python calls, from the bytes received to the bytes for the socket.
+"""The cost of an OffsetCommit in Python calls, from received bytes to the bytes for the socket.
 
-Pinned as in `tests.broker.test_call_count`: whoever raises it writes the reason beside it.
+The numbers are pinned as in `tests.broker.test_call_count`. A commit that raises one has to add the
+reason here.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from tests.broker.test_call_count import counted, framed, running_broker
 from tests.helpers.call_count import CallCount
 from tests.helpers.mock_transport import open_connection
 
-# Of one partition, by a group without members: 25 to receive and decode; 25 to find and ask the
-# group; 15 for the record and the answer to it; 20 to encode it and make the batch; 20 for
-# partition, log and the one write; 5 to replay; 15 to encode the response.
+# The commit of one partition by a group without members. It takes 25 calls to receive and decode,
+# 25 to find and check the group, 15 for the record and its response, 20 to encode it and build the
+# batch, 20 for partition, log and the write, 5 to replay, and 15 to encode the response.
 COMMIT_CALLS_MAX = 122
-# Each further one: decoded, validated, made a record, encoded, replayed, answered.
+# Each further partition: decode, validate, make a record, encode it, replay it, respond.
 PARTITION_CALLS_MAX = 33
 
 
 def commit(partitions: int) -> OffsetCommitRequest:
-    places = [OffsetCommitRequestPartition(partition_index=n) for n in range(partitions)]
-    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=places)])
+    indexes = [OffsetCommitRequestPartition(partition_index=n) for n in range(partitions)]
+    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=indexes)])
 
 
 def test_commit(tmp_path: Path) -> None:

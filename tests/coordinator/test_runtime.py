@@ -1,4 +1,4 @@
-"""The runtime: what is appended is what is loaded, and what fails changes nothing."""
+"""The runtime: appended records are loaded again, and a failed write changes nothing."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ from tests.helpers.event_loop import on_loop
         ("\U0001f600", 1772899),
     ],
 )
-def test_hash_is_javas(text: str, expected: int) -> None:
+def test_hash_has_the_values_of_java(text: str, expected: int) -> None:
     assert java_string_hash(text) == expected
 
 
-def test_partition_of_the_one_hash_without_an_absolute_value_is_zero() -> None:
+def test_partition_of_the_smallest_hash_is_zero() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
@@ -83,7 +83,7 @@ def committed(state: OnDisk, group: str = "g", partition: int = 0) -> int | None
 
 
 def visible(state: OnDisk, group: str = "g", partition: int = 0) -> int | None:
-    """The committed offset that a read sees."""
+    """Return the committed offset that a read sees."""
     value = state.groups.runtime.shard(0).offsets.committed(group, "t", partition)
     return None if value is None else value.offset
 
@@ -104,7 +104,7 @@ def write(
 
 
 def with_leader_epoch(image: MetadataImage, leader_epoch: int) -> MetadataImage:
-    """The metadata after an election of this broker for all partitions of the offsets topic."""
+    """Return the metadata after this broker was elected for all partitions of the offsets topic."""
     topics = []
     for each in image.topics_by_name.values():
         if each.name == OFFSETS.topic:
@@ -116,13 +116,13 @@ def with_leader_epoch(image: MetadataImage, leader_epoch: int) -> MetadataImage:
 
 
 def append(state: OnDisk, *records: tuple[bytes | None, bytes | None], **options: Any) -> None:
-    """Puts raw records into the partition behind the coordinator's back."""
+    """Append raw records to the partition, without the coordinator."""
     batch = build_batch([Record(key, value) for key, value in records], **options)
     state.log().append_as_leader(memoryview(batch), 0, now_ms=state.clock.time_ms())
 
 
 @on_loop
-async def test_restart_finds_what_was_written(tmp_path: Path) -> None:
+async def test_restart_restores_all_writes(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         runtime = state.groups.runtime
         runtime.shard(0)
@@ -138,7 +138,7 @@ async def test_restart_finds_what_was_written(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_loading_in_small_pieces_finds_the_same(tmp_path: Path) -> None:
+async def test_loading_in_small_pieces_restores_the_same_state(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.groups.runtime.shard(0)
         for number in range(100):
@@ -186,7 +186,7 @@ async def test_append_that_fails_leaves_no_trace(tmp_path: Path) -> None:
 async def test_failed_heartbeat_of_an_upgrade_leaves_the_classic_members_waiting(
     tmp_path: Path,
 ) -> None:
-    """The append fails: the requests that wait for the classic group are not answered."""
+    """The append fails. The requests that wait for the classic group keep waiting."""
 
     async with coordinator(tmp_path) as state:
         first = now(state.groups.join(classic_join(""), CLIENT, 9))
@@ -224,7 +224,7 @@ async def test_write_that_waits_for_the_disk_ends_with_the_flush(tmp_path: Path)
 
 
 @on_loop
-async def test_write_that_is_not_committed_in_time_is_answered_and_stays(tmp_path: Path) -> None:
+async def test_write_that_is_not_committed_in_time_gets_an_error_and_stays(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         runtime = state.groups.runtime
         runtime.shard(0)
@@ -291,7 +291,7 @@ async def test_shard_is_dropped_when_this_broker_no_longer_leads(tmp_path: Path)
             runtime.shard(0)
         assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await runtime.loads_done()
-        assert committed(state) == 2, "loaded from the log, not lost for the process's life"
+        assert committed(state) == 2, "loaded from the log again"
 
 
 @on_loop
@@ -360,7 +360,7 @@ steps = st.lists(
 def test_committed_view_is_the_state_of_the_committed_records(
     history: list[tuple[str, int, int]],
 ) -> None:
-    """Beside a shard that replays only what is committed."""
+    """Compare with a shard that replays only the committed records."""
     kinds: Any = (lambda shard: None, lambda shard, code: None)
     latest, model = GroupShard(0, *kinds), GroupShard(0, *kinds)
     records: list[Any] = []
@@ -386,7 +386,7 @@ def test_committed_view_is_the_state_of_the_committed_records(
 
 
 @on_loop
-async def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_path: Path) -> None:
+async def test_failed_flush_of_a_recreated_topic_is_ignored(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         runtime = state.groups.runtime
@@ -403,14 +403,14 @@ async def test_flush_that_fails_after_the_topic_was_made_anew_is_old_news(tmp_pa
 
 
 @on_loop
-async def test_partition_that_is_not_here_has_no_coordinator(tmp_path: Path) -> None:
+async def test_missing_partition_has_no_coordinator(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         with pytest.raises(KafkaError) as error:
             state.groups.runtime.shard(7)
         assert error.value.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_unreadable_records_are_skipped_and_said_so(
+def test_unreadable_records_are_skipped_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = offset(5)
@@ -440,7 +440,7 @@ def test_unreadable_records_are_skipped_and_said_so(
     assert "ShareGroupMetadataKey records are skipped, first at offset 5" in caplog.text
 
 
-def test_commits_of_old_brokers_count(tmp_path: Path) -> None:
+def test_commits_of_old_brokers_are_loaded(tmp_path: Path) -> None:
     key = record_codec.encode_key(LegacyOffsetCommitKey(group="g", topic="t", partition=0))
     value = record_codec.encode_value(LegacyOffsetCommitValue(offset=3, metadata="old"), 0)
 
@@ -467,7 +467,7 @@ def load(shard: GroupShard, piece: bytes, first: int = 0) -> int:
 
 
 def replayed(shard: GroupShard, *, base_offset: int, **flags: Any) -> None:
-    """One commit of offset 9 in a batch with these flags, loaded into the shard."""
+    """Load one commit of offset 9, in a batch with these flags, into the shard."""
     record = offset(9)
     stored = Record(record_codec.encode_key(record.key), record_codec.encode_value(record.value, 3))
     flags = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, **flags}
@@ -476,7 +476,7 @@ def replayed(shard: GroupShard, *, base_offset: int, **flags: Any) -> None:
 
 
 def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
-    """A transaction's marker, loaded into the shard: 0 aborts, 1 commits."""
+    """Load the marker of a transaction into the shard: 0 aborts, 1 commits."""
     key = struct.pack(">hh", 0, kind)
     batch = build_batch(
         [Record(key, struct.pack(">hi", 0, 0))],
@@ -489,7 +489,7 @@ def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
     load(shard, bytes(batch))
 
 
-def test_loaded_offsets_of_transactions_count_from_their_commit_marker_on() -> None:
+def test_loaded_offsets_of_transactions_are_committed_by_their_marker() -> None:
     shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
     replayed(shard, base_offset=7, transactional=True)
     assert shard.offsets.get("g", "t", 0) is None
@@ -503,7 +503,7 @@ def test_loaded_offsets_of_transactions_count_from_their_commit_marker_on() -> N
     assert not shard.offsets.is_pending("g", "t", 0)
 
 
-def test_loaded_offsets_of_an_aborted_transaction_never_count() -> None:
+def test_loaded_offsets_of_an_aborted_transaction_are_dropped() -> None:
     shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
     replayed(shard, base_offset=7, transactional=True)
     marked(shard, 0)
@@ -511,7 +511,7 @@ def test_loaded_offsets_of_an_aborted_transaction_never_count() -> None:
     assert not shard.offsets.has_open_transactions("g")
 
 
-def test_control_batches_that_are_no_markers_are_passed_over() -> None:
+def test_control_batches_other_than_markers_are_ignored() -> None:
     shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
     replayed(shard, base_offset=7, control=True)
     assert shard.groups == {}
@@ -533,7 +533,7 @@ names = st.sampled_from(["g", "group", "grüße", "", "x" * 200])
 
 @st.composite
 def stored_records(draw: st.DrawFn) -> Record:
-    """A record as it may lie in ``__consumer_offsets``, ordinary or not."""
+    """Draw a record that may be in ``__consumer_offsets``, ordinary or not."""
     key = OffsetCommitKey(draw(names), draw(names), draw(st.integers(0, 300)))
     options = {"commit_timestamp": draw(st.integers(-1, 2**40)), "offset": draw(st.integers(0, 9))}
     value = OffsetCommitValue(metadata=draw(st.sampled_from(["", "note", "ü"])), **options)
@@ -567,13 +567,13 @@ batches = st.lists(
 
 
 class OneByOne(GroupShard):
-    """Loads without the faster way."""
+    """A shard without the fast path."""
 
     bulk = None  # type: ignore[assignment]
 
 
 class Counting(GroupShard):
-    """Notes on which thread, and how often between two looks, its state changes."""
+    """A shard that records the threads of its changes, and their number between two checks."""
 
     __slots__ = ("changes", "threads")
 
@@ -608,7 +608,7 @@ class CountingOneByOne(Counting):
 def test_event_loop_is_free_after_each_slice_of_a_load(
     kind: type[Counting], options: dict[str, Any], per_slice: int
 ) -> None:
-    """Decoding and replay run on the event loop: in a thread they would hold the interpreter
+    """Decoding and replay run on the event loop. In a thread they would hold the interpreter
     lock."""
     count = 3_000
     stored = []
@@ -644,7 +644,7 @@ def test_event_loop_is_free_after_each_slice_of_a_load(
 
 
 @given(batches, st.integers(0, 12))
-def test_loading_in_bulk_is_loading_one_by_one(
+def test_bulk_loading_restores_the_same_state_as_loading_one_by_one(
     history: list[tuple[list[Record], dict[str, Any]]], first: int
 ) -> None:
     piece = b""

@@ -1,4 +1,4 @@
-"""One shard of groups without disk, network or time: what the tests of the state machine drive."""
+"""A shard with one classic group for tests, without disk, network or time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EPOCH_MS = 1_700_000_000_000
 
 
 def through_bytes(record: CoordinatorRecord) -> tuple[Any, Any]:
-    """Key and value as a restarted broker reads them back."""
+    """Return key and value as a restarted broker reads them."""
     key = record_codec.decode_key("group", record_codec.encode_key(record.key))
     if record.value is None:
         return key, None
@@ -49,7 +49,7 @@ def through_bytes(record: CoordinatorRecord) -> tuple[Any, Any]:
 
 @dataclass
 class Machine:
-    """Drives one group. A ticket is a number; `answers` has what each was told, exactly once."""
+    """Driver of one group. A ticket is a number. `responses` has one response for each ticket."""
 
     limits: ClassicSettings = field(
         default_factory=lambda: ClassicSettings(initial_rebalance_delay_ms=0)
@@ -62,7 +62,7 @@ class Machine:
     def __post_init__(self) -> None:
         self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
         self.shard.groups["g"] = ClassicGroup("g")
-        self.answers: dict[int, Any] = {}
+        self.responses: dict[int, Any] = {}
         self.tickets = 0
         self.log: list[CoordinatorRecord] = []
         self.held: list[Any] = []
@@ -94,7 +94,7 @@ class Machine:
         rebalance_ms: int = 60_000,
         protocol_type: str = "consumer",
     ) -> int:
-        """Sends JoinGroup; returns its ticket."""
+        """Send JoinGroup. Return its ticket."""
         request = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=session_ms,
@@ -115,8 +115,8 @@ class Machine:
         return ticket
 
     def join_new(self, **options: Any) -> tuple[str, int]:
-        """A new member as current clients do it: ask for an id, then join with it."""
-        first = self.answers[self.join(**options)]
+        """Join as current clients do: request an id, then join with it."""
+        first = self.responses[self.join(**options)]
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return first.member_id, self.join(first.member_id, **options)
 
@@ -159,7 +159,7 @@ class Machine:
         return self.group.heartbeat(request, self.now)
 
     def leave(self, *members: str | MemberIdentity) -> list[int]:
-        """Send LeaveGroup; return the members' error codes, or that of the failed append."""
+        """Send LeaveGroup. Return the codes of the members, or the code of the failed append."""
         identities = [
             MemberIdentity(member_id=each) if isinstance(each, str) else each for each in members
         ]
@@ -171,7 +171,7 @@ class Machine:
         return [member.error_code for member in result.response.members]
 
     def advance(self, delta_ms: float) -> None:
-        """Moves time forward, from one deadline to the next."""
+        """Move time forward, from one deadline to the next."""
         end = self.now_ms + delta_ms
         while (due := max(self.group.next_deadline_ms(), self.retry_ms)) <= end:
             self.now_ms = max(self.now_ms, due)
@@ -207,10 +207,10 @@ class Machine:
             self.perform(result.after_commit(ErrorCode.NONE, self.now))
 
     def perform_failed(self, result: CoordinatorResult[Any]) -> None:
-        """Nothing was appended: the group is what it was before the event."""
+        """Perform a result whose append fails. Check that the group is as before the event."""
         self.failures += 1
         if result.after_failed_append is None:
-            # The leader's SyncGroup: all that a record has is as before, and a rebalance begins.
+            # The leader's SyncGroup: the fields of a record are as before, and a rebalance begins.
             assert result.after_commit is not None
             assert self.group.metadata_record({}) == self.before.metadata_record({})
             self.complete(result)
@@ -228,9 +228,9 @@ class Machine:
         self.complete(undone)
         self.retry_ms = undone.timers[0].deadline_ms
         assert self.retry_ms > self.now_ms
-        answered = {ticket for ticket, _ in undone.completed}
+        completed = {ticket for ticket, _ in undone.completed}
         for member in self.before.members.values():
-            if not answered.isdisjoint((member.awaiting_join, member.awaiting_sync)):
+            if not completed.isdisjoint((member.awaiting_join, member.awaiting_sync)):
                 self.before.set_awaiting_join(member, None)
                 member.awaiting_sync = None
         for member_id, member in self.group.members.items():
@@ -239,19 +239,19 @@ class Machine:
         assert self.group == self.before
 
     def complete(self, result: CoordinatorResult[Any]) -> None:
-        for ticket, answer in result.completed:
+        for ticket, response in result.completed:
             assert isinstance(ticket, int)
-            assert ticket not in self.answers, f"ticket {ticket} is answered twice"
-            self.answers[ticket] = answer
+            assert ticket not in self.responses, f"ticket {ticket} is completed twice"
+            self.responses[ticket] = response
 
     def release(self) -> None:
-        """Commits the stores that were held back."""
+        """Commit the writes that were held back."""
         held, self.held = self.held, []
         for after_commit in held:
             self.perform(after_commit(ErrorCode.NONE, self.now))
 
     def restarted(self) -> Machine:
-        """A machine that knows only what is in the log, as after a crash."""
+        """Return a machine with the state of the log only, as after a crash."""
         other = Machine(limits=self.limits, now_ms=self.now_ms)
         other.shard.groups.clear()
         for offset, record in enumerate(self.log):
@@ -267,7 +267,7 @@ class Machine:
         return self.tickets
 
     def waiting(self) -> Iterator[Any]:
-        """Every ticket that the group still has to complete."""
+        """Iterate over the tickets that the group still has to complete."""
         for member in self.group.members.values():
             for ticket in (member.awaiting_join, member.awaiting_sync):
                 if ticket is not None:
@@ -276,7 +276,7 @@ class Machine:
     # -- shortcuts ---------------------------------------------------------------------------------
 
     def stable(self, count: int = 1, **options: Any) -> list[str]:
-        """Brings `count` members into a stable group; each one's assignment is its own id."""
+        """Bring `count` members into a stable group. The assignment of each member is its id."""
         members: list[str] = []
         for _ in range(count):
             joined = self.join_new(**options)
@@ -288,7 +288,7 @@ class Machine:
         return members
 
     def settle(self, members: list[str]) -> None:
-        """Every member syncs, the leader with an assignment for all."""
+        """Send SyncGroup for every member. The leader's request has the assignment."""
         leader = self.group.leader_id
         for member in members:
             plan = {each: each.encode() for each in members} if member == leader else None

@@ -53,7 +53,7 @@ def image_of(*topics: TopicImage) -> MetadataImage:
 
 @dataclass
 class OnDisk:
-    """What a test sees: the coordinator, its clock, and what becomes of appends."""
+    """The objects that a test uses: the coordinator, its clock, and the outcome of appends."""
 
     groups: GroupCoordinator
     clock: ManualClock
@@ -63,7 +63,7 @@ class OnDisk:
     append_error: ErrorCode | None = None
     # Whether this broker leads the partition.
     leads: bool = True
-    # Appends wait for these when a test puts some here: the disk's answers, one an append.
+    # When this is a list, each append adds a future to it and waits for that.
     flushes: list[asyncio.Future[None]] | None = None
 
     def log(self) -> UnifiedLog:
@@ -112,25 +112,25 @@ class OnDisk:
         return of_future(flush)
 
     async def advance(self, delta_ms: int) -> None:
-        """Moves the clock and runs what falls due, then lets callbacks run."""
+        """Move the clock, run the timers that are due, then let callbacks run."""
         self.timers.advance(delta_ms)
         for _ in range(3):
             await asyncio.sleep(0)
 
 
 def now(result: Result[Any]) -> Any:
-    """The value of a result that is completed already; else the result itself."""
+    """Return the value of a completed result, or the result itself."""
     return result.value if result.completed else result
 
 
-async def settled(answer: Any) -> Any:
-    """The value, now or later."""
-    return await wait(answer) if isinstance(answer, Result) else answer
+async def settled(response: Any) -> Any:
+    """Return the value of a result. Wait for it if necessary."""
+    return await wait(response) if isinstance(response, Result) else response
 
 
 @asynccontextmanager
 async def coordinator(path: Path, *, start: bool = True, **config: object) -> AsyncIterator[OnDisk]:
-    """A coordinator whose offsets topic has one partition; it is stopped, and its logs closed."""
+    """Run a coordinator whose offsets topic has one partition. Stop it and close its logs."""
     clock = ManualClock()
     timers = SteppedTimers(clock)
     manager = LogManager([str(path)], LogConfig(), clock)

@@ -73,7 +73,7 @@ def group_of(state: OnDisk) -> ConsumerGroup:
 
 
 @on_loop
-async def test_silent_members_go_one_after_the_other(tmp_path: Path) -> None:
+async def test_members_without_heartbeats_are_removed_one_after_the_other(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         beat(state, "a", 0)
         await state.advance(1_000)
@@ -88,15 +88,15 @@ async def test_silent_members_go_one_after_the_other(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_member_that_does_not_let_go_in_time_is_removed(tmp_path: Path) -> None:
+async def test_member_that_does_not_revoke_in_time_is_removed(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
         beat(state, "a", 0)
         beat(state, "b", 0)
         held = [TopicPartitions(b"t" * 16, [0, 1])]
         for second in range(10):
-            answer = beat(state, "a", 1, held)
-            assert (answer.error_code, answer.member_epoch) == (0, 1), second
+            response = beat(state, "a", 1, held)
+            assert (response.error_code, response.member_epoch) == (0, 1), second
             beat(state, "b", 2)
             await state.advance(1_000)
         assert set(group_of(state).members) == {"b"}
@@ -125,17 +125,17 @@ async def test_heartbeat_that_cannot_be_written_changes_nothing(tmp_path: Path) 
 
 
 @on_loop
-async def test_answers_wait_for_the_disk(tmp_path: Path) -> None:
+async def test_responses_wait_for_the_disk(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
-        answer = beat(state, "a", 0)
-        assert not answer.done
+        response = beat(state, "a", 0)
+        assert not response.done
         behind = beat(state, "a", 1)
-        assert not behind.done, "it may rest on what is not committed"
+        assert not behind.done, "it may depend on uncommitted records"
         state.flushes[0].set_result(None)
-        assert (await settled(answer)).member_epoch == 1
+        assert (await settled(response)).member_epoch == 1
         assert (await settled(behind)).error_code == 0
-        assert beat(state, "a", 1).error_code == 0, "nothing is written: it is answered at once"
+        assert beat(state, "a", 1).error_code == 0, "no record is written"
 
 
 @on_loop
@@ -186,7 +186,7 @@ async def test_committed_view_of_a_classic_group_has_no_uncommitted_assignment(
 
 
 @on_loop
-async def test_members_survive_a_restart_and_their_sessions_begin_anew(tmp_path: Path) -> None:
+async def test_members_survive_a_restart_and_their_sessions_begin_again(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         beat(state, "a", 0)
     async with coordinator(tmp_path) as state:
@@ -198,15 +198,16 @@ async def test_members_survive_a_restart_and_their_sessions_begin_anew(tmp_path:
 
 
 @on_loop
-async def test_after_a_restart_members_have_their_own_time_outs_again(tmp_path: Path) -> None:
-    """A classic member its session, and who has to let go of partitions the time for that."""
+async def test_members_have_their_own_time_outs_after_a_restart(tmp_path: Path) -> None:
+    """A classic member has its session time-out. A member that has to revoke partitions has its
+    rebalance time-out."""
     two = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
     async with coordinator(tmp_path) as state:
         state.image = two
         beat(state, "a", 0)
         await settled(state.groups.join(classic_join("c"), CLIENT, 9))
         held = [TopicPartitions(TOPIC_ID, [0, 1])]
-        assert beat(state, "a", 1, held).member_epoch == 1, "it has to let go of one"
+        assert beat(state, "a", 1, held).member_epoch == 1, "it has to revoke one"
     async with coordinator(tmp_path) as state:
         state.image = two
         await state.advance(9_999)
@@ -216,7 +217,7 @@ async def test_after_a_restart_members_have_their_own_time_outs_again(tmp_path: 
 
 
 @on_loop
-async def test_classic_group_whose_metadata_is_no_consumers_keeps_its_members(
+async def test_classic_group_with_unreadable_metadata_is_not_upgraded(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as state:
@@ -238,7 +239,7 @@ def classic_join(member_id: str, *topics: str, **options: Any) -> JoinGroupReque
 
 
 async def two_classic_members(state: OnDisk) -> list[Any]:
-    """Two members in a stable classic group that hold one partition each."""
+    """Make a stable classic group of two members with one partition each."""
     ids = [now(state.groups.join(classic_join(""), CLIENT, 9)).member_id for _ in range(2)]
     waiting = [state.groups.join(classic_join(each), CLIENT, 9) for each in ids]
     await state.advance(0)
@@ -247,7 +248,7 @@ async def two_classic_members(state: OnDisk) -> list[Any]:
         SyncGroupRequestAssignment(each, held_bytes({TOPIC_ID: frozenset({at})}, 1, state.image))
         for at, each in enumerate(ids)
     ]
-    for each in sorted(joined, key=lambda answer: answer.member_id != answer.leader):
+    for each in sorted(joined, key=lambda response: response.member_id != response.leader):
         request = SyncGroupRequest("g", each.generation_id, each.member_id, assignments=plan)
         assert (await settled(state.groups.sync(request))).error_code == 0
     return joined
@@ -278,7 +279,7 @@ def test_classic_group_that_is_too_large_for_a_consumer_group_keeps_its_protocol
         ("disabled", False, False),
     ],
 )
-def test_groups_change_their_protocol_as_the_policy_has_it(
+def test_migration_policy_decides_about_changes_of_protocol(
     tmp_path: Path, policy: str, up: bool, down: bool
 ) -> None:
     @on_loop
@@ -318,7 +319,7 @@ async def test_members_of_an_upgraded_group_keep_what_they_hold_and_have_their_o
 
 
 @on_loop
-async def test_classic_members_that_wait_while_the_group_is_upgraded_are_told_to_join_again(
+async def test_classic_members_that_wait_during_an_upgrade_have_to_join_again(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as state:
@@ -331,8 +332,8 @@ async def test_classic_members_that_wait_while_the_group_is_upgraded_are_told_to
 
 
 async def returned_classic(state: OnDisk, *topics: str) -> tuple[Any, Any]:
-    """The static member `i` of the consumer protocol, gone for a while, joins by the classic one,
-    and asks what it holds; both answers."""
+    """Let the static member `i` leave temporarily, and join again with the classic protocol. Return
+    the responses to its JoinGroup and its SyncGroup."""
     beat(state, "a", -2, instance_id="i")
     join = classic_join("", *topics, group_instance_id="i")
     joined = await settled(state.groups.join(join, CLIENT, 9))
@@ -344,7 +345,7 @@ async def returned_classic(state: OnDisk, *topics: str) -> tuple[Any, Any]:
 
 
 @on_loop
-async def test_static_member_that_takes_the_group_to_the_classic_protocol_goes_on_at_once(
+async def test_static_member_that_downgrades_a_settled_group_needs_no_rebalance(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as state:
@@ -378,7 +379,8 @@ async def test_downgrade_by_a_static_member_with_another_subscription_rebalances
 async def test_downgrade_by_a_static_member_rebalances_where_another_waits_for_partitions(
     tmp_path: Path,
 ) -> None:
-    """Else the other would not hear that it has been given them, and nobody would read them."""
+    """Otherwise the other member would not learn its new partitions, and no member would read
+    them."""
     async with coordinator(tmp_path) as state:
         state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
         beat(state, "a", 0, instance_id="i")
@@ -439,13 +441,13 @@ def test_assignors_are_configured_by_name_or_class(
 
 
 @on_loop
-async def test_groups_own_configs_go_before_the_brokers_within_its_bounds(tmp_path: Path) -> None:
+async def test_group_configs_override_the_brokers_within_its_bounds(tmp_path: Path) -> None:
     config = {"group.consumer.min.session.timeout.ms": 2_000}
     async with coordinator(tmp_path, **config) as state:
         own = {"consumer.session.timeout.ms": "3000", "consumer.heartbeat.interval.ms": "1"}
         state.image = replace(state.image, group_configs={"g": own})
-        answer = beat(state, "a", 0)
-        assert answer.heartbeat_interval_ms == 5_000, "no shorter than the broker allows"
+        response = beat(state, "a", 0)
+        assert response.heartbeat_interval_ms == 5_000, "no shorter than the broker allows"
         await state.advance(2_999)
         assert set(group_of(state).members) == {"a"}
         await state.advance(1)

@@ -1,4 +1,4 @@
-"""The shell: timers on a clock that the test moves, waiting for the disk, restarts, stopping."""
+"""The group coordinator: timers on a manual clock, waiting for the disk, restarts, stopping."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def join(state: OnDisk, member_id: str = "", version: int = 9, **options: Any) -
 
 
 async def join_alone(state: OnDisk) -> Any:
-    """A first member's answer, after the (empty) initial delay."""
+    """Return the response to a first member, after the initial delay of 0."""
     waiting = join(state, join(state).member_id)
     await state.advance(0)
     return await settled(waiting)
@@ -72,13 +72,13 @@ def sync(state: OnDisk, joined: Any) -> Any:
 
 async def stable(state: OnDisk) -> Any:
     joined = await join_alone(state)
-    answer = await settled(sync(state, joined))
-    assert answer.error_code == 0
+    response = await settled(sync(state, joined))
+    assert response.error_code == 0
     return joined
 
 
 async def stable_static(state: OnDisk) -> Any:
-    """The response to the only member, which is static."""
+    """Return the response to the only member, which is static."""
     waiting = join(state, group_instance_id="i")
     await state.advance(0)
     joined = await settled(waiting)
@@ -117,7 +117,7 @@ def code_of(response: Any) -> ErrorCode:
 
 
 @on_loop
-async def test_session_ends_when_the_clock_says_so(tmp_path: Path) -> None:
+async def test_session_ends_at_its_deadline(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         for _ in range(3):
@@ -152,7 +152,7 @@ async def test_stable_group_and_its_offsets_survive_a_restart(tmp_path: Path) ->
 
 
 @on_loop
-async def test_members_are_told_all_is_well_while_the_shard_loads(tmp_path: Path) -> None:
+async def test_heartbeats_succeed_while_the_shard_is_loading(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
     async with coordinator(tmp_path, start=False) as state:
@@ -166,7 +166,7 @@ async def test_members_are_told_all_is_well_while_the_shard_loads(tmp_path: Path
 
 
 @on_loop
-async def test_commit_is_answered_when_the_disk_has_it(tmp_path: Path) -> None:
+async def test_commit_is_completed_after_its_flush(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         waiting = commit(state)
@@ -178,7 +178,7 @@ async def test_commit_is_answered_when_the_disk_has_it(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_commit_that_the_disk_refuses_is_an_error(tmp_path: Path) -> None:
+async def test_commit_that_cannot_be_appended_is_an_error(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.append_error = E.KAFKA_STORAGE_ERROR
         assert code_of(commit(state)) is E.NOT_COORDINATOR
@@ -192,7 +192,7 @@ async def test_commit_that_the_disk_refuses_is_an_error(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_assignment_is_told_when_the_disk_has_it(tmp_path: Path) -> None:
+async def test_assignment_is_returned_after_its_flush(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await join_alone(state)
         state.flushes = []
@@ -204,7 +204,7 @@ async def test_assignment_is_told_when_the_disk_has_it(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_failed_flush_answers_whoever_waits(tmp_path: Path) -> None:
+async def test_failed_flush_completes_the_waiting_requests(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await join_alone(state)
         state.flushes = []
@@ -325,7 +325,7 @@ async def test_reads_show_members_until_their_leaving_is_committed(tmp_path: Pat
 
 
 @on_loop
-async def test_superseded_sync_is_answered_when_the_next_one_cannot_be_appended(
+async def test_superseded_sync_is_completed_when_the_next_one_cannot_be_appended(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as state:
@@ -398,7 +398,7 @@ async def test_leaving_waits_for_the_record_of_the_empty_group(tmp_path: Path) -
 
 
 @on_loop
-async def test_stopping_answers_whoever_waits_and_then_refuses(tmp_path: Path) -> None:
+async def test_stop_completes_waiting_requests_and_refuses_new_ones(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         await stable(state)
         waiting = join(state, join(state).member_id)
@@ -411,7 +411,7 @@ async def test_stopping_answers_whoever_waits_and_then_refuses(tmp_path: Path) -
 
 
 @on_loop
-async def test_client_that_went_away_while_it_waited_is_no_harm(tmp_path: Path) -> None:
+async def test_disconnected_client_does_not_hold_up_the_rebalance(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         waiting = join(state, join(state).member_id)
@@ -421,7 +421,7 @@ async def test_client_that_went_away_while_it_waited_is_no_harm(tmp_path: Path) 
 
 
 @on_loop
-async def test_group_that_nobody_joined_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_group_without_members_is_dropped(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         request = JoinGroupRequest(group_id="odd", session_timeout_ms=10_000)
         assert (
@@ -436,7 +436,7 @@ async def test_group_that_nobody_joined_leaves_nothing_behind(tmp_path: Path) ->
 
 
 @on_loop
-async def test_offsets_topic_made_anew_begins_empty(tmp_path: Path) -> None:
+async def test_recreated_offsets_topic_begins_empty(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         old = state.image
@@ -458,7 +458,7 @@ def _first_partition(image: Any) -> tuple[Any, Any]:
 
 
 @on_loop
-async def test_deleted_topic_takes_its_offsets_along_for_good(tmp_path: Path) -> None:
+async def test_offsets_of_a_deleted_topic_are_removed_permanently(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         commit(state)
         old = state.image
@@ -488,14 +488,16 @@ async def test_topic_that_is_deleted_while_the_shard_loads_leaves_no_offsets(
 
 
 @on_loop
-async def test_members_that_are_over_the_limit_after_a_restart_rebalance(tmp_path: Path) -> None:
+async def test_group_over_the_limit_after_a_restart_rebalances(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         a = await stable(state)
         joining = join(state, join(state).member_id)
         again = join(state, a.member_id)
         b = await settled(joining)
-        answers = [await settled(again), b]
-        for joined in sorted(answers, key=lambda each: each.member_id != each.leader, reverse=True):
+        responses = [await settled(again), b]
+        for joined in sorted(
+            responses, key=lambda each: each.member_id != each.leader, reverse=True
+        ):
             waiting = sync(state, joined)
         await settled(waiting)
     config: dict[str, object] = {"group.max.size": 1}
@@ -507,7 +509,7 @@ MINUTE_MS = 60_000
 
 
 @on_loop
-async def test_offsets_and_their_group_expire_by_the_clock_and_for_good(tmp_path: Path) -> None:
+async def test_offsets_and_their_group_expire_permanently(tmp_path: Path) -> None:
     options = {"offsets.retention.minutes": 2}
     async with coordinator(tmp_path, **options) as state:
         joined = await stable(state)
@@ -525,7 +527,7 @@ async def test_offsets_and_their_group_expire_by_the_clock_and_for_good(tmp_path
 
 
 @on_loop
-async def test_members_that_come_back_stop_the_retention(tmp_path: Path) -> None:
+async def test_members_that_return_stop_the_retention_time(tmp_path: Path) -> None:
     async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
         joined = await stable(state)
         commit(state, joined=joined)

@@ -1,4 +1,4 @@
-"""Records that are encoded by hand have the bytes that the codec gives them."""
+"""The fast path of record encoding has the bytes of the codec."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_tombstones(group: str, topic: str, partition: int) -> None:
         ({}, {"offset": 2**63}),
     ],
 )
-def test_what_has_no_bytes_is_refused(key: dict[str, Any], value: dict[str, Any]) -> None:
+def test_unencodable_record_is_refused(key: dict[str, Any], value: dict[str, Any]) -> None:
     record = offset_commit_record(OffsetCommitKey(**key), OffsetCommitValue(**value))
     with pytest.raises(UnencodableMessage):
         encode(record)

@@ -1,14 +1,14 @@
-"""Golden transcripts: small stories of a group, and what everybody was told, as prose.
+"""Golden transcripts of a group: the commands of its clients, and the responses.
 
-A line that begins with ``>`` is a command, what follows it is the expected outcome::
+A line that begins with ``>`` is a command. The lines after it are the expected outcome::
 
-    > a join            a client asks to join (first without an id; again with what it was given)
-    > a sync a=x b=y    SyncGroup; the leader names the assignments
+    > a join            a client joins (first without an id, then with the id of the response)
+    > a sync a=x b=y    SyncGroup with the assignments of the leader
     > a heartbeat       > a leave       > a forget (the client restarts and has lost its id)
     > wait 10000        time passes, in milliseconds
     > restart           the coordinator restarts from its log
 
-A new or changed story is written with ``UPDATE_TRANSCRIPTS=1``, then read before it is committed.
+``UPDATE_TRANSCRIPTS=1`` writes a new or changed transcript. Read it before you commit it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from odradek.errors import ErrorCode
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from tests.coordinator.group.group_machine import Machine
 
-STORIES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
 @dataclass
-class Person:
-    """A client of the story. A name in capitals is a static member of that instance id."""
+class Client:
+    """A client of the transcript. A name in capitals is a static member of that instance id."""
 
     name: str
     member_id: str = ""
@@ -42,12 +42,12 @@ class Person:
         return self.name if self.name.isupper() else None
 
 
-class Story:
-    """Performs commands and tells what came of them."""
+class Transcript:
+    """Runner of commands that reports their outcomes."""
 
     def __init__(self, delay_ms: int) -> None:
         self.machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=delay_ms))
-        self.people: dict[str, Person] = {}
+        self.clients: dict[str, Client] = {}
         self.lines: list[str] = []
 
     def run(self, command: str) -> list[str]:
@@ -57,101 +57,103 @@ class Story:
             self.machine.advance(int(words[1]))
         elif words[0] == "restart":
             self.machine = self.machine.restarted()
-            for person in self.people.values():
-                person.tickets.clear()
+            for client in self.clients.values():
+                client.tickets.clear()
         else:
-            person = self.people.setdefault(words[0], Person(words[0]))
-            getattr(self, f"_{words[1]}")(person, *words[2:])
-        self._tell_answers()
-        self._tell_group()
+            client = self.clients.setdefault(words[0], Client(words[0]))
+            getattr(self, f"_{words[1]}")(client, *words[2:])
+        self._report_responses()
+        self._report_group()
         return self.lines
 
     # -- commands ----------------------------------------------------------------------------------
 
-    def _join(self, person: Person, metadata: str = "topics") -> None:
+    def _join(self, client: Client, metadata: str = "topics") -> None:
         ticket = self.machine.join(
-            person.member_id, protocols={"range": metadata.encode()}, instance=person.instance
+            client.member_id, protocols={"range": metadata.encode()}, instance=client.instance
         )
-        person.tickets[ticket] = "join"
+        client.tickets[ticket] = "join"
 
-    def _sync(self, person: Person, *plan: str) -> None:
+    def _sync(self, client: Client, *plan: str) -> None:
         named = dict(item.split("=") for item in plan)
-        assignments = {self.people[name].member_id: v.encode() for name, v in named.items()}
+        assignments = {self.clients[name].member_id: v.encode() for name, v in named.items()}
         ticket = self.machine.sync(
-            person.member_id, assignments, generation=person.generation, instance=person.instance
+            client.member_id, assignments, generation=client.generation, instance=client.instance
         )
-        person.tickets[ticket] = "sync"
+        client.tickets[ticket] = "sync"
 
-    def _heartbeat(self, person: Person) -> None:
-        code = self.machine.heartbeat(person.member_id, person.generation, person.instance)
-        self.lines.append(f"{person.name}: heartbeat {code.name}")
+    def _heartbeat(self, client: Client) -> None:
+        code = self.machine.heartbeat(client.member_id, client.generation, client.instance)
+        self.lines.append(f"{client.name}: heartbeat {code.name}")
 
-    def _leave(self, person: Person) -> None:
-        identity = MemberIdentity(member_id=person.member_id, group_instance_id=person.instance)
+    def _leave(self, client: Client) -> None:
+        identity = MemberIdentity(member_id=client.member_id, group_instance_id=client.instance)
         (code,) = self.machine.leave(identity)
-        self.lines.append(f"{person.name}: leave {ErrorCode(code).name}")
+        self.lines.append(f"{client.name}: leave {ErrorCode(code).name}")
 
-    def _forget(self, person: Person) -> None:
-        person.member_id = ""
+    def _forget(self, client: Client) -> None:
+        client.member_id = ""
 
-    # -- telling -----------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------
 
-    def _tell_answers(self) -> None:
-        for person in self.people.values():
-            for ticket in [each for each in person.tickets if each in self.machine.answers]:
-                kind = person.tickets.pop(ticket)
-                answer = self.machine.answers[ticket]
-                told = self._joined(person, answer) if kind == "join" else _synced(answer)
-                self.lines.append(f"{person.name}: {kind} {told}")
+    def _report_responses(self) -> None:
+        for client in self.clients.values():
+            for ticket in [each for each in client.tickets if each in self.machine.responses]:
+                kind = client.tickets.pop(ticket)
+                response = self.machine.responses[ticket]
+                outcome = self._joined(client, response) if kind == "join" else _synced(response)
+                self.lines.append(f"{client.name}: {kind} {outcome}")
 
-    def _joined(self, person: Person, answer: Any) -> str:
-        code = ErrorCode(answer.error_code)
+    def _joined(self, client: Client, response: Any) -> str:
+        code = ErrorCode(response.error_code)
         if code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            person.member_id = answer.member_id
+            client.member_id = response.member_id
         if code is not ErrorCode.NONE:
             return code.name
-        person.generation = answer.generation_id
-        members = " ".join(sorted(self._name(each.member_id) for each in answer.members))
-        leads = f", leads {members}" if answer.leader == answer.member_id else ""
-        skips = ", skips the assignment" if answer.skip_assignment else ""
-        return f"generation {answer.generation_id}{leads}{skips}"
+        client.generation = response.generation_id
+        members = " ".join(sorted(self._name(each.member_id) for each in response.members))
+        leads = f", leads {members}" if response.leader == response.member_id else ""
+        skips = ", skips the assignment" if response.skip_assignment else ""
+        return f"generation {response.generation_id}{leads}{skips}"
 
     def _name(self, member_id: str | None) -> str:
-        found = [p.name for p in self.people.values() if p.member_id == member_id]
+        found = [p.name for p in self.clients.values() if p.member_id == member_id]
         return found[0] if found else "(a former self)"
 
-    def _tell_group(self) -> None:
+    def _report_group(self) -> None:
         group = self.machine.group
         members = " ".join(sorted(self._name(each) for each in group.members)) or "nobody"
         self.lines.append(f"-- {group.state.value}, generation {group.generation_id}: {members}")
 
 
-def _synced(answer: Any) -> str:
-    code = ErrorCode(answer.error_code)
-    return code.name if code is not ErrorCode.NONE else f"-> {answer.assignment.decode() or '(-)'}"
+def _synced(response: Any) -> str:
+    code = ErrorCode(response.error_code)
+    return (
+        code.name if code is not ErrorCode.NONE else f"-> {response.assignment.decode() or '(-)'}"
+    )
 
 
-def told(text: str) -> str:
-    """The story with its outcomes as they are today."""
-    story = Story(3_000 if "initial delay 3000" in text else 0)
+def replayed(text: str) -> str:
+    """Return the transcript with the present outcomes."""
+    transcript = Transcript(3_000 if "initial delay 3000" in text else 0)
     out = []
     for line in text.splitlines():
         if line.startswith(">"):
             out.append(line)
-            out += [f"    {each}" for each in story.run(line[1:].split("#")[0].strip())]
+            out += [f"    {each}" for each in transcript.run(line[1:].split("#")[0].strip())]
         elif not line.startswith("    "):
             out.append(line)
     return "\n".join(out) + "\n"
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story_goes_as_it_was_told(path: Path) -> None:
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript_has_the_recorded_outcomes(path: Path) -> None:
     text = path.read_text()
     if os.environ.get("UPDATE_TRANSCRIPTS"):
-        path.write_text(told(text))
+        path.write_text(replayed(text))
     else:
-        assert told(text) == text
+        assert replayed(text) == text
 
 
-def test_there_are_stories() -> None:
-    assert STORIES
+def test_transcripts_exist() -> None:
+    assert TRANSCRIPTS

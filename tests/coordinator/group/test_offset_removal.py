@@ -1,4 +1,4 @@
-"""What goes away by age or by order: tables of groups, offsets and times."""
+"""Removal of offsets and groups by age or by request: tables of groups, offsets and times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW_MS = 100_000
 
 
 def subscription(*topics: str, version: int = 1) -> bytes:
-    """A consumer's metadata, as clients write it."""
+    """Return a consumer's metadata, as clients write it."""
     message = ConsumerProtocolSubscription(topics=list(topics))
     return struct.pack(">h", version) + codec.encode(message, version)
 
@@ -77,7 +77,7 @@ def emptied(at_ms: int) -> ClassicGroup:
 
 
 def removed(shard: GroupShard) -> list[str]:
-    """What expires now, and is replayed: topics, and "group" for the group itself."""
+    """Expire offsets and replay the tombstones. Return the topics, and "group" for the group."""
     names = []
     for record in removal.expire(shard, list(shard.groups), NOW_MS, RETENTION_MS):
         assert record.value is None
@@ -92,22 +92,22 @@ OLD, NEW = NOW_MS - RETENTION_MS, NOW_MS - RETENTION_MS + 1
 @pytest.mark.parametrize(
     ("group", "committed_ms", "expected"),
     [
-        # Without members, from the commit on: a consumer that assigns its partitions itself.
+        # A consumer that assigns its partitions itself has no members: from the commit on.
         (lambda: ClassicGroup("g"), OLD, ["t", "group"]),
         (lambda: ClassicGroup("g"), NEW, []),
-        # A group that had members: from when it became empty, however old the commit is.
+        # A group that had members: from the time at which it became empty, not from the commit.
         (lambda: emptied(OLD), NEW, ["t", "group"]),
         (lambda: emptied(NEW), OLD, []),
-        # A record of an old broker does not say when it became empty: the commit counts.
+        # A record of an old broker has no time at which the group became empty: from the commit on.
         (lambda: emptied(-1), OLD, ["t", "group"]),
         (lambda: emptied(-1), NEW, []),
-        # Consumers keep what they read, and only that.
+        # Consumers keep the offsets of their topics, and no others.
         (lambda: consumers(GroupState.STABLE, subscription("t")), OLD, []),
         (lambda: consumers(GroupState.STABLE, subscription("u", version=3)), OLD, ["t"]),
         (lambda: consumers(GroupState.STABLE, subscription("u")), NEW, []),
         (lambda: consumers(GroupState.PREPARING_REBALANCE, subscription("u")), OLD, []),
         (lambda: consumers(GroupState.COMPLETING_REBALANCE, subscription("u")), OLD, []),
-        # What they read cannot be told: nothing expires.
+        # The subscriptions cannot be read: no offset expires.
         (lambda: consumers(GroupState.STABLE, b"\0"), OLD, []),
         (lambda: consumers(GroupState.STABLE, b"\0\1\xff\xff"), OLD, []),
         (lambda: consumers(GroupState.STABLE, subscription("u"), "connect"), OLD, []),
@@ -123,13 +123,13 @@ def test_offsets_expire_by_the_state_of_their_group(
 
 
 @pytest.mark.parametrize(("expire_ms", "expected"), [(NOW_MS, True), (NOW_MS + 1, False)])
-def test_retention_that_an_old_client_asked_for_goes_before(expire_ms: int, expected: bool) -> None:
+def test_retention_time_of_an_old_client_has_precedence(expire_ms: int, expected: bool) -> None:
     shard = shard_with()
     commit(shard, expire_ms=expire_ms, at_ms=0)
     assert removed(shard) == (["t", "group"] if expected else [])
 
 
-def test_group_stays_as_long_as_one_offset_does() -> None:
+def test_group_stays_while_it_has_an_offset() -> None:
     shard = shard_with(ClassicGroup("g"))
     commit(shard, "old", at_ms=OLD)
     commit(shard, "new", at_ms=NEW)
@@ -137,11 +137,11 @@ def test_group_stays_as_long_as_one_offset_does() -> None:
     assert "g" in shard.groups
 
 
-def test_empty_group_without_offsets_goes() -> None:
+def test_empty_group_without_offsets_is_removed() -> None:
     assert removed(shard_with(emptied(NOW_MS))) == ["group"]
 
 
-def test_open_transactions_hold_their_offsets_and_their_group() -> None:
+def test_open_transactions_keep_their_offsets_and_their_group() -> None:
     shard = shard_with(ClassicGroup("g"))
     commit(shard, "both")
     commit(shard, "both", producer=7)
@@ -151,7 +151,7 @@ def test_open_transactions_hold_their_offsets_and_their_group() -> None:
     assert removed(shard) == ["both", "group"]
 
 
-def test_group_stays_for_what_a_transaction_may_add_to_its_expired_offsets() -> None:
+def test_group_with_an_open_transaction_stays_when_its_offsets_expire() -> None:
     shard = shard_with(ClassicGroup("g"))
     commit(shard, "expired")
     commit(shard, "added", producer=7)
@@ -160,7 +160,7 @@ def test_group_stays_for_what_a_transaction_may_add_to_its_expired_offsets() -> 
     assert removed(shard) == ["group"]
 
 
-def test_group_with_nothing_but_pending_offsets_stays_until_they_end() -> None:
+def test_group_with_pending_offsets_only_stays_until_their_transaction_ends() -> None:
     shard = shard_with()
     commit(shard, producer=7)
     assert removed(shard) == []
@@ -207,7 +207,7 @@ def test_only_groups_without_members_are_deleted(
         (consumers(GroupState.STABLE, b"", "connect"), E.NON_EMPTY_GROUP, None),
     ],
 )
-def test_offsets_of_topics_that_nobody_reads_are_deleted(
+def test_offsets_of_topics_without_subscribers_are_deleted(
     group: ClassicGroup | None, whole: ErrorCode, of_topic: ErrorCode | None
 ) -> None:
     shard = shard_with(group)

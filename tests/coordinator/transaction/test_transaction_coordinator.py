@@ -1,4 +1,4 @@
-"""The shell: durable before it is answered, markers until all have them, restarts, time, errors."""
+"""The transaction coordinator: durability before responses, markers, restarts, time, errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def ending_on_a_slow_disk(disk: OnDisk) -> asyncio.Future[TransactionRespo
 
 
 @on_loop
-async def test_commit_is_answered_before_its_markers_are_written(tmp_path: Path) -> None:
+async def test_response_to_a_commit_precedes_its_markers(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         assert (await disk.end()).code is E.NONE
@@ -71,7 +71,7 @@ async def test_abort_writes_abort_markers(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_markers_of_version_2_carry_the_bumped_epoch(tmp_path: Path) -> None:
+async def test_markers_of_version_2_have_the_incremented_epoch(tmp_path: Path) -> None:
     async with coordinator(tmp_path, level=2) as disk:
         await begun(disk)
         assert await disk.end(version=2) == (E.NONE, 1, 1)
@@ -80,8 +80,8 @@ async def test_markers_of_version_2_carry_the_bumped_epoch(tmp_path: Path) -> No
 
 
 @on_loop
-async def test_markers_carry_the_epoch_in_which_the_coordinator_leads(tmp_path: Path) -> None:
-    """By it partitions refuse the markers of an earlier coordinator."""
+async def test_markers_have_the_leader_epoch_of_the_coordinator(tmp_path: Path) -> None:
+    """With this epoch, partitions refuse the markers of an earlier coordinator."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         image = disk.image
@@ -94,7 +94,7 @@ async def test_markers_carry_the_epoch_in_which_the_coordinator_leads(tmp_path: 
 
 
 @on_loop
-async def test_abort_of_nothing_needs_no_marker(tmp_path: Path) -> None:
+async def test_abort_without_a_transaction_needs_no_marker(tmp_path: Path) -> None:
     async with coordinator(tmp_path, level=2) as disk:
         await disk.init()
         assert await disk.end(committed=False, version=2) == (E.NONE, 1, 1)
@@ -119,8 +119,8 @@ async def test_prepared_transaction_is_completed_after_a_restart(
 
 
 @on_loop
-async def test_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
-    """redpanda#6018: a begin that was in memory alone was lost, and acknowledged records too."""
+async def test_open_transaction_continues_after_a_restart(tmp_path: Path) -> None:
+    """In redpanda#6018 a begin that was in memory only was lost, and acknowledged records too."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
     async with coordinator(tmp_path) as disk:
@@ -129,7 +129,7 @@ async def test_open_transaction_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_what_was_loaded_is_what_was_written(tmp_path: Path) -> None:
+async def test_loaded_state_is_the_written_state(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         await disk.init("y", 5)
@@ -145,7 +145,7 @@ async def test_what_was_loaded_is_what_was_written(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_nothing_is_answered_before_it_is_committed(tmp_path: Path) -> None:
+async def test_no_response_precedes_the_commit_of_its_record(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         ending = await ending_on_a_slow_disk(disk)
         assert not ending.done()
@@ -182,7 +182,7 @@ async def test_descriptions_show_what_is_committed(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_prepare_that_is_late_is_answered_and_completed_when_it_commits(
+async def test_prepare_that_commits_late_gets_an_error_and_is_completed(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as disk:
@@ -202,7 +202,7 @@ async def test_prepare_that_is_late_is_answered_and_completed_when_it_commits(
 
 @on_loop
 async def test_complete_that_is_late_is_not_written_twice(tmp_path: Path) -> None:
-    """A second Complete could end the next transaction, which begins behind the first."""
+    """A second Complete could end the next transaction, which begins after the first Complete."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         assert (await disk.end()).code is E.NONE
@@ -221,7 +221,7 @@ async def test_complete_that_is_late_is_not_written_twice(tmp_path: Path) -> Non
 
 @on_loop
 async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
-    """redpanda#6018: nothing is written in a transaction whose begin may yet be lost."""
+    """Records must not be written in a transaction whose begin may be lost (redpanda#6018)."""
     async with coordinator(tmp_path) as disk:
         await disk.init()
         disk.flushes = []
@@ -234,7 +234,7 @@ async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_client_that_is_gone_does_not_stop_what_it_began(tmp_path: Path) -> None:
+async def test_disconnected_client_does_not_stop_its_request(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         ending = await ending_on_a_slow_disk(disk)
         ending.cancel()
@@ -246,7 +246,7 @@ async def test_client_that_is_gone_does_not_stop_what_it_began(tmp_path: Path) -
 
 
 @on_loop
-async def test_stop_between_prepare_and_its_commit_leaves_the_rest_to_the_next_start(
+async def test_transaction_prepared_before_a_stop_is_completed_after_the_next_start(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as disk:
@@ -285,21 +285,21 @@ async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) 
     ],
 )
 @on_loop
-async def test_what_cannot_be_appended_has_not_happened(
+async def test_decision_that_cannot_be_appended_changes_nothing(
     tmp_path: Path, error: ErrorCode, told: ErrorCode
 ) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         disk.append_error = error
         assert (await disk.end()).code is told
-        assert (await disk.init()).code is told, "and a failed fence bumps nothing"
+        assert (await disk.init()).code is told, "and a failed fence changes no epoch"
         assert disk.state() == "Ongoing"
         disk.append_error = None
         assert (await disk.end()).code is E.NONE
 
 
 @on_loop
-async def test_completion_is_appended_when_the_log_takes_it_again(tmp_path: Path) -> None:
+async def test_completion_is_appended_when_the_log_accepts_it_again(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         await disk.end()
@@ -342,7 +342,7 @@ async def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: Error
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 @on_loop
-async def test_partition_that_has_seen_a_newer_epoch_does_not_hold_the_rest_up(
+async def test_partition_with_a_newer_epoch_does_not_delay_the_others(
     tmp_path: Path, code: ErrorCode
 ) -> None:
     async with coordinator(tmp_path) as disk:
@@ -355,7 +355,7 @@ async def test_partition_that_has_seen_a_newer_epoch_does_not_hold_the_rest_up(
 
 
 @on_loop
-async def test_deleted_topic_does_not_wedge_the_transaction(tmp_path: Path) -> None:
+async def test_deleted_topic_does_not_block_the_transaction(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         disk.topics()
@@ -365,7 +365,7 @@ async def test_deleted_topic_does_not_wedge_the_transaction(tmp_path: Path) -> N
 
 
 @on_loop
-async def test_topic_that_is_deleted_while_its_marker_is_refused_does_not_either(
+async def test_topic_deleted_while_its_marker_is_refused_does_not_block_the_transaction(
     tmp_path: Path,
 ) -> None:
     async with coordinator(tmp_path) as disk:
@@ -380,7 +380,7 @@ async def test_topic_that_is_deleted_while_its_marker_is_refused_does_not_either
 
 
 @on_loop
-async def test_deleted_topic_of_a_restarted_coordinator_does_not_either(tmp_path: Path) -> None:
+async def test_deleted_topic_does_not_block_a_restarted_coordinator(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         await disk.end()
@@ -391,7 +391,7 @@ async def test_deleted_topic_of_a_restarted_coordinator_does_not_either(tmp_path
 
 
 @on_loop
-async def test_recreated_state_topic_ends_what_was_under_way(tmp_path: Path) -> None:
+async def test_recreated_state_topic_ends_the_present_completions(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         await disk.end()
@@ -423,7 +423,7 @@ async def test_open_transaction_times_out_by_the_clock(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_time_goes_on_while_the_coordinator_is_down(tmp_path: Path) -> None:
+async def test_time_while_the_coordinator_is_stopped_counts(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         clock = disk.clock
@@ -443,7 +443,7 @@ async def test_time_out_that_cannot_be_written_is_tried_again(tmp_path: Path) ->
         assert disk.state() == "Ongoing"
         disk.append_error = None
         disk.transactions.abort_timed_out()
-        assert disk.transactions.describe("x").producer_epoch == 1, "one bump, not two"
+        assert disk.transactions.describe("x").producer_epoch == 1, "one increment, not two"
 
 
 @on_loop
@@ -471,7 +471,7 @@ def use_last_epoch(shard: TransactionShard) -> None:
 
 
 @on_loop
-async def test_idle_ids_expire_by_the_clock_and_for_good(tmp_path: Path) -> None:
+async def test_idle_ids_expire_permanently(tmp_path: Path) -> None:
     async with coordinator(tmp_path, transactional_id_expiration_ms=1000) as disk:
         await begun(disk)
         await disk.init("idle")
@@ -508,7 +508,7 @@ def verify(disk: OnDisk, partitions: list[TopicPartition], **options: Any) -> An
 
 
 @on_loop
-async def test_verify_tells_of_each_partition(tmp_path: Path) -> None:
+async def test_verify_returns_a_code_for_each_partition(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         other = TopicPartition("b", 0)
         await disk.init()
@@ -550,14 +550,14 @@ async def test_empty_transactional_id_is_invalid(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_new_block_of_producer_ids_is_waited_for(tmp_path: Path) -> None:
+async def test_request_waits_for_a_new_block_of_producer_ids(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         ids = [(await disk.init(name)).producer_id for name in "abcde"]
         assert ids == [1, 2, 3, 4, 5]
 
 
 @on_loop
-async def test_two_that_wait_for_a_block_do_not_share_a_transactional_id(tmp_path: Path) -> None:
+async def test_two_requests_that_wait_for_a_block_do_not_share_an_identity(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await disk.init("a")
         await disk.init("b")
@@ -581,8 +581,8 @@ async def test_stopped_coordinator_is_not_available(tmp_path: Path) -> None:
 
 @on_loop
 async def test_loading_coordinator_decides_nothing(tmp_path: Path) -> None:
-    """redpanda#5090: a leader that has not applied everything yet takes an open transaction for
-    none, and its producer's partitions for unknown."""
+    """In redpanda#5090 a leader that had not applied all records yet did not know an open
+    transaction and the partitions of its producer."""
     async with coordinator(tmp_path) as disk:
         await begun(disk)
     async with coordinator(tmp_path, loaded=False) as disk:
@@ -607,7 +607,7 @@ async def test_id_that_is_not_known(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_unreadable_state_is_passed_over(tmp_path: Path) -> None:
+async def test_record_with_an_unknown_state_is_skipped(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         shard = disk.transactions.runtime.shard(0)
@@ -620,6 +620,6 @@ async def test_unreadable_state_is_passed_over(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_answers_of_settled_requests_are_plain(tmp_path: Path) -> None:
+async def test_responses_without_writes_are_completed_at_once(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         assert await settled(disk.transactions.verify("x", 1, 0, [], add=False)) == {}

@@ -1,4 +1,4 @@
-"""The machine by tables: InitProducerId, adding, verifying, ending, time (version 1)."""
+"""Tables of decisions: InitProducerId, adding, verifying, ending, time (version 1)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ E = ErrorCode
 S = TransactionState
 
 
-def answer(decision: state.TransactionResult) -> tuple[ErrorCode, int, int]:
+def response_of(decision: state.TransactionResult) -> tuple[ErrorCode, int, int]:
     return decision.response.code, decision.response.producer_id, decision.response.producer_epoch
 
 
@@ -43,14 +43,14 @@ def answer(decision: state.TransactionResult) -> tuple[ErrorCode, int, int]:
 
 def test_first_init_gives_a_fresh_id_and_epoch_zero() -> None:
     machine = Machine()
-    assert answer(machine.init()) == (E.NONE, 1, 0)
+    assert response_of(machine.init()) == (E.NONE, 1, 0)
     assert machine.state is S.EMPTY
 
 
-def test_each_init_fences_the_producer_before() -> None:
+def test_each_init_fences_the_earlier_producer() -> None:
     machine = Machine()
     machine.init()
-    assert answer(machine.init()) == (E.NONE, 1, 1)
+    assert response_of(machine.init()) == (E.NONE, 1, 1)
     assert machine.add((1, 0), "a0") is E.PRODUCER_FENCED
     assert machine.add((1, 1), "a0") is E.NONE
 
@@ -60,7 +60,7 @@ def test_init_after_a_transaction_bumps_the_epoch(committed: bool) -> None:
     machine, identity = begun()
     machine.end(identity, committed)
     machine.finish()
-    assert answer(machine.init()) == (E.NONE, 1, 1)
+    assert response_of(machine.init()) == (E.NONE, 1, 1)
 
 
 def test_new_timeout_is_kept() -> None:
@@ -73,12 +73,12 @@ def test_new_timeout_is_kept() -> None:
 
 def test_init_in_a_transaction_fences_aborts_and_asks_to_come_back() -> None:
     machine, identity = begun()
-    assert answer(machine.init()) == (E.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert response_of(machine.init()) == (E.CONCURRENT_TRANSACTIONS, -1, -1)
     assert (machine.state, machine.identity) == (S.PREPARE_ABORT, (1, 1))
     assert machine.end(identity, True).response.code is E.PRODUCER_FENCED
     assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     machine.finish()
-    assert answer(machine.init()) == (E.NONE, 1, 2)
+    assert response_of(machine.init()) == (E.NONE, 1, 2)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -95,15 +95,15 @@ def test_exhausted_epoch_gives_a_new_id() -> None:
     machine = Machine()
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
-    assert answer(machine.init()) == (E.NONE, 2, 0)
+    assert response_of(machine.init()) == (E.NONE, 2, 0)
     assert machine.add((1, EPOCH_EXHAUSTED), "a0") is E.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_last_but_one_epoch_is_still_given() -> None:
+def test_last_but_one_epoch_is_still_used() -> None:
     machine = Machine()
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED - 1)
-    assert answer(machine.init()) == (E.NONE, 1, EPOCH_EXHAUSTED)
+    assert response_of(machine.init()) == (E.NONE, 1, EPOCH_EXHAUSTED)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -113,7 +113,7 @@ def test_fencing_has_an_epoch_left_when_clients_have_none(level: int) -> None:
     assert machine.init().response.code is E.CONCURRENT_TRANSACTIONS
     assert machine.identity == (1, EPOCH_MAX)
     machine.finish()
-    code, producer_id, epoch = answer(machine.init())
+    code, producer_id, epoch = response_of(machine.init())
     assert code is E.NONE
     assert producer_id != 1
     assert epoch == (1 if level == 2 else 0)
@@ -122,22 +122,22 @@ def test_fencing_has_an_epoch_left_when_clients_have_none(level: int) -> None:
 # -- InitProducerId with an id and an epoch (KIP-360) ----------------------------------------------
 
 
-def test_known_epoch_is_bumped_and_a_retry_answered_alike() -> None:
+def test_known_epoch_is_incremented_and_a_retry_gets_the_same_response() -> None:
     machine = Machine()
     machine.init()
-    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
-    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
-    assert answer(machine.init((1, 0))) == (E.NONE, 1, 1)
-    assert answer(machine.init((1, 1))) == (E.NONE, 1, 2)
+    assert response_of(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert response_of(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert response_of(machine.init((1, 0))) == (E.NONE, 1, 1)
+    assert response_of(machine.init((1, 1))) == (E.NONE, 1, 2)
 
 
 @pytest.mark.parametrize("expected", [(1, 0), (1, 2), (7, 1), (-7, 1)])
-def test_stranger_is_fenced(expected: tuple[int, int]) -> None:
+def test_unknown_identity_is_fenced(expected: tuple[int, int]) -> None:
     machine = Machine()
     machine.init()
     machine.init()
     before = machine.current
-    assert answer(machine.init(expected)) == (E.PRODUCER_FENCED, -1, -1)
+    assert response_of(machine.init(expected)) == (E.PRODUCER_FENCED, -1, -1)
     assert machine.current == before
 
 
@@ -172,16 +172,16 @@ def test_exhausted_known_epoch_gives_a_new_id_and_its_retry_the_same() -> None:
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
     for _ in range(3):
-        assert answer(machine.init((1, EPOCH_EXHAUSTED))) == (E.NONE, 2, 0)
-    assert answer(machine.init((2, 0))) == (E.NONE, 2, 1)
+        assert response_of(machine.init((1, EPOCH_EXHAUSTED))) == (E.NONE, 2, 0)
+    assert response_of(machine.init((2, 0))) == (E.NONE, 2, 1)
 
 
-def test_producer_whose_exhausted_id_another_has_changed_is_fenced() -> None:
-    """It must not be told who the other is, as if its own change of the id had been repeated."""
+def test_producer_whose_exhausted_id_was_changed_by_another_is_fenced() -> None:
+    """It must not get the identity of the other producer, as if it had repeated its own change."""
     machine = Machine()
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
-    assert answer(machine.init()) == (E.NONE, 2, 0)
+    assert response_of(machine.init()) == (E.NONE, 2, 0)
     assert machine.init((1, EPOCH_EXHAUSTED)).response.code is E.PRODUCER_FENCED
 
 
@@ -190,18 +190,18 @@ def test_producer_that_changed_its_exhausted_id_is_fenced_by_the_next_one() -> N
     machine.init()
     machine.set(producer_epoch=EPOCH_EXHAUSTED)
     machine.init((1, EPOCH_EXHAUSTED))
-    assert answer(machine.init()) == (E.NONE, 2, 1)
+    assert response_of(machine.init()) == (E.NONE, 2, 1)
     assert machine.init((1, EPOCH_EXHAUSTED)).response.code is E.PRODUCER_FENCED
     assert machine.init((2, 0)).response.code is E.PRODUCER_FENCED
 
 
-def test_unknown_id_with_an_identity_starts_afresh() -> None:
-    """It had expired: nobody else can have it."""
-    assert answer(Machine().init((5, 3))) == (E.NONE, 1, 0)
+def test_unknown_id_with_an_identity_gets_a_new_identity() -> None:
+    """The id had expired, so no other producer can have it."""
+    assert response_of(Machine().init((5, 3))) == (E.NONE, 1, 0)
 
 
 def test_retry_across_a_restart_is_fenced() -> None:
-    """The last epoch is not in the log, in Kafka either."""
+    """The last epoch is not in the log, as in Kafka."""
     machine = Machine()
     machine.init()
     machine.init((1, 0))
@@ -225,7 +225,7 @@ def test_first_partition_begins_the_transaction_and_its_time() -> None:
     assert machine.current.last_update_ms == START_MS + 14
 
 
-def test_partitions_that_are_there_write_nothing() -> None:
+def test_existing_partitions_write_no_record() -> None:
     machine, identity = begun()
     before = machine.current
     assert machine.add(identity, "a1") is E.NONE
@@ -276,7 +276,7 @@ def test_pending_is_checked_before_the_identity() -> None:
     assert machine.add((2, 0), "a0") is E.CONCURRENT_TRANSACTIONS
 
 
-def test_whatever_is_pending_makes_everybody_come_back() -> None:
+def test_pending_record_makes_all_requests_concurrent() -> None:
     machine, identity = begun()
     machine.set(pending=True)
     before = machine.current
@@ -303,7 +303,7 @@ def test_only_partitions_of_the_transaction_are_verified() -> None:
 
 
 def test_late_write_after_the_end_is_not_verified() -> None:
-    """KAFKA-12671: it would open a transaction that nobody ends."""
+    """It would open a transaction that is never ended (KAFKA-12671)."""
     machine, identity = begun()
     machine.end(identity, False)
     machine.finish()
@@ -312,7 +312,7 @@ def test_late_write_after_the_end_is_not_verified() -> None:
 
 # -- ending ----------------------------------------------------------------------------------------
 
-# state -> (commit, abort): the code, and the state after it if it changes.
+# state -> (commit, abort): the code, and the next state if it changes.
 END_V1 = {
     S.EMPTY: (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
     S.ONGOING: (S.PREPARE_COMMIT, S.PREPARE_ABORT),
@@ -331,11 +331,11 @@ def test_end_in_every_state(before: TransactionState, committed: bool) -> None:
     expected = END_V1[before][0 if committed else 1]
     decision = machine.end(identity, committed)
     if isinstance(expected, TransactionState):
-        assert answer(decision) == (E.NONE, -1, -1)
+        assert response_of(decision) == (E.NONE, -1, -1)
         assert decision.next.state in (S.PREPARE_COMMIT, S.PREPARE_ABORT)
         assert (machine.state, machine.identity) == (expected, identity)
     else:
-        assert answer(decision) == (expected, -1, -1)
+        assert response_of(decision) == (expected, -1, -1)
         assert decision.next is None
         assert machine.state is before
 
@@ -429,7 +429,7 @@ def through_bytes(metadata: TransactionMetadata, level: int) -> tuple[int, Trans
     return int.from_bytes(value[:2], "big"), from_record(record.key, decoded)
 
 
-def test_version_1_keeps_everything() -> None:
+def test_version_1_keeps_all_fields() -> None:
     for level in (1, 2):
         assert through_bytes(EVERYTHING, level) == (1, EVERYTHING)
 
@@ -465,13 +465,13 @@ def test_states_have_kafkas_names() -> None:
     ]
 
 
-# Kafka's table (``TransactionState.validPreviousStates``, KIP-890 included): state -> those before.
+# Kafka's table (``TransactionState.validPreviousStates`` with KIP-890): state -> previous states.
 BETWEEN = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
 KAFKA_PREVIOUS = {
     S.EMPTY: BETWEEN,
     S.ONGOING: {S.ONGOING, *BETWEEN},
     S.PREPARE_COMMIT: {S.ONGOING},
-    # From between two transactions: version 2 aborts what it does not know (KIP-890).
+    # From a state between transactions: version 2 aborts unknown transactions (KIP-890).
     S.PREPARE_ABORT: {S.ONGOING, S.PREPARE_EPOCH_FENCE, *BETWEEN},
     S.COMPLETE_COMMIT: {S.PREPARE_COMMIT},
     S.COMPLETE_ABORT: {S.PREPARE_ABORT},
@@ -481,9 +481,9 @@ KAFKA_PREVIOUS = {
 
 
 @pytest.mark.parametrize("following", S, ids=lambda each: each.name)
-def test_steps_are_kafkas(following: TransactionState) -> None:
-    """Dead and PrepareEpochFence are steps within one decision: the first is the tombstone, which
-    follows on what may expire, the second a part of the step from Ongoing to PrepareAbort."""
+def test_transitions_are_those_of_kafka(following: TransactionState) -> None:
+    """Dead and PrepareEpochFence are steps within one decision. Dead is the tombstone of an expired
+    id. PrepareEpochFence is a part of the step from Ongoing to PrepareAbort."""
     if following is S.DEAD:
         assert following not in VALID_PREVIOUS
         assert KAFKA_PREVIOUS[following] == IDLE
@@ -496,7 +496,7 @@ def test_steps_are_kafkas(following: TransactionState) -> None:
         assert VALID_PREVIOUS[following] == expected | new
 
 
-def test_impossible_step_is_a_bug() -> None:
+def test_impossible_transition_is_an_assertion_error() -> None:
     machine, _ = begun()
     assert machine.current is not None
     with pytest.raises(AssertionError, match="EMPTY"):

@@ -1,5 +1,7 @@
-"""Whatever producers, time and restarts do to a transactional id: who is fenced stays fenced, no
-identity is given twice, and no transaction stays open for ever."""
+"""Invariants of a transactional id under random producers, time and restarts.
+
+A fenced producer stays fenced, no identity is used twice, and every transaction ends.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PRODUCERS = 3
 
 @dataclass
 class Producer:
-    """A client: what it was given last. One that was given nothing yet can only ask."""
+    """A client with its last producer id and epoch. Without them it can only request them."""
 
     identity: tuple[int, int] | None = None
 
@@ -48,14 +50,14 @@ class World:
         decision = self.machine.init()
         if decision.response.code is E.NONE:
             identity = decision.response[1:]
-            assert identity not in self.given, "an identity was given twice"
+            assert identity not in self.given, "an identity was used twice"
             self.given.append(identity)
             self.producers[who].identity = identity
             return
         assert decision.response.code is E.CONCURRENT_TRANSACTIONS
 
     def bump(self, who: int) -> None:
-        """KIP-360: InitProducerId with what the producer has; its answer may be a retry's."""
+        """Send InitProducerId with the producer's id and epoch (KIP-360). It may be a retry."""
         identity = self.producers[who].identity
         if identity is None:
             return
@@ -96,15 +98,15 @@ class World:
             self.given.append(decision.response[1:])
 
     def settle(self) -> None:
-        """Time and markers alone bring any transaction to its end."""
+        """End any transaction by time and markers alone."""
         self.machine.finish()
         self.machine.now_ms += TIMEOUT_MS + 1
         self.machine.time_out()
         self.machine.finish()
         assert self.machine.current is None or self.machine.state in IDLE
-        answer = self.machine.init()
-        assert answer.response.code is E.NONE
-        assert answer.response.producer_epoch <= EPOCH_EXHAUSTED
+        response = self.machine.init()
+        assert response.response.code is E.NONE
+        assert response.response.producer_epoch <= EPOCH_EXHAUSTED
 
 
 Step = st.one_of(
@@ -148,7 +150,7 @@ def check(world: World) -> None:
     steps=st.lists(Step, max_size=40),
     epoch=st.sampled_from([0, EPOCH_EXHAUSTED - 3, EPOCH_EXHAUSTED - 1, EPOCH_EXHAUSTED]),
 )
-def test_any_story_keeps_the_rules_and_ends(
+def test_any_sequence_keeps_the_rules_and_ends(
     level: int, version: int, steps: list[tuple[object, ...]], epoch: int
 ) -> None:
     world = World(level, version)

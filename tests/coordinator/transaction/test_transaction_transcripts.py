@@ -1,16 +1,16 @@
-"""Golden transcripts: small stories of a transactional id, and what everybody was told, as prose.
+"""Golden transcripts of a transactional id: the commands of producers, and the responses.
 
-A line that begins with ``>`` is a command, what follows it is the expected outcome::
+A line that begins with ``>`` is a command. The lines after it are the expected outcome::
 
-    > level 2           transaction.version, and the version that the producers speak
-    > a init            a producer asks for its id; `a bump` does with what it has (KIP-360)
-    > a add t0 t1       AddPartitionsToTxn; `a verify t0` asks only
+    > level 2           transaction.version, and the version of the producers
+    > a init            InitProducerId; `a bump` sends the present id and epoch (KIP-360)
+    > a add t0 t1       AddPartitionsToTxn; `a verify t0` only checks
     > a commit          > a abort
     > markers           all markers of the prepared transaction are written
     > wait 10000        time passes, in milliseconds, and what is due times out
     > restart           the coordinator restarts from its log
 
-A new or changed story is written with ``UPDATE_TRANSCRIPTS=1``, then read before it is committed.
+``UPDATE_TRANSCRIPTS=1`` writes a new or changed transcript. Read it before you commit it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from odradek.coordinator.transaction.transaction_decisions import TransactionRes
 from odradek.errors import ErrorCode
 from tests.coordinator.transaction.transaction_machine import Machine
 
-STORIES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
+TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
-class Story:
-    """Performs commands and tells what came of them."""
+class Transcript:
+    """Runner of commands that reports their outcomes."""
 
     def __init__(self) -> None:
         self.machine = Machine()
@@ -53,27 +53,27 @@ class Story:
             self.machine.restart()
         else:
             told.append(f"{words[0]}: {self._client(words[0], words[1], words[2:])}")
-        return [*told, self._tell()]
+        return [*told, self._state()]
 
     def _client(self, name: str, verb: str, names: list[str]) -> str:
         identity = self.identities.get(name, (-1, -1))
         if verb in ("init", "bump"):
-            return self._told(name, self.machine.init(None if verb == "init" else identity))
+            return self._report(name, self.machine.init(None if verb == "init" else identity))
         if verb == "add":
             return self.machine.add(identity, *names, version=self.client_version).name
         if verb == "verify":
             return " ".join(code.name for code in self.machine.verify(identity, *names))
         assert verb in ("commit", "abort"), verb
         decision = self.machine.end(identity, verb == "commit", self.client_version)
-        return self._told(name, decision)
+        return self._report(name, decision)
 
-    def _told(self, name: str, decision: TransactionResult) -> str:
+    def _report(self, name: str, decision: TransactionResult) -> str:
         if decision.response.code is not ErrorCode.NONE or decision.response.producer_id == -1:
             return decision.response.code.name
         self.identities[name] = (decision.response.producer_id, decision.response.producer_epoch)
         return f"you are {decision.response.producer_id}/{decision.response.producer_epoch}"
 
-    def _tell(self) -> str:
+    def _state(self) -> str:
         current = self.machine.current
         if current is None:
             return "= nothing known"
@@ -82,24 +82,24 @@ class Story:
         return f"= {current.state.kafka_name} {identity} {parts}".rstrip()
 
 
-def told(path: Path) -> str:
-    story = Story()
+def replayed(path: Path) -> str:
+    transcript = Transcript()
     lines = []
     for line in path.read_text("utf-8").splitlines():
         if line.startswith("#") or not line:
             lines.append(line)
         elif line.startswith(">"):
-            lines += [line, *story.run(line[1:].strip())]
+            lines += [line, *transcript.run(line[1:].strip())]
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_story_is_told_as_before(path: Path) -> None:
-    now = told(path)
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcript_has_the_recorded_outcomes(path: Path) -> None:
+    now = replayed(path)
     if os.environ.get("UPDATE_TRANSCRIPTS"):
         path.write_text(now, "utf-8")
     assert now == path.read_text("utf-8")
 
 
-def test_there_are_stories() -> None:
-    assert STORIES
+def test_transcripts_exist() -> None:
+    assert TRANSCRIPTS

@@ -1,5 +1,5 @@
-"""One transactional id on the pure machine: what is decided is committed, the markers are written,
-and time passes when the test says so."""
+"""One transactional id for tests: decisions are committed, markers are written, and the test moves
+time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def partitions(*names: str) -> frozenset[TopicPartition]:
 
 @dataclass
 class Machine:
-    """Commits what is decided at once; markers are written by `finish`."""
+    """Driver of one transactional id. Decisions are committed at once, and `finish` writes the
+    markers."""
 
     transaction_version: int = 1
     current: TransactionMetadata | None = None
@@ -86,7 +87,7 @@ class Machine:
         )
 
     def time_out(self) -> bool:
-        """Aborts the transaction if it is open for too long."""
+        """Abort the transaction if it is open for too long."""
         current = self.current
         if current is None or not state.is_timed_out(current, self.now_ms):
             return False
@@ -95,14 +96,14 @@ class Machine:
         return True
 
     def finish(self) -> bool:
-        """All markers are written."""
+        """Complete the transaction: all markers are written."""
         if self.current is None or self.current.state not in PREPARED:
             return False
         self.current = state.complete(self.current, self.now_ms)
         return True
 
     def restart(self) -> None:
-        """Only what the log has is left."""
+        """Restart with the state of the log only."""
         if self.current is not None:
             record = to_record(self.current, self.transaction_version)
             self.current = from_record(record.key, record.value)
@@ -123,9 +124,9 @@ class Machine:
 
 
 def begun(version: int = 0, level: int = 1) -> tuple[Machine, tuple[int, int]]:
-    """A machine with an ongoing transaction, and its producer."""
+    """Return a machine with an ongoing transaction, and its producer."""
     machine = Machine(transaction_version=level)
-    answer = machine.init()
-    identity = (answer.response.producer_id, answer.response.producer_epoch)
+    response = machine.init()
+    identity = (response.response.producer_id, response.response.producer_epoch)
     assert machine.add(identity, "a0", "a1", version=version) is ErrorCode.NONE
     return machine, identity

@@ -1,5 +1,5 @@
-"""A transaction coordinator over real logs in a directory, with a clock, a disk and marker writing
-that the test governs."""
+"""A transaction coordinator over real logs in a directory. The test controls clock, disk and
+markers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 class Ids:
-    """Producer ids from blocks of two, of which the first is there already."""
+    """Producer ids from blocks of two. The first block exists already."""
 
     def __init__(self) -> None:
         self._next = itertools.count(1)
@@ -65,7 +65,7 @@ class Ids:
 
 
 class DiskTimers(SteppedTimers):
-    """Time-outs wait for the test. Pauses before another try take their real time."""
+    """Timers in which time-outs wait for the test, and pauses before retries take real time."""
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -73,7 +73,7 @@ class DiskTimers(SteppedTimers):
 
 @dataclass
 class OnDisk:
-    """What a test sees: the coordinator, its clock, the markers, and what becomes of appends."""
+    """The objects that a test uses: coordinator, clock, markers, and the outcome of appends."""
 
     clock: ManualClock
     timers: DiskTimers
@@ -83,12 +83,12 @@ class OnDisk:
     append_error: ErrorCode | None = None
     # Whether this broker leads the partition.
     leads: bool = True
-    # Appends wait for these when a test puts some here: the disk's answers, one an append.
+    # When this is a list, each append adds a future to it and waits for that.
     flushes: list[asyncio.Future[None]] | None = None
     markers: list[TransactionMarker] = field(default_factory=list)
-    # What partitions answer to markers, once for each code; NONE after that.
+    # The codes of partitions for markers, each one once. The later ones are NONE.
     refusals: dict[TopicPartition, list[ErrorCode]] = field(default_factory=dict)
-    # Markers are held back while this is clear.
+    # Markers wait while this event is not set.
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
     def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
@@ -123,7 +123,7 @@ class OnDisk:
         return codes.pop(0) if codes else ErrorCode.NONE
 
     def topics(self, *names: str, **changes: Any) -> None:
-        """The metadata changes: these topics are there, with two partitions each."""
+        """Change the metadata: these topics exist, with two partitions each."""
         old = self.image
         state = topic(TRANSACTION_STATE, STATE_ID)
         others = [topic(name, name.encode() * 16, 2) for name in names]
@@ -142,8 +142,8 @@ class OnDisk:
         self, who: tuple[int, int] = (1, 0), *partitions: TopicPartition, name: str = "x"
     ) -> ErrorCode:
         wanted = frozenset(partitions or (A0, A1))
-        answer = self.transactions.add_partitions(Identity(name, *who), wanted)
-        return (await settled(answer)).code
+        response = self.transactions.add_partitions(Identity(name, *who), wanted)
+        return (await settled(response)).code
 
     async def end(
         self,
@@ -153,11 +153,11 @@ class OnDisk:
         version: int = 0,
         name: str = "x",
     ) -> TransactionResponse:
-        answer = self.transactions.end_transaction(Identity(name, *who), committed, version)
-        return await settled(answer)
+        response = self.transactions.end_transaction(Identity(name, *who), committed, version)
+        return await settled(response)
 
     async def completed(self) -> None:
-        """Lets the markers go, and waits until all is complete."""
+        """Let the markers be written, and wait until all transactions are complete."""
         self.open.set()
         await self.transactions.completions.done()
 
@@ -165,13 +165,13 @@ class OnDisk:
         return self.transactions.describe(name).state.kafka_name
 
 
-async def settled(answer: Result[T]) -> T:
-    """The value, now or later."""
-    return await wait(answer)
+async def settled(response: Result[T]) -> T:
+    """Return the value of a result. Wait for it if necessary."""
+    return await wait(response)
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Lets the loop turn until something is true."""
+    """Let the event loop run until a condition is true."""
     for _ in range(1000):
         if true():
             return
@@ -188,8 +188,10 @@ async def coordinator(
     loaded: bool = True,
     **config: object,
 ) -> AsyncIterator[OnDisk]:
-    """A coordinator whose topic has one partition; it is stopped, and its logs closed. Unless it is
-    to be `loaded`, its loading has only begun."""
+    """Run a coordinator whose topic has one partition. Stop it and close its logs.
+
+    With `loaded` False its loading has only begun.
+    """
     clock = clock or ManualClock()
     manager = LogManager([str(path)], LogConfig(), clock)
     manager.load()

@@ -47,7 +47,7 @@ def sync_group_is_missing(machine: Machine) -> Event:
 
 def last_pending_member_leaves(machine: Machine) -> Event:
     (member,) = machine.stable()
-    pending = machine.answers[machine.join()].member_id
+    pending = machine.responses[machine.join()].member_id
     machine.leave(member)
     return partial(machine.leave, pending)
 
@@ -131,7 +131,7 @@ def test_static_member_that_cannot_be_renamed_is_still_expected_to_send_sync_gro
     late = machine.join(instance="j")
     machine.join(leader, instance="i")
     machine.advance(0)
-    late_id = machine.answers[late].member_id
+    late_id = machine.responses[late].member_id
     machine.sync(leader, {}, instance="i")
     assert machine.group.state is GroupState.STABLE
     assert machine.group.pending_syncs == {late_id}
@@ -146,7 +146,7 @@ def test_client_of_a_static_member_is_not_fenced_by_a_rename_that_fails() -> Non
     static_group(machine)
     machine.release()
     first = machine.join(instance="i")
-    assert first not in machine.answers
+    assert first not in machine.responses
     machine.store_code = FAILURE
     second = machine.join(instance="i")
     assert code_of(machine, first) is code_of(machine, second) is FAILURE
@@ -165,9 +165,9 @@ def test_static_member_that_returns_copies_only_itself() -> None:
     first = machine.join(instance="i")
     machine.advance(0)
     second = machine.join(instance="j")
-    machine.join(machine.answers[first].member_id, instance="i")
+    machine.join(machine.responses[first].member_id, instance="i")
     machine.advance(0)
-    ids = [machine.answers[ticket].member_id for ticket in (first, second)]
+    ids = [machine.responses[ticket].member_id for ticket in (first, second)]
     for member_id, instance in zip(ids, "ij", strict=True):
         machine.sync(member_id, {}, instance=instance)
     assert machine.group.state is GroupState.STABLE

@@ -1,4 +1,4 @@
-"""Whole groups under random clients, time-outs and failing disks: what must always hold."""
+"""Invariants of classic groups under random clients, time-outs and failing disks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SESSION_MS = 10_000
 
 @dataclass
 class ClientModel:
-    """A consumer as the protocol sees it: it does what the last answer told it to do."""
+    """A consumer that acts by the last response that it has received."""
 
     instance: str | None = None
     member_id: str = ""
@@ -44,7 +44,7 @@ class GroupOfClients(RuleBasedStateMachine):
         self.known: list[ClientModel] = []
         self.generation = 0
 
-    # -- what clients do ---------------------------------------------------------------------------
+    # -- clients -----------------------------------------------------------------------------------
 
     @rule(target=clients, instance=st.sampled_from([None, None, None, "i", "j"]))
     def start_client(self, instance):
@@ -61,22 +61,22 @@ class GroupOfClients(RuleBasedStateMachine):
 
     @rule(client=clients)
     def act(self, client):
-        """The next step of a well-behaved client."""
-        answer = self.machine.answers.get(client.join_ticket)
-        if answer is None:
+        """Take the next step of a well-behaved client."""
+        response = self.machine.responses.get(client.join_ticket)
+        if response is None:
             return
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            client.member_id = answer.member_id
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            client.member_id = response.member_id
             self._join(client)
-        elif answer.error_code == ErrorCode.NONE:
-            client.member_id = answer.member_id
-            client.generation = answer.generation_id
+        elif response.error_code == ErrorCode.NONE:
+            client.member_id = response.member_id
+            client.generation = response.generation_id
             if client.sync_ticket is None:
-                self._sync(client, answer)
+                self._sync(client, response)
             else:
                 self._after_sync(client)
         else:
-            if answer.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
                 client.member_id = ""
             self._join(client)
 
@@ -100,20 +100,20 @@ class GroupOfClients(RuleBasedStateMachine):
             session_ms=SESSION_MS,
         )
 
-    def _sync(self, client: ClientModel, answer) -> None:
-        plan = {each.member_id: each.member_id.encode() for each in answer.members}
+    def _sync(self, client: ClientModel, response) -> None:
+        plan = {each.member_id: each.member_id.encode() for each in response.members}
         client.sync_ticket = self.machine.sync(
             client.member_id, plan, generation=client.generation, instance=client.instance
         )
 
     def _after_sync(self, client: ClientModel) -> None:
-        answer = self.machine.answers.get(client.sync_ticket)
-        if answer is None:
+        response = self.machine.responses.get(client.sync_ticket)
+        if response is None:
             return
-        if answer.error_code != ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE:
             self._join(client)
             return
-        client.assignment = answer.assignment
+        client.assignment = response.assignment
         code = self.machine.heartbeat(client.member_id, client.generation, client.instance)
         if code is not ErrorCode.NONE:
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -121,8 +121,8 @@ class GroupOfClients(RuleBasedStateMachine):
             self._join(client)
 
     @rule()
-    def everybody_goes_on(self):
-        """Left alone with a working disk, well-behaved clients come to a stable group of all."""
+    def clients_form_a_stable_group(self):
+        """With a working disk, well-behaved clients form a stable group of all clients."""
         self.disk_fails(ErrorCode.NONE)
         self.disk_is_slow(False)
         self.machine.release()
@@ -138,7 +138,7 @@ class GroupOfClients(RuleBasedStateMachine):
                 assert client.generation == group.generation_id
                 assert client.assignment == group.members[client.member_id].assignment
 
-    # -- what time and disk do ---------------------------------------------------------------------
+    # -- time and disk -----------------------------------------------------------------------------
 
     @rule(delta_ms=st.sampled_from([0, 100, 3_000, 9_999, 60_000, 300_000]))
     def time_passes(self, delta_ms):
@@ -149,19 +149,19 @@ class GroupOfClients(RuleBasedStateMachine):
         self.machine.hold_stores = hold
 
     @rule()
-    def disk_answers(self):
+    def disk_completes_writes(self):
         self.machine.release()
 
     @rule(code=st.sampled_from([ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_COORDINATOR]))
     def disk_fails(self, code):
         self.machine.store_code = code
 
-    # -- what holds --------------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     @invariant()
     def no_request_is_lost(self):
         machine = self.machine
-        unanswered = set(range(1, machine.tickets + 1)) - set(machine.answers)
+        unanswered = set(range(1, machine.tickets + 1)) - set(machine.responses)
         assert unanswered == set(machine.waiting())
 
     @invariant()
@@ -203,7 +203,7 @@ class GroupOfClients(RuleBasedStateMachine):
             return
         live, stored = machine.group, machine.restarted().group
         if set(stored.members) != set(live.members):
-            # Removed by nothing but a rebalance, added by nothing but a rebalance.
+            # Only a rebalance adds or removes members.
             raise AssertionError((stored, live))
         assert stored.generation_id == live.generation_id
         assert stored.leader_id == live.leader_id
@@ -211,7 +211,7 @@ class GroupOfClients(RuleBasedStateMachine):
             assert stored.members[member_id].assignment == member.assignment
 
     def teardown(self):
-        """Clients that fall silent are all answered in the end, and the group is empty."""
+        """After all clients have stopped, every request gets a response and the group is empty."""
         if not hasattr(self, "machine"):
             return
         self.machine.hold_stores = False

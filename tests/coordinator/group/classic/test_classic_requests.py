@@ -1,4 +1,4 @@
-"""The classic protocol, event by event: what each request and each time-out is answered."""
+"""The classic protocol, event by event: the response to each request and each time-out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ E = ErrorCode
 
 
 def code_of(machine: Machine, ticket: int) -> ErrorCode:
-    return ErrorCode(machine.answers[ticket].error_code)
+    return ErrorCode(machine.responses[ticket].error_code)
 
 
 # -- JoinGroup -------------------------------------------------------------------------------------
@@ -27,18 +27,18 @@ def test_new_member_gets_its_id_first_and_joins_with_it():
     machine = Machine()
     first = machine.join()
     assert code_of(machine, first) is E.MEMBER_ID_REQUIRED
-    member_id = machine.answers[first].member_id
+    member_id = machine.responses[first].member_id
     second = machine.join(member_id)
-    assert second not in machine.answers
+    assert second not in machine.responses
     machine.advance(0)
-    answer = machine.answers[second]
-    assert (answer.error_code, answer.member_id, answer.leader) == (0, member_id, member_id)
-    assert (answer.generation_id, answer.protocol_name, answer.protocol_type) == (
+    response = machine.responses[second]
+    assert (response.error_code, response.member_id, response.leader) == (0, member_id, member_id)
+    assert (response.generation_id, response.protocol_name, response.protocol_type) == (
         1,
         "range",
         "consumer",
     )
-    assert [member.member_id for member in answer.members] == [member_id]
+    assert [member.member_id for member in response.members] == [member_id]
     assert machine.group.state is GroupState.COMPLETING_REBALANCE
 
 
@@ -50,25 +50,25 @@ def test_old_versions_join_without_asking_for_an_id(version):
     assert code_of(machine, ticket) is E.NONE
 
 
-def test_only_the_leader_is_told_the_members():
+def test_only_the_leader_gets_the_members():
     machine = Machine()
     (leader,) = machine.stable()
     follower, ticket = machine.join_new()
     rejoin = machine.join(leader)
-    assert {m.member_id for m in machine.answers[rejoin].members} == {leader, follower}
-    assert machine.answers[ticket].members == []
-    assert machine.answers[ticket].leader == leader
+    assert {m.member_id for m in machine.responses[rejoin].members} == {leader, follower}
+    assert machine.responses[ticket].members == []
+    assert machine.responses[ticket].leader == leader
 
 
-def test_initial_rebalance_waits_the_delay_and_grows_with_new_members():
+def test_initial_rebalance_lasts_the_delay_and_is_extended_by_new_members():
     machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=3_000))
     a, first = machine.join_new(rebalance_ms=8_000)
     machine.advance(2_000)
     b, second = machine.join_new(rebalance_ms=8_000)
     machine.advance(1_000)
-    assert not {first, second} & set(machine.answers), "extended, as a member was added"
+    assert not {first, second} & set(machine.responses), "extended, because a member was added"
     machine.advance(3_000)
-    assert machine.answers[first].generation_id == machine.answers[second].generation_id == 1
+    assert machine.responses[first].generation_id == machine.responses[second].generation_id == 1
     assert set(machine.group.members) == {a, b}
 
 
@@ -91,7 +91,7 @@ def test_protocol_that_most_prefer_is_chosen_among_the_common_ones():
     ]
     tickets = [machine.join_new(protocols=protocols)[1] for protocols in only_common]
     machine.advance(100)
-    assert {machine.answers[ticket].protocol_name for ticket in tickets} == {"b"}
+    assert {machine.responses[ticket].protocol_name for ticket in tickets} == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,19 @@ def test_second_member_makes_the_first_rejoin():
     b, joining = machine.join_new()
     assert machine.group.state is GroupState.PREPARING_REBALANCE
     assert machine.heartbeat(a) is E.REBALANCE_IN_PROGRESS
-    assert joining not in machine.answers
+    assert joining not in machine.responses
     machine.join(a)
-    assert machine.answers[joining].generation_id == 2
+    assert machine.responses[joining].generation_id == 2
     machine.settle([a, b])
     assert machine.group.state is GroupState.STABLE
 
 
-def test_follower_that_rejoins_unchanged_is_told_the_current_generation():
+def test_follower_that_rejoins_unchanged_gets_the_current_generation():
     machine = Machine()
     _, follower = machine.stable(2)
     generation = machine.group.generation_id
-    answer = machine.answers[machine.join(follower)]
-    assert (answer.error_code, answer.generation_id, answer.members) == (0, generation, [])
+    response = machine.responses[machine.join(follower)]
+    assert (response.error_code, response.generation_id, response.members) == (0, generation, [])
     assert machine.group.state is GroupState.STABLE
 
 
@@ -144,7 +144,7 @@ def test_leader_that_rejoins_forces_a_rebalance():
     machine = Machine()
     leader, _ = machine.stable(2)
     ticket = machine.join(leader)
-    assert ticket not in machine.answers
+    assert ticket not in machine.responses
     assert machine.group.state is GroupState.PREPARING_REBALANCE
 
 
@@ -155,17 +155,17 @@ def test_follower_with_other_metadata_forces_a_rebalance():
     assert machine.group.state is GroupState.PREPARING_REBALANCE
 
 
-def test_rejoin_while_the_assignment_is_awaited_is_answered_at_once():
+def test_rejoin_while_the_assignment_is_awaited_gets_the_current_generation():
     machine = Machine()
     member, _ = machine.join_new()
     machine.advance(0)
-    answer = machine.answers[machine.join(member)]
-    assert (answer.error_code, answer.generation_id) == (0, 1)
-    assert [each.member_id for each in answer.members] == [member]
+    response = machine.responses[machine.join(member)]
+    assert (response.error_code, response.generation_id) == (0, 1)
+    assert [each.member_id for each in response.members] == [member]
     assert machine.group.state is GroupState.COMPLETING_REBALANCE
 
 
-def test_join_sent_twice_is_answered_once_and_the_first_is_not_forgotten():
+def test_repeated_join_replaces_the_first_which_gets_an_error():
     machine = Machine()
     (a,) = machine.stable()
     b, first = machine.join_new()
@@ -175,7 +175,7 @@ def test_join_sent_twice_is_answered_once_and_the_first_is_not_forgotten():
     assert code_of(machine, second) is E.NONE
 
 
-def test_members_that_do_not_rejoin_in_time_are_out():
+def test_members_that_do_not_rejoin_in_time_are_removed():
     machine = Machine()
     a, b = machine.stable(2)
     ticket = machine.join(b, protocols={"range": b"new"}, rebalance_ms=5_000)
@@ -183,9 +183,9 @@ def test_members_that_do_not_rejoin_in_time_are_out():
         machine.advance(9_000)
         assert machine.heartbeat(a) is E.REBALANCE_IN_PROGRESS
     machine.advance(6_000)
-    assert machine.answers[ticket].generation_id == 3
+    assert machine.responses[ticket].generation_id == 3
     assert set(machine.group.members) == {b}
-    assert machine.answers[ticket].leader == b, "the leader that stayed away is replaced"
+    assert machine.responses[ticket].leader == b, "the leader that did not rejoin is replaced"
 
 
 def test_pending_member_holds_the_rebalance_until_its_session_ends():
@@ -193,10 +193,10 @@ def test_pending_member_holds_the_rebalance_until_its_session_ends():
     (a,) = machine.stable()
     asked = machine.join(session_ms=10_000)
     rejoin = machine.join(a)
-    assert rejoin not in machine.answers
+    assert rejoin not in machine.responses
     machine.advance(10_000)
     assert code_of(machine, rejoin) is E.NONE
-    gone = machine.join(machine.answers[asked].member_id)
+    gone = machine.join(machine.responses[asked].member_id)
     assert code_of(machine, gone) is E.UNKNOWN_MEMBER_ID
 
 
@@ -207,7 +207,7 @@ def test_group_over_its_largest_size_refuses_members():
     assert set(machine.group.members) == set(members)
 
 
-def test_group_that_is_too_large_after_a_restart_loses_who_joins_last():
+def test_group_that_is_too_large_after_a_restart_loses_the_last_members_to_join():
     machine = Machine()
     members = machine.stable(3)
     machine.limits = machine.limits._replace(max_size=2)
@@ -219,7 +219,7 @@ def test_group_that_is_too_large_after_a_restart_loses_who_joins_last():
     assert codes == [E.NONE, E.NONE, E.GROUP_MAX_SIZE_REACHED]
 
 
-def test_dead_group_sends_members_to_look_for_the_coordinator():
+def test_dead_group_reports_that_the_coordinator_is_not_available():
     machine = Machine()
     (member,) = machine.stable()
     machine.perform(machine.group.unload(E.NOT_COORDINATOR, machine.now))
@@ -237,30 +237,30 @@ def test_followers_wait_for_the_leaders_assignment():
     follower, _ = machine.join_new()
     machine.advance(100)
     waiting = machine.sync(follower)
-    assert waiting not in machine.answers
+    assert waiting not in machine.responses
     done = machine.sync(leader, {leader: b"1", follower: b"2"})
-    assert machine.answers[done].assignment == b"1"
-    assert machine.answers[waiting].assignment == b"2"
+    assert machine.responses[done].assignment == b"1"
+    assert machine.responses[waiting].assignment == b"2"
     assert machine.group.state is GroupState.STABLE
 
 
-def test_member_that_the_leader_forgot_gets_an_empty_assignment():
+def test_member_that_the_leader_left_out_gets_an_empty_assignment():
     machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     leader, _ = machine.join_new()
     follower, _ = machine.join_new()
     machine.advance(100)
     waiting = machine.sync(follower)
     machine.sync(leader, {leader: b"all"})
-    assert machine.answers[waiting].assignment == b""
+    assert machine.responses[waiting].assignment == b""
 
 
 def test_stable_group_repeats_the_assignment():
     machine = Machine()
     (member,) = machine.stable()
-    assert machine.answers[machine.sync(member)].assignment == member.encode()
+    assert machine.responses[machine.sync(member)].assignment == member.encode()
 
 
-def test_sync_during_the_join_phase_is_told_to_rejoin():
+def test_sync_during_the_join_phase_gets_rebalance_in_progress():
     machine = Machine()
     (a,) = machine.stable()
     machine.join_new()
@@ -283,7 +283,7 @@ def test_sync_is_checked_against_the_group(options, code):
     assert code_of(machine, machine.sync(member, **options)) is code
 
 
-def test_new_member_in_mid_assignment_sends_everybody_back_to_join():
+def test_new_member_during_the_assignment_makes_all_members_join_again():
     machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=10))
     machine.join_new()
     follower, _ = machine.join_new()
@@ -306,19 +306,19 @@ def test_members_that_never_sync_are_removed_after_the_rebalance_timeout():
     assert machine.heartbeat(silent) is E.UNKNOWN_MEMBER_ID
 
 
-def test_assignment_is_told_only_when_it_is_stored():
+def test_assignment_is_returned_only_when_it_is_stored():
     machine = Machine(hold_stores=True)
     member, _ = machine.join_new()
     machine.advance(0)
     ticket = machine.sync(member, {member: b"1"})
-    assert ticket not in machine.answers
+    assert ticket not in machine.responses
     assert machine.group.state is GroupState.COMPLETING_REBALANCE
     machine.release()
-    assert machine.answers[ticket].assignment == b"1"
+    assert machine.responses[ticket].assignment == b"1"
     assert machine.group.state is GroupState.STABLE
 
 
-def test_assignment_stored_too_late_is_not_told_to_the_next_generation():
+def test_assignment_stored_too_late_is_not_returned_to_the_next_generation():
     machine = Machine(hold_stores=True)
     a, _ = machine.join_new()
     machine.advance(0)
@@ -344,7 +344,7 @@ def test_assignment_that_cannot_be_stored_is_an_error_and_a_new_rebalance():
 # -- Heartbeat and sessions ------------------------------------------------------------------------
 
 
-def test_heartbeats_keep_a_member_and_silence_removes_it():
+def test_member_without_heartbeats_is_removed():
     machine = Machine()
     a, b = machine.stable(2, session_ms=10_000)
     for _ in range(5):
@@ -370,7 +370,7 @@ def test_heartbeat_is_checked_against_the_group(member, generation, instance, co
     assert machine.heartbeat(member or known, generation, instance) is code
 
 
-def test_heartbeat_between_join_and_sync_is_a_sign_of_life():
+def test_heartbeat_between_join_and_sync_keeps_the_session():
     machine = Machine()
     member, _ = machine.join_new(session_ms=10_000)
     machine.advance(0)
@@ -392,7 +392,7 @@ def test_member_that_waits_for_others_is_not_expired():
     assert code_of(machine, ticket) is E.NONE
 
 
-def test_new_member_that_gave_up_waiting_is_removed_after_five_minutes():
+def test_new_member_whose_join_waits_is_removed_after_five_minutes():
     machine = Machine()
     a, b = machine.stable(2, rebalance_ms=3_600_000, session_ms=30_000)
     _, ticket = machine.join_new(rebalance_ms=3_600_000)
@@ -404,7 +404,7 @@ def test_new_member_that_gave_up_waiting_is_removed_after_five_minutes():
     assert set(machine.group.members) == {a, b}
 
 
-def test_last_member_gone_leaves_an_empty_group_that_is_stored():
+def test_record_of_an_empty_group_is_written_when_the_last_member_leaves():
     machine = Machine()
     (member,) = machine.stable()
     machine.advance(10_000)
@@ -414,7 +414,7 @@ def test_last_member_gone_leaves_an_empty_group_that_is_stored():
     assert code_of(machine, machine.join(member)) is E.UNKNOWN_MEMBER_ID
 
 
-def test_group_without_any_rebalance_timeout_does_not_spin():
+def test_group_with_a_rebalance_timeout_of_zero_does_not_loop():
     machine = Machine()
     machine.stable(1, rebalance_ms=0, instance=None)
     machine.join_new(rebalance_ms=-1)
@@ -433,7 +433,7 @@ def test_leaving_makes_the_others_rebalance():
     assert machine.heartbeat(a) is E.REBALANCE_IN_PROGRESS
 
 
-def test_leaving_ends_a_join_phase_that_waited_for_the_leaver():
+def test_leaving_ends_a_join_phase_that_waited_for_the_leaving_member():
     machine = Machine()
     a, b = machine.stable(2)
     ticket = machine.join(a)
@@ -442,7 +442,7 @@ def test_leaving_ends_a_join_phase_that_waited_for_the_leaver():
     assert set(machine.group.members) == {a}
 
 
-def test_leaver_that_still_waits_is_answered():
+def test_waiting_join_of_a_leaving_member_gets_an_error():
     machine = Machine()
     machine.stable()
     b, ticket = machine.join_new()
@@ -450,7 +450,7 @@ def test_leaver_that_still_waits_is_answered():
     assert code_of(machine, ticket) is E.UNKNOWN_MEMBER_ID
 
 
-def test_several_members_leave_at_once_each_with_its_own_error():
+def test_several_members_leave_with_an_error_for_each():
     machine = Machine()
     a, b, c = machine.stable(3)
     assert machine.leave(a, "nobody", c) == [E.NONE, E.UNKNOWN_MEMBER_ID, E.NONE]
@@ -460,7 +460,7 @@ def test_several_members_leave_at_once_each_with_its_own_error():
 def test_pending_member_may_leave():
     machine = Machine()
     (a,) = machine.stable()
-    pending = machine.answers[machine.join()].member_id
+    pending = machine.responses[machine.join()].member_id
     ticket = machine.join(a)
     assert machine.leave(pending) == [E.NONE]
     assert code_of(machine, ticket) is E.NONE
@@ -472,32 +472,32 @@ def test_pending_member_may_leave():
 def static_group(machine: Machine, **options) -> str:
     ticket = machine.join(instance="i", **options)
     machine.advance(0)
-    member_id = machine.answers[ticket].member_id
+    member_id = machine.responses[ticket].member_id
     machine.sync(member_id, {member_id: b"mine"})
     return member_id
 
 
-def test_static_member_joins_at_once_and_comes_back_without_a_rebalance():
+def test_static_member_joins_without_an_id_and_returns_without_a_rebalance():
     machine = Machine()
     old = static_group(machine)
-    answer = machine.answers[machine.join(instance="i")]
-    assert answer.error_code == 0
-    assert answer.member_id != old
-    assert answer.generation_id == 1
-    assert answer.skip_assignment is True
+    response = machine.responses[machine.join(instance="i")]
+    assert response.error_code == 0
+    assert response.member_id != old
+    assert response.generation_id == 1
+    assert response.skip_assignment is True
     assert machine.group.state is GroupState.STABLE
-    assert machine.answers[machine.sync(answer.member_id)].assignment == b"mine"
-    assert machine.restarted().group.members.keys() == {answer.member_id}
+    assert machine.responses[machine.sync(response.member_id)].assignment == b"mine"
+    assert machine.restarted().group.members.keys() == {response.member_id}
 
 
-def test_returning_static_leader_of_old_versions_is_told_the_old_leader():
+def test_returning_static_leader_of_old_versions_gets_the_old_leader_id():
     machine = Machine()
     old = static_group(machine)
-    answer = machine.answers[machine.join(instance="i", version=8)]
-    assert (answer.leader, answer.members, answer.skip_assignment) == (old, [], False)
+    response = machine.responses[machine.join(instance="i", version=8)]
+    assert (response.leader, response.members, response.skip_assignment) == (old, [], False)
 
 
-def test_former_self_of_a_static_member_is_fenced():
+def test_replaced_static_member_is_fenced():
     machine = Machine()
     old = static_group(machine)
     machine.join(instance="i")
@@ -506,14 +506,14 @@ def test_former_self_of_a_static_member_is_fenced():
     assert code_of(machine, machine.join(old, instance="i")) is E.FENCED_INSTANCE_ID
 
 
-def test_waiting_former_self_of_a_static_member_is_fenced():
+def test_waiting_request_of_a_replaced_static_member_is_fenced():
     machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=1_000))
     first = machine.join(instance="i")
     machine.join(instance="i")
     assert code_of(machine, first) is E.FENCED_INSTANCE_ID
 
 
-def test_static_member_whose_return_cannot_be_stored_is_as_before():
+def test_static_member_whose_new_id_cannot_be_stored_keeps_the_old_one():
     machine = Machine()
     old = static_group(machine)
     machine.store_code = E.NOT_COORDINATOR
@@ -540,7 +540,7 @@ def test_static_member_is_removed_by_its_instance_id():
     assert machine.group.state is GroupState.EMPTY
 
 
-def test_static_member_that_stays_away_from_a_rebalance_keeps_its_place_until_its_session_ends():
+def test_static_member_that_misses_a_rebalance_stays_until_its_session_ends():
     machine = Machine()
     static = static_group(machine, session_ms=100_000, rebalance_ms=5_000)
     joiner, ticket = machine.join_new(rebalance_ms=5_000)
@@ -558,7 +558,7 @@ def test_stable_group_goes_on_after_a_restart():
     restarted = machine.restarted()
     assert restarted.group.state is GroupState.STABLE
     assert restarted.heartbeat(a) is restarted.heartbeat(b) is E.NONE
-    assert restarted.answers[restarted.sync(b)].assignment == b.encode()
+    assert restarted.responses[restarted.sync(b)].assignment == b.encode()
     assert restarted.group.leader_id == machine.group.leader_id
 
 
@@ -570,7 +570,7 @@ def test_members_that_do_not_return_after_a_restart_are_expired():
     assert restarted.group.state is GroupState.EMPTY
 
 
-def test_unloading_answers_whoever_waits():
+def test_unloading_completes_all_waiting_requests():
     machine = Machine()
     machine.stable()
     _, joining = machine.join_new()

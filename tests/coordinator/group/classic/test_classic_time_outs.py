@@ -1,5 +1,5 @@
-"""The classic protocol to the letter: time-outs that members change, static members that come back
-at an odd moment, and a group's limits while it rebalances."""
+"""Details of the classic protocol: time-outs that members change, static members that return at an
+unusual time, and the limits of a group while it rebalances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E = ErrorCode
 INT32_MAX = 2_147_483_647
 
 
-def test_member_that_joins_again_has_the_session_that_it_asks_for_now():
+def test_member_that_joins_again_has_the_session_time_out_of_its_last_request():
     machine = Machine()
     (member,) = machine.stable(session_ms=10_000)
     machine.join(member, session_ms=30_000)
@@ -25,44 +25,44 @@ def test_member_that_joins_again_has_the_session_that_it_asks_for_now():
     assert machine.group.members == {}
 
 
-def test_member_that_joins_again_has_the_rebalance_time_out_that_it_asks_for_now():
+def test_member_that_joins_again_has_the_rebalance_time_out_of_its_last_request():
     machine = Machine()
     (member,) = machine.stable(session_ms=100_000, rebalance_ms=60_000)
     machine.join(member, session_ms=100_000, rebalance_ms=20_000)
     machine.settle([member])
     _, joiner = machine.join_new(rebalance_ms=1_000)
     machine.advance(19_999)
-    assert joiner not in machine.answers
+    assert joiner not in machine.responses
     machine.advance(1)
     assert code_of(machine, joiner) is E.NONE
     assert member not in machine.group.members
 
 
-def test_static_member_that_comes_back_begins_its_session_anew():
+def test_session_of_a_static_member_that_returns_begins_again():
     machine = Machine()
     static_group(machine)
     machine.advance(9_000)
-    back = machine.answers[machine.join(instance="i")].member_id
+    back = machine.responses[machine.join(instance="i")].member_id
     machine.advance(9_999)
     assert set(machine.group.members) == {back}
     machine.advance(1)
     assert machine.group.members == {}
 
 
-def test_static_member_that_comes_back_in_its_first_join_waits_as_long_as_the_others_have():
+def test_static_member_that_returns_during_its_first_join_waits_for_the_whole_phase():
     """Its session does not run while it waits: it cannot send heartbeats yet."""
     machine = Machine()
     machine.stable(session_ms=200_000, rebalance_ms=60_000)
     machine.join(instance="i", session_ms=10_000)
     back = machine.join(instance="i", session_ms=10_000)
     machine.advance(59_999)
-    assert back not in machine.answers
+    assert back not in machine.responses
     machine.advance(1)
     assert code_of(machine, back) is E.NONE
 
 
-def test_static_member_that_comes_back_while_the_assignment_is_awaited_makes_all_join_again():
-    """The leader may assign to its old id, and nobody would fetch that."""
+def test_static_member_that_returns_during_the_assignment_makes_all_members_join_again():
+    """The leader may assign partitions to the old id, and no member would fetch them."""
     machine = Machine()
     old = static_group(machine)
     other, waiting = machine.join_new()
@@ -78,43 +78,43 @@ def test_static_member_that_comes_back_while_the_assignment_is_awaited_makes_all
     assert machine.group.generation_id == 3
 
 
-def test_former_self_of_a_static_member_is_no_longer_waited_for_by_the_sync_timer():
+def test_sync_timer_does_not_wait_for_a_replaced_static_member():
     machine = Machine()
     (leader,) = machine.stable(session_ms=200_000)
     static = machine.join(instance="i", session_ms=200_000)
     machine.join(leader, session_ms=200_000)
-    former = machine.answers[static].member_id
+    former = machine.responses[static].member_id
     machine.sync(leader, {leader: b"1", former: b"2"})
-    assert machine.group.state is GroupState.STABLE, "the static member has not fetched its part"
-    back = machine.answers[machine.join(instance="i", session_ms=200_000)].member_id
+    assert machine.group.state is GroupState.STABLE, "the static member has no assignment yet"
+    back = machine.responses[machine.join(instance="i", session_ms=200_000)].member_id
     machine.advance(60_000)
     assert machine.group.state is GroupState.STABLE
     assert set(machine.group.members) == {leader, back}
-    assert machine.answers[machine.sync(back)].assignment == b"2"
+    assert machine.responses[machine.sync(back)].assignment == b"2"
 
 
-def test_id_that_was_given_to_a_dynamic_member_is_none_for_a_static_one():
+def test_id_of_a_pending_dynamic_member_is_refused_for_a_static_one():
     machine = Machine()
-    given = machine.answers[machine.join()].member_id
+    given = machine.responses[machine.join()].member_id
     assert code_of(machine, machine.join(given, instance="i")) is E.UNKNOWN_MEMBER_ID
     assert machine.group.members == {}
 
 
-def test_member_of_a_full_group_may_send_its_join_again_while_it_waits():
+def test_waiting_member_of_a_full_group_may_repeat_its_join():
     machine = Machine(limits=ClassicSettings(initial_rebalance_delay_ms=0))
     first, second, third = machine.stable(3)
     machine.limits = machine.limits._replace(max_size=2)
     machine.join(first, protocols={"range": b"other"})
     machine.join(second)
     again = machine.join(first, protocols={"range": b"other"})
-    assert again not in machine.answers, "it has its place already"
+    assert again not in machine.responses, "it is counted already"
     assert code_of(machine, machine.join(third)) is E.GROUP_MAX_SIZE_REACHED
     machine.advance(60_000)
     assert code_of(machine, again) is E.NONE
 
 
 @pytest.mark.parametrize(("before", "after"), [(INT32_MAX - 1, INT32_MAX), (INT32_MAX, 1)])
-def test_generations_begin_again_at_one(before: int, after: int):
+def test_generation_after_the_largest_one_is_one(before: int, after: int):
     machine = Machine()
     (member,) = machine.stable()
     machine.group.generation_id = before

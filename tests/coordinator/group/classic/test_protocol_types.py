@@ -1,4 +1,4 @@
-"""Groups of another protocol type than consumers, and consumers that cannot be understood."""
+"""Groups of another protocol type than consumers, and consumers with unreadable metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.coordinator.group.group_machine import Machine
 E = ErrorCode
 
 
-def test_connects_workers_are_a_group_like_any_other_with_metadata_of_their_own():
+def test_group_of_connect_workers_has_its_own_metadata_format():
     machine = Machine()
     options = {"protocol_type": "connect", "protocols": {"sessioned": b"\xff\x00", "eager": b""}}
     first, second = machine.stable(2, **options)
@@ -26,7 +26,7 @@ def test_connects_workers_are_a_group_like_any_other_with_metadata_of_their_own(
     assert restarted.heartbeat(second) is E.NONE
 
 
-def test_consumers_whose_subscription_cannot_be_read_may_read_anything():
+def test_unreadable_subscription_counts_as_a_subscription_to_all_topics():
     machine = Machine()
     machine.stable(protocols={"range": b"\x00"})
     assert machine.group.subscribed_topics is None

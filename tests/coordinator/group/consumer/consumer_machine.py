@@ -1,4 +1,4 @@
-"""A shard with one consumer group, without disk, network or time: what the pure tests drive."""
+"""A shard with one consumer group for tests, without disk, network or time."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def id_of(name: str) -> Uuid:
 
 
 def topics(**counts: int) -> MetadataImage:
-    """The metadata of these topics, with their numbers of partitions."""
+    """Return the metadata of these topics, with their numbers of partitions."""
     return image_of(*(topic(name, id_of(name), count) for name, count in counts.items()))
 
 
 @dataclass
 class ConsumerMachine:
-    """Drives the group "g". Records go through their bytes, as they do on a disk."""
+    """Driver of the group "g". Records are encoded and decoded, as on a disk."""
 
     image: MetadataImage = field(default_factory=lambda: topics(t=4))
     settings: ConsumerSettings = field(default_factory=ConsumerSettings)
@@ -73,7 +73,7 @@ class ConsumerMachine:
     def beat(
         self, member_id: str, epoch: int, owned: Held | None = None, version: int = 1, **more: Any
     ) -> Any:
-        """Sends a heartbeat; returns the response, or raises KafkaError."""
+        """Send a heartbeat. Return the response, or raise KafkaError."""
         held = None
         if owned is not None:
             held = [TopicPartitions(id_of(name), sorted(each)) for name, each in owned.items()]
@@ -119,10 +119,10 @@ class ConsumerMachine:
             self.log.append(record)
             self.shard.replay(len(self.log), *through_bytes(record))
 
-    # -- what there is -----------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def held(self, member_id: str) -> Held:
-        """What the coordinator says that the member may hold."""
+        """Return the partitions that the coordinator has assigned to the member."""
         names = {each.topic_id: each.name for each in self.image.topics_by_id.values()}
         member = self.group.members[member_id]
         return {names[each]: set(parts) for each, parts in member.assigned.items()}
@@ -137,8 +137,8 @@ class ConsumerMachine:
         return other
 
 
-def told(response: Any) -> Held | None:
-    """The assignment in a response; None when it says nothing of it."""
+def assignment_in(response: Any) -> Held | None:
+    """Return the assignment in a response, or None when the response has none."""
     if response.assignment is None:
         return None
     found = read_assignment(response.assignment.topic_partitions)

@@ -15,7 +15,7 @@ from odradek.coordinator.group.consumer.consumer_group import (
 from odradek.coordinator.group.consumer.consumer_heartbeat import ConsumerSettings
 from odradek.coordinator.group.consumer.consumer_member import ConsumerMember, MemberState
 from odradek.errors import ErrorCode, KafkaError
-from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, id_of, told
+from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, assignment_in, id_of
 
 E = ErrorCode
 ALL = {"t": {0, 1, 2, 3}}
@@ -29,13 +29,13 @@ def code_of(act: Any, *arguments: Any, **options: Any) -> ErrorCode:
 
 
 def two_members() -> tuple[ConsumerMachine, Any]:
-    """ "a" held everything, "b" has joined and waits for its half."""
+    """Return a group in which "a" had all partitions, and "b" has joined and waits for its half."""
     machine = ConsumerMachine()
     machine.join("a")
     return machine, machine.join("b")
 
 
-# -- requests that no group could answer
+# -- invalid requests
 # ------------------------------------------------------------
 
 
@@ -81,7 +81,7 @@ def test_invalid_requests(options: dict[str, Any], message: str) -> None:
     assert (error.value.code, error.value.message) == (E.INVALID_REQUEST, message)
 
 
-def test_assignors_that_are_not_there_and_expressions_that_are_none() -> None:
+def test_unknown_assignors_and_invalid_expressions_are_refused() -> None:
     machine = ConsumerMachine()
     assert code_of(machine.join, "a", server_assignor="mine") is E.UNSUPPORTED_ASSIGNOR
     assert code_of(machine.join, "a", subscribed_topic_regex="a(?=b)") is (
@@ -91,21 +91,21 @@ def test_assignors_that_are_not_there_and_expressions_that_are_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["\u3000", "\u00a0", " a "])
-def test_what_java_does_not_trim_away_is_a_name(name: str) -> None:
+def test_characters_that_java_does_not_trim_make_a_name(name: str) -> None:
     machine = ConsumerMachine()
     joined = machine.join(name, instance_id=name, rack_id=name, group_id=name)
     assert joined.member_id == name
 
 
-def test_version_0_is_given_an_id_by_the_server() -> None:
+def test_member_of_version_0_gets_its_id_from_the_server() -> None:
     assert ConsumerMachine().join("", version=0).member_id == "made-up"
 
 
-def test_a_blank_id_is_one_where_version_0_asks_for_none() -> None:
+def test_version_0_accepts_a_blank_id() -> None:
     assert ConsumerMachine().join(" ", version=0).member_id == " "
 
 
-def test_a_static_member_of_version_0_may_say_no_id_when_it_leaves_for_a_while() -> None:
+def test_static_member_of_version_0_may_leave_temporarily_without_an_id() -> None:
     machine = ConsumerMachine()
     machine.join("a", instance_id="i", version=0)
     leave = {"owned": None, "instance_id": "i", "version": 0}
@@ -116,15 +116,15 @@ def test_a_static_member_of_version_0_may_say_no_id_when_it_leaves_for_a_while()
 # ------------------------------------------------------------------------
 
 
-def test_first_member_gets_everything_at_once() -> None:
+def test_first_member_gets_all_partitions_in_its_first_response() -> None:
     machine = ConsumerMachine()
     response = machine.join("a")
-    assert (response.member_epoch, told(response)) == (1, ALL)
+    assert (response.member_epoch, assignment_in(response)) == (1, ALL)
     assert response.heartbeat_interval_ms == 5_000
     assert machine.group.state is ConsumerGroupState.STABLE
-    assert told(machine.beat("a", 1)) is None, "nothing has changed"
+    assert assignment_in(machine.beat("a", 1)) is None, "nothing has changed"
     full = machine.beat("a", 1, ALL, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"])
-    assert told(full) == ALL
+    assert assignment_in(full) == ALL
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_first_member_gets_everything_at_once() -> None:
         {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
     ],
 )
-def test_member_that_subscribes_to_nothing_disturbs_nobody(nothing: dict[str, Any]) -> None:
-    """Epochs as Apache Kafka 4.1 has them: the group's moves with what is subscribed to, and once
-    with its first member."""
+def test_member_without_subscriptions_changes_no_assignment(nothing: dict[str, Any]) -> None:
+    """The epochs of Apache Kafka 4.1. The epoch of the group changes with the subscriptions, and
+    once with its first member."""
     machine = ConsumerMachine()
     machine.join("a")
     response = machine.join("b", **nothing)
-    assert (response.member_epoch, told(response)) == (1, {})
+    assert (response.member_epoch, assignment_in(response)) == (1, {})
     assert (machine.group.epoch, machine.group.state) == (1, ConsumerGroupState.STABLE)
     assert machine.held("a") == ALL
     assert machine.restarted().group.members.keys() == {"a", "b"}
@@ -149,39 +149,39 @@ def test_member_that_subscribes_to_nothing_disturbs_nobody(nothing: dict[str, An
     alone = ConsumerMachine()
     assert alone.join("a", **nothing).member_epoch == 1
     alone.beat("a", -1)
-    assert alone.join("b", **nothing).member_epoch == 2, "the one of the leaving"
+    assert alone.join("b", **nothing).member_epoch == 2, "the epoch of the leave"
 
 
 def test_partitions_are_revoked_before_they_are_assigned() -> None:
     machine, response = two_members()
-    assert (response.member_epoch, told(response)) == (2, {})
+    assert (response.member_epoch, assignment_in(response)) == (2, {})
     assert machine.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
     assert machine.group.state is ConsumerGroupState.RECONCILING
-    # "a" is told to let go, and stays in its epoch until it says that it has.
+    # "a" has to revoke partitions, and stays in its epoch until it has reported the revocation.
     asked = machine.beat("a", 1)
-    kept = told(asked)
+    kept = assignment_in(asked)
     assert asked.member_epoch == 1
     assert kept is not None
     assert len(kept["t"]) == 2
-    assert told(machine.beat("b", 2)) is None, "they are not free yet"
+    assert assignment_in(machine.beat("b", 2)) is None, "they are not free yet"
     assert machine.beat("a", 1, ALL).member_epoch == 1, "it still has them"
     assert machine.beat("a", 1, kept).member_epoch == 2
-    freed = told(machine.beat("b", 2))
+    freed = assignment_in(machine.beat("b", 2))
     assert freed == {"t": ALL["t"] - kept["t"]}
     assert machine.group.state is ConsumerGroupState.STABLE
 
 
-def test_partitions_that_a_member_let_go_of_can_be_given_back_to_it_at_once() -> None:
+def test_revoked_partitions_can_be_assigned_to_the_same_member_again() -> None:
     machine, _ = two_members()
-    kept = told(machine.beat("a", 1))
+    kept = assignment_in(machine.beat("a", 1))
     machine.beat("b", -1)
     back = machine.beat("a", 1, kept)
-    assert (back.member_epoch, told(back)) == (3, ALL)
+    assert (back.member_epoch, assignment_in(back)) == (3, ALL)
     assert machine.group.members["a"].state is MemberState.STABLE
     assert machine.restarted().held("a") == ALL
 
 
-def test_member_that_owns_less_than_it_might_moves_on_at_once() -> None:
+def test_member_that_does_not_own_the_partitions_to_revoke_moves_to_the_next_epoch() -> None:
     machine, _ = two_members()
     assert machine.beat("a", 1, {}).member_epoch == 2
 
@@ -196,7 +196,7 @@ def test_member_that_owns_less_than_it_might_moves_on_at_once() -> None:
         (2, None, None),
     ],
 )
-def test_member_epochs_fence(epoch: int, owned: Any, expected: ErrorCode | None) -> None:
+def test_wrong_member_epochs_are_fenced(epoch: int, owned: Any, expected: ErrorCode | None) -> None:
     machine, _ = two_members()
     machine.beat("a", 1, {})
     if expected is None:
@@ -205,13 +205,13 @@ def test_member_epochs_fence(epoch: int, owned: Any, expected: ErrorCode | None)
         assert code_of(machine.beat, "a", epoch, owned) is expected
 
 
-def test_unknown_members_are_told_so() -> None:
+def test_unknown_members_get_an_error() -> None:
     machine, _ = two_members()
     assert code_of(machine.beat, "c", 1) is E.UNKNOWN_MEMBER_ID
     assert code_of(machine.beat, "c", -1) is E.UNKNOWN_MEMBER_ID
 
 
-def test_full_group_takes_no_more() -> None:
+def test_full_group_refuses_new_members() -> None:
     machine = ConsumerMachine(settings=ConsumerSettings(max_size=1))
     machine.join("a")
     assert code_of(machine.join, "b") is E.GROUP_MAX_SIZE_REACHED
@@ -220,49 +220,49 @@ def test_full_group_takes_no_more() -> None:
 
 def test_leaving_gives_the_partitions_to_the_others() -> None:
     machine, _ = two_members()
-    answer = machine.beat("a", -1)
-    assert (answer.member_id, answer.member_epoch, told(answer)) == ("a", -1, None)
+    left = machine.beat("a", -1)
+    assert (left.member_id, left.member_epoch, assignment_in(left)) == ("a", -1, None)
     assert machine.group.state is ConsumerGroupState.ASSIGNING
     response = machine.beat("b", 2)
-    assert (response.member_epoch, told(response)) == (3, ALL)
+    assert (response.member_epoch, assignment_in(response)) == (3, ALL)
     machine.beat("b", -1)
     assert machine.group.state is ConsumerGroupState.EMPTY
 
 
-def test_subscription_that_changes_moves_the_group() -> None:
+def test_changed_subscription_raises_the_group_epoch() -> None:
     machine = ConsumerMachine()
     machine.set_topics(t=4, u=1)
     machine.join("a")
     response = machine.beat("a", 1, subscribed_topic_names=["u"])
-    assert told(response) == {}, "first it lets go of t"
+    assert assignment_in(response) == {}, "it has to revoke t first"
     response = machine.beat("a", 1, {})
-    assert (response.member_epoch, told(response)) == (2, {"u": {0}})
+    assert (response.member_epoch, assignment_in(response)) == (2, {"u": {0}})
 
 
 @pytest.mark.parametrize(
     ("after", "expected"), [({"t": 6}, {"t": set(range(6))}), ({"t": 4, "u": 9}, None)]
 )
-def test_new_partitions_are_seen_at_the_next_heartbeat(after: Any, expected: Any) -> None:
+def test_new_partitions_are_assigned_at_the_next_heartbeat(after: Any, expected: Any) -> None:
     machine = ConsumerMachine()
     machine.join("a")
     machine.set_topics(**after)
-    assert told(machine.beat("a", 1)) == expected
+    assert assignment_in(machine.beat("a", 1)) == expected
 
 
-def test_deleted_topic_is_taken_away() -> None:
+def test_partitions_of_a_deleted_topic_are_revoked() -> None:
     machine = ConsumerMachine()
     machine.set_topics(t=4, u=2)
     machine.join("a", "t", "u")
     machine.set_topics(t=4)
-    assert told(machine.beat("a", 1)) == {"t": {0, 1, 2, 3}}
+    assert assignment_in(machine.beat("a", 1)) == {"t": {0, 1, 2, 3}}
     assert machine.beat("a", 1, ALL).member_epoch == 2
 
 
-def test_topic_that_does_not_exist_yet_is_waited_for() -> None:
+def test_topic_is_assigned_when_it_is_created_later() -> None:
     machine = ConsumerMachine()
-    assert told(machine.join("a", "later")) == {}
+    assert assignment_in(machine.join("a", "later")) == {}
     machine.set_topics(t=4, later=2)
-    assert told(machine.beat("a", 1)) == {"later": {0, 1}}
+    assert assignment_in(machine.beat("a", 1)) == {"later": {0, 1}}
 
 
 # -- regular expressions
@@ -273,15 +273,15 @@ def test_expressions_match_whole_names_and_new_topics() -> None:
     machine = ConsumerMachine()
     machine.set_topics(ab=1, abc=1, xab=1, abcd=1)
     response = machine.join("a", subscribed_topic_names=None, subscribed_topic_regex="ab.?")
-    assert told(response) == {"ab": {0}, "abc": {0}}
+    assert assignment_in(response) == {"ab": {0}, "abc": {0}}
     machine.set_topics(ab=1, abc=1, xab=1, abcd=1, abd=1)
-    assert told(machine.beat("a", 1)) == {"ab": {0}, "abc": {0}, "abd": {0}}
+    assert assignment_in(machine.beat("a", 1)) == {"ab": {0}, "abc": {0}, "abd": {0}}
     assert set(machine.group.regexes) == {"ab.?"}
     machine.beat("a", 2, subscribed_topic_regex="", subscribed_topic_names=["xab"])
     assert machine.group.regexes == {}
 
 
-def test_a_member_that_ends_its_expression_gives_its_partitions_to_the_others() -> None:
+def test_member_that_removes_its_expression_loses_the_partitions() -> None:
     machine = ConsumerMachine()
     for member_id in ("a", "b"):
         machine.join(member_id, subscribed_topic_names=None, subscribed_topic_regex="t")
@@ -290,49 +290,49 @@ def test_a_member_that_ends_its_expression_gives_its_partitions_to_the_others() 
     machine.beat("a", 1, mine)
     machine.beat("b", 2)
     ended = machine.beat("a", 2, mine, subscribed_topic_regex="")
-    assert told(ended) == {}, "they are to be let go of at once"
+    assert assignment_in(ended) == {}, "they have to be revoked"
     machine.beat("a", 2, {})
     assert set(machine.group.regexes) == {"t"}, "the other member's"
-    assert told(machine.beat("b", 2)) == ALL
+    assert assignment_in(machine.beat("b", 2)) == ALL
 
 
-def test_names_and_an_expression_are_read_together() -> None:
+def test_subscription_may_have_names_and_an_expression() -> None:
     machine = ConsumerMachine()
     machine.set_topics(t=1, u=1, v=1)
     response = machine.join("a", "t", subscribed_topic_regex="u|w")
-    assert told(response) == {"t": {0}, "u": {0}}
+    assert assignment_in(response) == {"t": {0}, "u": {0}}
 
 
 # -- static members
 # -----------------------------------------------------------------------------------
 
 
-def test_static_member_comes_back_to_what_it_held() -> None:
+def test_static_member_that_returns_gets_its_partitions_again() -> None:
     machine = ConsumerMachine()
     machine.join("a", instance_id="i")
     assert code_of(machine.join, "b", instance_id="i") is E.UNRELEASED_INSTANCE_ID
     away = machine.beat("a", -2, instance_id="i")
     assert away.member_epoch == -2
-    assert machine.held("a") == ALL, "nobody else gets it meanwhile"
+    assert machine.held("a") == ALL, "no other member gets it in the meantime"
     response = machine.join("b", instance_id="i")
-    assert (response.member_epoch, told(response)) == (1, ALL)
+    assert (response.member_epoch, assignment_in(response)) == (1, ALL)
     assert (set(machine.group.members), machine.group.epoch) == ({"b"}, 1), "no rebalance"
     assert code_of(machine.beat, "a", 1, instance_id="i") is E.FENCED_INSTANCE_ID
     assert code_of(machine.beat, "a", 1, instance_id="other") is E.UNKNOWN_MEMBER_ID
 
 
-def test_static_member_that_leaves_for_a_while_has_let_go_of_what_it_was_to_give_up() -> None:
+def test_static_member_that_leaves_temporarily_has_revoked_its_partitions() -> None:
     machine = ConsumerMachine()
     machine.join("a", instance_id="i")
     machine.join("b")
-    kept = told(machine.beat("a", 1, ALL, instance_id="i"))
+    kept = assignment_in(machine.beat("a", 1, ALL, instance_id="i"))
     assert kept is not None and machine.held("b") == {}
     machine.beat("a", -2, instance_id="i")
-    assert told(machine.beat("b", 2)) == {"t": ALL["t"] - kept["t"]}
+    assert assignment_in(machine.beat("b", 2)) == {"t": ALL["t"] - kept["t"]}
     assert machine.held("a") == kept
 
 
-def test_assignor_that_most_members_name_is_taken() -> None:
+def test_assignor_with_the_most_votes_is_used() -> None:
     machine = ConsumerMachine()
     machine.set_topics(t=1, u=1, v=1)
     machine.join("a", "t", "u", "v", server_assignor="range")
@@ -345,7 +345,7 @@ def test_assignor_that_most_members_name_is_taken() -> None:
     assert {len(target) for target in machine.group.targets.values()} == {1}
 
 
-def test_static_member_that_leaves_for_good_gives_up_its_place() -> None:
+def test_static_member_that_leaves_permanently_releases_its_instance_id() -> None:
     machine = ConsumerMachine()
     machine.join("a", instance_id="i")
     machine.beat("a", -1, instance_id="i")
@@ -357,7 +357,7 @@ def test_static_member_that_leaves_for_good_gives_up_its_place() -> None:
 # ----------------------------------------------------------------------------------------
 
 
-def test_heartbeats_keep_the_session_and_revoking_has_its_time() -> None:
+def test_heartbeats_keep_the_session_and_revocation_has_a_time_out() -> None:
     machine, _ = two_members()
     assert machine.deadline(TimerKind.SESSION, "a") == 45_000
     machine.now_ms = 1_000
@@ -370,14 +370,14 @@ def test_heartbeats_keep_the_session_and_revoking_has_its_time() -> None:
     assert machine.deadline(TimerKind.SESSION, "a") is None
 
 
-def test_state_of_a_later_kafka_is_fenced_unless_it_holds_nothing() -> None:
+def test_member_in_a_state_of_a_later_kafka_is_fenced_unless_it_has_no_partitions() -> None:
     machine, _ = two_members()
     machine.group.put_member(replace(machine.group.members["a"], state=MemberState.UNKNOWN))
     assert code_of(machine.beat, "a", 1) is E.FENCED_MEMBER_EPOCH
     assert machine.beat("a", 1, {}).member_epoch == 2
 
 
-def test_partition_that_another_has_taken_over_is_not_released_by_who_had_it() -> None:
+def test_partition_is_not_released_by_a_former_member() -> None:
     group = ConsumerGroup("g")
     place = {id_of("t"): frozenset({0})}
     former = ConsumerMember("a", member_epoch=1, assigned=place)

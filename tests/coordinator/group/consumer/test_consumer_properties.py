@@ -1,4 +1,4 @@
-"""Consumer groups under random members, topics and assignors: what must always hold."""
+"""Invariants of consumer groups under random members, topics and assignors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from odradek.coordinator.group.consumer.assignors import ASSIGNORS, Subscriber
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroupState
 from odradek.coordinator.group.consumer.consumer_member import partitions_of
 from odradek.errors import ErrorCode, KafkaError
-from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, Held, id_of, told
+from tests.coordinator.group.consumer.consumer_machine import (
+    ConsumerMachine,
+    Held,
+    assignment_in,
+    id_of,
+)
 
 TOPICS = ("t", "u", "v")
 
 
 @dataclass
 class Client:
-    """A consumer that does what it is told: it lets go at once, and says so when it may."""
+    """A consumer that revokes partitions when it has to, and reports the revocation."""
 
     member_id: str
     names: list[str]
     epoch: int = 0
     owned: Held = field(default_factory=dict)
-    # An answer was lost: the next heartbeat says everything again, and is told everything.
+    # A response was lost. The next heartbeat is a full one and gets a full response.
     full: bool = False
 
 
@@ -91,14 +96,14 @@ class Consumers(RuleBasedStateMachine):
         try:
             return self.machine.beat(client.member_id, client.epoch, owned, **more)
         except KafkaError as error:
-            # An answer was lost: the member has another epoch than it knows, and begins again.
+            # A response was lost. The member does not know its epoch, and joins again.
             assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
             client.owned = {}
             return self.machine.join(client.member_id, *client.names)
 
     def _hear(self, client, response):
         client.epoch = response.member_epoch
-        assigned = told(response)
+        assigned = assignment_in(response)
         if assigned is not None:
             client.owned = assigned
 
@@ -126,7 +131,7 @@ class Consumers(RuleBasedStateMachine):
             assert getattr(live, name) == getattr(loaded, name), name
 
     def teardown(self):
-        """Left alone, everybody comes to the target, which has every partition once."""
+        """All members reach the target assignment, which has each partition once."""
         for _ in range(8):
             for client in self.live.values():
                 self._hear(client, self._send(client, client.owned))
@@ -167,7 +172,7 @@ def assign(name, subscribed, counts, targets=None):
 
 
 @given(st.sampled_from(list(ASSIGNORS)), subscriptions, sizes)
-def test_every_partition_goes_to_one_who_reads_it(name, subscribed, counts):
+def test_every_partition_is_assigned_to_one_subscriber(name, subscribed, counts):
     targets = assign(name, subscribed, counts)
     held = [place for target in targets.values() for place in partitions_of(target)]
     read = frozenset().union(*subscribed)
@@ -188,7 +193,7 @@ def test_uniform_cannot_be_made_more_even_by_moving_one(subscribed, counts):
 
 
 @given(subscriptions, sizes, st.integers(0, 5))
-def test_uniform_moves_nothing_without_a_reason(subscribed, counts, leaves):
+def test_uniform_moves_no_partition_without_a_change(subscribed, counts, leaves):
     before = assign("uniform", subscribed, counts)
     assert assign("uniform", subscribed, counts, before) == before
     same = [subscribed[0]] * len(subscribed)

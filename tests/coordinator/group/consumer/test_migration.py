@@ -35,7 +35,12 @@ from odradek.protocol.messages.join_group_request import (
 )
 from odradek.protocol.messages.leave_group_request import MemberIdentity
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
-from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, id_of, told, topics
+from tests.coordinator.group.consumer.consumer_machine import (
+    ConsumerMachine,
+    assignment_in,
+    id_of,
+    topics,
+)
 
 E = ErrorCode
 HALF = 2
@@ -48,7 +53,7 @@ def subscription(*names: str, owned: set[int] | None = None, version: int = 1) -
 
 
 class Mixed(ConsumerMachine):
-    """A group of which some members speak the classic protocol."""
+    """A group in which some members use the classic protocol."""
 
     def classic_join(
         self, member_id: str = "c", owned: set[int] | None = None, **options: Any
@@ -89,7 +94,7 @@ def code_of(act: Any, *arguments: Any, **options: Any) -> ErrorCode:
     return error.value.code
 
 
-def test_classic_member_goes_the_same_way_by_joining_again() -> None:
+def test_classic_member_is_reconciled_by_joining_again() -> None:
     machine = Mixed()
     machine.join("a")
     joined = machine.classic_join()
@@ -97,7 +102,7 @@ def test_classic_member_goes_the_same_way_by_joining_again() -> None:
     assert (generation, joined.response.protocol_name, joined.response.leader) == (2, "range", "")
     assert machine.classic_sync(generation) == set()
     assert machine.classic_beat(generation) is E.NONE, "nothing is free for it yet"
-    kept = told(machine.beat("a", 1))
+    kept = assignment_in(machine.beat("a", 1))
     assert kept is not None
     machine.beat("a", 1, kept)
     assert machine.classic_beat(generation) is E.REBALANCE_IN_PROGRESS
@@ -105,19 +110,19 @@ def test_classic_member_goes_the_same_way_by_joining_again() -> None:
     assert machine.classic_sync(again.response.generation_id) == {0, 1, 2, 3} - kept["t"]
 
 
-def test_classic_member_lets_go_before_another_gets_it() -> None:
+def test_classic_member_revokes_a_partition_before_another_gets_it() -> None:
     machine = Mixed()
     generation = machine.classic_join().response.generation_id
     assert machine.classic_sync(generation) == {0, 1, 2, 3}
     machine.join("a")
     assert machine.classic_beat(generation) is E.REBALANCE_IN_PROGRESS
     kept = machine.classic_join(owned={0, 1, 2, 3}).response.generation_id
-    assert kept == generation, "it still owns what it has to let go of"
+    assert kept == generation, "it still owns the partitions to revoke"
     held = machine.classic_sync(kept)
     assert len(held) == HALF
     assert machine.classic_beat(kept) is E.REBALANCE_IN_PROGRESS
     assert machine.classic_join(owned=held).response.generation_id == 2
-    assert told(machine.beat("a", 2)) == {"t": {0, 1, 2, 3} - held}
+    assert assignment_in(machine.beat("a", 2)) == {"t": {0, 1, 2, 3} - held}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,7 @@ def test_joins_that_are_refused(options: dict[str, Any], expected: ErrorCode) ->
     assert code_of(machine.classic_join, "d", **options) is expected
 
 
-def test_new_classic_member_gets_its_id_first_and_a_full_group_takes_none() -> None:
+def test_new_classic_member_gets_its_id_first_and_a_full_group_refuses_it() -> None:
     machine = Mixed(settings=ConsumerSettings(max_size=1))
     response = machine.classic_join("").response
     assert (response.error_code, response.member_id) == (E.MEMBER_ID_REQUIRED, "made-up")
@@ -156,7 +161,7 @@ def test_classic_requests_are_fenced() -> None:
     )
 
 
-def test_classic_member_that_is_told_at_sync_to_join_again_has_its_rebalance_time_out() -> None:
+def test_classic_member_that_must_join_again_after_sync_has_its_rebalance_time_out() -> None:
     machine = Mixed()
     machine.join("a")
     generation = machine.classic_join().response.generation_id
@@ -189,7 +194,7 @@ def test_classic_member_has_its_own_time_outs() -> None:
     assert machine.deadline(TimerKind.JOIN, "c") is None
 
 
-def test_administrator_removes_members_and_each_is_answered() -> None:
+def test_administrator_removes_members_with_a_code_for_each() -> None:
     machine = Mixed()
     machine.join("a")
     machine.classic_join()
@@ -207,7 +212,7 @@ def test_administrator_removes_members_and_each_is_answered() -> None:
     ("gone", "max_size", "expected"),
     [({"a"}, 9, True), ({"a"}, 1, False), ({"c"}, 9, False), ({"a", "c", "d"}, 9, False)],
 )
-def test_group_is_downgraded_when_its_last_modern_member_goes(
+def test_group_is_downgraded_when_its_last_consumer_protocol_member_leaves(
     gone: set[str], max_size: int, expected: bool
 ) -> None:
     machine = Mixed()
@@ -217,7 +222,7 @@ def test_group_is_downgraded_when_its_last_modern_member_goes(
     assert may_downgrade(machine.group, gone, max_size) is expected
 
 
-def test_group_that_was_not_downgraded_is_not_when_a_classic_member_goes() -> None:
+def test_group_is_not_downgraded_later_when_a_classic_member_leaves() -> None:
     machine = Mixed(settings=replace_settings(downgrade=False))
     machine.join("a")
     machine.classic_join()
@@ -226,7 +231,7 @@ def test_group_that_was_not_downgraded_is_not_when_a_classic_member_goes() -> No
     assert may_downgrade(machine.group, {"c"}, 9) is False
 
 
-def test_downgraded_group_goes_through_its_records() -> None:
+def test_downgraded_group_is_restored_from_its_records() -> None:
     machine = Mixed()
     machine.join("a")
     machine.classic_join()
@@ -249,7 +254,7 @@ def classic_group(metadata: bytes, **options: Any) -> ClassicGroup:
     return group
 
 
-def test_upgrade_and_downgrade_keep_what_members_hold() -> None:
+def test_upgrade_and_downgrade_keep_the_assignments_of_members() -> None:
     image = topics(t=4)
     group = to_consumer(classic_group(subscription()), image)
     assert group is not None
@@ -279,7 +284,7 @@ def test_subscription_of_a_later_version_is_read_as_the_last_known() -> None:
     assert read_subscription(data).topics == ["t"]
 
 
-def test_static_member_changes_to_the_classic_protocol_and_takes_the_group_along() -> None:
+def test_static_member_that_changes_to_the_classic_protocol_downgrades_the_group() -> None:
     machine = Mixed()
     machine.join("a", instance_id="i")
     joined = machine.classic_join("", group_instance_id="i")
@@ -292,7 +297,7 @@ def test_static_member_changes_to_the_classic_protocol_and_takes_the_group_along
 
 
 def test_static_member_changes_to_the_consumer_protocol_without_having_left() -> None:
-    """A classic client does not say that it goes: its place is not one to be released first."""
+    """A classic client does not announce that it leaves, so its instance id is not released."""
     machine = Mixed()
     machine.join("a")
     machine.fence("a")
@@ -302,13 +307,13 @@ def test_static_member_changes_to_the_consumer_protocol_without_having_left() ->
     assert machine.join("b", instance_id="i").error_code == E.NONE
     assert set(machine.group.members) == {"b"}
     assert machine.group.members["b"].classic is None
-    assert machine.group.epoch == epoch, "nobody has to rebalance"
+    assert machine.group.epoch == epoch, "no member has to rebalance"
     assert code_of(machine.classic_sync, epoch, "made-up", group_instance_id="i") is (
         E.FENCED_INSTANCE_ID
     )
 
 
-def test_where_downgrades_are_not_allowed_the_group_stays() -> None:
+def test_group_is_not_downgraded_where_the_policy_forbids_it() -> None:
     machine = Mixed(settings=replace_settings(downgrade=False))
     machine.join("a")
     machine.classic_join()

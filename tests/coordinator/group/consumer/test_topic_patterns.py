@@ -31,19 +31,19 @@ from odradek.protocol.messages.consumer_group_heartbeat_request import (
 )
 from odradek.result_tasks import wait
 from odradek.slicing import run_to_completion
-from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, told
+from tests.coordinator.group.consumer.consumer_machine import ConsumerMachine, assignment_in
 from tests.coordinator.group.on_disk import coordinator, image_of, topic
 from tests.coordinator.group.test_group_coordinator import CLIENT
 from tests.helpers.event_loop import on_loop
 
 E = ErrorCode
-# RE2 accepts this one within its usual limits: 6.5 MB, and 131 ms on the event loop.
+# RE2 accepts this expression within its usual limits: 6.5 MB, and 131 ms on the event loop.
 LARGE = r"(\pL{1,400}7)"
 
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every expression that RE2 compiles during the test."""
+    """Record every expression that RE2 compiles during the test."""
     compiled: list[str] = []
     compile_now = re2.compile
 
@@ -130,7 +130,7 @@ def test_the_library_itself_keeps_no_expression() -> None:
 
 
 def test_program_of_every_accepted_expression_is_small() -> None:
-    """RE2 counts instructions of 16 bytes; random expressions that it accepts stay below."""
+    """RE2 counts instructions of 16 bytes. Accepted random expressions stay below the limit."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -204,9 +204,9 @@ async def test_other_requests_are_served_while_topics_are_matched(tmp_path: Path
             rebalance_timeout_ms=10_000,
             subscribed_topic_regex="t[0-9]+",
         )
-        answer = state.groups.consumers.heartbeat(request, CLIENT, 1)
-        assert not answer.executed
-        response: Any = await wait(answer)
+        pending = state.groups.consumers.heartbeat(request, CLIENT, 1)
+        assert not pending.executed
+        response: Any = await wait(pending)
         others.cancel()
         assert slices > 10
         assert response.error_code == E.NONE
@@ -228,7 +228,7 @@ def test_known_topics_are_not_matched_again() -> None:
 
 
 def test_stored_expression_that_is_refused_now_keeps_its_topics() -> None:
-    """An earlier version accepted it: its group must not stop for all of its members."""
+    """An earlier version accepted the expression. The group must continue for all members."""
     machine = ConsumerMachine()
     machine.set_topics(ab=1, t=1)
     machine.join("a", subscribed_topic_names=None, subscribed_topic_regex="ab")
@@ -238,4 +238,4 @@ def test_stored_expression_that_is_refused_now_keeps_its_topics() -> None:
     machine.group.seen_metadata = -1
     machine.join("b", "t")
     assert machine.group.regexes[LARGE].topics == {"ab"}
-    assert told(machine.beat("b", 2)) in (None, {"t": {0}})
+    assert assignment_in(machine.beat("b", 2)) in (None, {"t": {0}})

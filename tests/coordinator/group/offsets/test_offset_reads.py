@@ -1,5 +1,5 @@
-"""OffsetFetch at the moments in which a stale answer would be believed: while the group's shard
-loads, and around the marker of a transaction."""
+"""OffsetFetch at times when a stale response would do harm: while the group's shard is loading, and
+around the marker of a transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ E = ErrorCode
 STABLE_FROM = 7
 
 
-def ask_now_or_later(
+def start_fetch(
     state: OnDisk, version: int, stable: bool, topics: Any
 ) -> Result[OffsetFetchResponse]:
     request = fetch_request(version=version, topics=topics)
@@ -35,20 +35,20 @@ def ask_now_or_later(
     return offset_fetch.handle(services, context, request)
 
 
-def ask(state: OnDisk, version: int, stable: bool, topics: Any) -> OffsetFetchResponse:
-    answer = ask_now_or_later(state, version, stable, topics)
-    assert answer.completed
-    return answer.get()
+def fetch_offsets(state: OnDisk, version: int, stable: bool, topics: Any) -> OffsetFetchResponse:
+    response = start_fetch(state, version, stable, topics)
+    assert response.completed
+    return response.get()
 
 
 def read(state: OnDisk, version: int = 9, *, stable: bool = False) -> tuple[ErrorCode, int | None]:
-    """The code that counts and the committed offset of t-0; None where nothing is said of it."""
-    return told(ask(state, version, stable, {"t": [0]}), version)
+    """Return the error code and the committed offset of t-0, or None without an offset."""
+    return code_and_offset(fetch_offsets(state, version, stable, {"t": [0]}), version)
 
 
-def told(answer: OffsetFetchResponse, version: int) -> tuple[ErrorCode, int | None]:
-    """What an answer says, as `read` returns it."""
-    group: Any = answer.groups[0] if version >= 8 else answer
+def code_and_offset(response: OffsetFetchResponse, version: int) -> tuple[ErrorCode, int | None]:
+    """Return code and offset of a response, as `read`."""
+    group: Any = response.groups[0] if version >= 8 else response
     if group.error_code:
         assert group.topics == []
         return ErrorCode(group.error_code), None
@@ -57,11 +57,12 @@ def told(answer: OffsetFetchResponse, version: int) -> tuple[ErrorCode, int | No
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_loading_shard_says_so_and_not_that_nothing_was_committed(
+def test_loading_shard_returns_an_error_and_not_an_offset_of_minus_one(
     tmp_path: Path, version: int
 ) -> None:
-    """The spurious zero offsets of Jepsen's Bufstream 0.1.0, and redpanda#5090 (a new leader that
-    has not applied everything yet): -1 without an error sends a consumer back to the beginning."""
+    """Offset -1 without an error sends a consumer back to the beginning. Examples are the spurious
+    zero offsets of Jepsen's Bufstream 0.1.0, and redpanda#5090, where a new leader had not applied
+    all records yet."""
 
     @on_loop
     async def run(path: Path) -> None:
@@ -73,8 +74,8 @@ def test_loading_shard_says_so_and_not_that_nothing_was_committed(
             for stable in (False, True):
                 assert read(state, version, stable=stable) == loading
             if version >= 2:
-                answer = ask(state, version, False, None)
-                of_all: Any = answer.groups[0] if version >= 8 else answer
+                response = fetch_offsets(state, version, False, None)
+                of_all: Any = response.groups[0] if version >= 8 else response
                 assert (of_all.error_code, of_all.topics) == (loading[0], [])
             await state.groups.runtime.loads_done()
             assert read(state, version) == (E.NONE, 42)
@@ -84,10 +85,10 @@ def test_loading_shard_says_so_and_not_that_nothing_was_committed(
 
 @pytest.mark.parametrize("version", range(STABLE_FROM, 10))
 @pytest.mark.parametrize("committed", [True, False])
-def test_offsets_are_current_from_the_marker_on_and_unstable_until_then(
+def test_offsets_are_unstable_until_the_marker_and_current_after_it(
     tmp_path: Path, version: int, committed: bool
 ) -> None:
-    """redpanda#9571, redpanda#10669: the commit was applied and the read stale, so that records
+    """In redpanda#9571 and redpanda#10669 the commit was applied and the read was stale. Records
     were processed again."""
 
     @on_loop
@@ -107,12 +108,12 @@ def test_offsets_are_current_from_the_marker_on_and_unstable_until_then(
             ended = end(state, committed)
             current = (E.NONE, 9 if committed else 5)
             seen = []
-            waiting = asked(state, version, True)
+            waiting = waiting_fetch(state, version, True)
             assert read(state, version) == (E.NONE, 5)
             ended.on_done(lambda _: seen.append(read(state, version, stable=True)))
             state.flushes[0].set_result(None)
             assert await wait(ended) is E.NONE
-            assert told(await wait(waiting), version) == current
+            assert code_and_offset(await wait(waiting), version) == current
             await asyncio.sleep(0)
             assert seen == [current]
             assert read(state, version) == read(state, version, stable=True) == current
@@ -122,16 +123,16 @@ def test_offsets_are_current_from_the_marker_on_and_unstable_until_then(
     run(tmp_path)
 
 
-def asked(state: OnDisk, version: int, stable: bool) -> Result[OffsetFetchResponse]:
-    """The answer that waits for the disk."""
-    answer = ask_now_or_later(state, version, stable, {"t": [0]})
-    assert answer.executed
-    assert not answer.done
-    return answer
+def waiting_fetch(state: OnDisk, version: int, stable: bool) -> Result[OffsetFetchResponse]:
+    """Return the response that waits for the disk."""
+    response = start_fetch(state, version, stable, {"t": [0]})
+    assert response.executed
+    assert not response.done
+    return response
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 9])
-def test_reads_see_what_is_committed(tmp_path: Path, version: int) -> None:
+def test_reads_return_committed_offsets(tmp_path: Path, version: int) -> None:
     @on_loop
     async def run(path: Path) -> None:
         async with coordinator(path) as state:
@@ -159,23 +160,23 @@ def test_stable_read_waits_for_the_commits_before_it(tmp_path: Path, version: in
             assert read(state, version, stable=True) == (E.NONE, 5)
             state.flushes = []
             first = commit(state, 6)
-            one = asked(state, version, True)
+            one = waiting_fetch(state, version, True)
             second = commit(state, 7)
-            two = asked(state, version, True)
+            two = waiting_fetch(state, version, True)
             await asyncio.sleep(0)
             assert (one.done, two.done) == (False, False)
             state.flushes[0].set_result(None)
-            assert told(await wait(one), version) == (E.NONE, 6)
+            assert code_and_offset(await wait(one), version) == (E.NONE, 6)
             assert (code_of(await wait(first)), two.done) == (E.NONE, False)
             state.flushes[1].set_result(None)
-            assert told(await wait(two), version) == (E.NONE, 7)
+            assert code_and_offset(await wait(two), version) == (E.NONE, 7)
             assert code_of(await wait(second)) is E.NONE
 
     run(tmp_path)
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_an_offset_that_did_not_reach_the_disk_is_never_told(tmp_path: Path, version: int) -> None:
+def test_offset_that_was_not_flushed_is_never_returned(tmp_path: Path, version: int) -> None:
     @on_loop
     async def run(path: Path) -> None:
         async with coordinator(path) as state:
@@ -183,7 +184,7 @@ def test_an_offset_that_did_not_reach_the_disk_is_never_told(tmp_path: Path, ver
             state.flushes = []
             committing = commit(state, 6)
             stable = version >= STABLE_FROM
-            waiting = asked(state, version, True) if stable else None
+            waiting = waiting_fetch(state, version, True) if stable else None
             assert read(state, version) == (E.NONE, 5)
             state.leads = False
             state.flushes[0].set_exception(KafkaError(E.KAFKA_STORAGE_ERROR))
@@ -191,19 +192,19 @@ def test_an_offset_that_did_not_reach_the_disk_is_never_told(tmp_path: Path, ver
             refused = (E.NOT_COORDINATOR, None if version >= 2 else -1)
             assert read(state, version) == refused
             if waiting is not None:
-                assert told(await wait(waiting), version) == refused
+                assert code_and_offset(await wait(waiting), version) == refused
 
     run(tmp_path)
 
 
 @on_loop
-async def test_client_that_is_gone_does_not_end_the_commit_it_waited_for(tmp_path: Path) -> None:
+async def test_disconnected_client_does_not_cancel_the_commit(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         committing = commit(state, 6)
-        answer = asked(state, 9, True)
+        response = waiting_fetch(state, 9, True)
         await asyncio.sleep(0)
-        answer.cancel()
+        response.cancel()
         state.flushes[0].set_result(None)
         assert code_of(await wait(committing)) is E.NONE
         assert read(state) == (E.NONE, 6)

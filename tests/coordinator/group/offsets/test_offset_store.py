@@ -1,4 +1,4 @@
-"""Committed offsets against a dictionary: whatever is written, a restart finds the same."""
+"""Committed offsets compared with a dictionary: a restart restores all written offsets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _facts(value: OffsetCommitValue) -> tuple[object, ...]:
 
 
 @given(histories)
-def test_store_holds_the_last_of_each(
+def test_store_has_the_last_commit_of_each_partition(
     history: list[tuple[CommitKey, OffsetCommitValue | None]],
 ) -> None:
     live, restarted = OffsetStore(), OffsetStore()
@@ -76,7 +76,7 @@ def test_store_holds_the_last_of_each(
     }
     for commit_key, value in contents(restarted, groups).items():
         known = model.pop(commit_key)
-        # The version with an expire timestamp has no place for the leader's epoch, as in Kafka.
+        # The version with an expire timestamp has no field for the leader epoch, as in Kafka.
         epoch = -1 if known.expire_timestamp != -1 else known.leader_epoch
         assert (value.offset, value.metadata) == (known.offset, known.metadata)
         assert (value.leader_epoch, value.expire_timestamp) == (epoch, known.expire_timestamp)
@@ -84,7 +84,7 @@ def test_store_holds_the_last_of_each(
 
 
 @given(histories, st.sets(names))
-def test_tombstones_forget_whole_topics_and_nothing_else(
+def test_topic_tombstones_remove_only_the_offsets_of_the_topic(
     history: list[tuple[CommitKey, OffsetCommitValue | None]], topics: set[str]
 ) -> None:
     store = OffsetStore()
@@ -99,7 +99,7 @@ def test_tombstones_forget_whole_topics_and_nothing_else(
 
 
 class Event(NamedTuple):
-    """A commit, plain (no producer) or pending, or a tombstone, or a transaction's end."""
+    """A commit (pending if it has a producer), a tombstone, or the end of a transaction."""
 
     commit_key: CommitKey
     producer: int = -1
@@ -119,7 +119,7 @@ events = st.one_of(
 
 
 class Model:
-    """The rules by themselves: what counts, what is pending, by the offsets of the records."""
+    """A model of the rules: committed and pending offsets, by the offsets of their records."""
 
     def __init__(self) -> None:
         self.committed: dict[CommitKey, int] = {}
@@ -148,7 +148,7 @@ def replay(store: OffsetStore, number: int, event: Event) -> None:
 
 
 @given(st.lists(events, max_size=40))
-def test_pending_offsets_count_from_their_marker_on_and_never_hide_a_later_commit(
+def test_pending_offsets_are_committed_by_their_marker_and_never_hide_a_later_commit(
     history: list[Event],
 ) -> None:
     store, model = OffsetStore(), Model()
@@ -168,7 +168,7 @@ def test_pending_offsets_count_from_their_marker_on_and_never_hide_a_later_commi
 
 
 @given(st.lists(events, max_size=40), names)
-def test_tombstones_of_a_group_forget_all_of_it_pending_or_not(
+def test_group_tombstones_remove_committed_and_pending_offsets(
     history: list[Event], group: str
 ) -> None:
     store, model = OffsetStore(), Model()

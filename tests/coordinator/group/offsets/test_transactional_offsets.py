@@ -1,4 +1,4 @@
-"""Offsets that are committed with a transaction: fenced, pending, and then counted or forgotten."""
+"""Offsets that are committed in a transaction: fenced, pending, and then committed or dropped."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def test_pending_offsets_wait_for_the_marker_across_restarts(
 
 
 @on_loop
-async def test_answers_and_markers_wait_for_the_disk(tmp_path: Path) -> None:
+async def test_responses_and_markers_wait_for_the_disk(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
-        answer = commit_in_transaction(state)
-        assert not answer.done
+        response = commit_in_transaction(state)
+        assert not response.done
         state.flushes[0].set_result(None)
-        assert code_of(await settled(answer)) is E.NONE
+        assert code_of(await settled(response)) is E.NONE
         ended = end(state, True)
         assert not ended.done
         state.flushes[1].set_result(None)
@@ -105,7 +105,7 @@ async def test_later_plain_commit_is_not_overwritten_by_the_transaction(tmp_path
 
 
 @on_loop
-async def test_without_verification_no_transaction_is_opened(tmp_path: Path) -> None:
+async def test_unverified_commit_opens_no_transaction(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         assert code_of(commit_in_transaction(state, NO_GUARD)) is E.INVALID_TXN_STATE
         assert code_of(commit_in_transaction(state)) is E.NONE
@@ -116,8 +116,8 @@ async def test_without_verification_no_transaction_is_opened(tmp_path: Path) -> 
 async def test_producer_of_an_older_epoch_is_fenced(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         commit_in_transaction(state, epoch=1)
-        answer = commit_in_transaction(state, epoch=0)
-        assert code_of(answer) is E.INVALID_PRODUCER_EPOCH
+        response = commit_in_transaction(state, epoch=0)
+        assert code_of(response) is E.INVALID_PRODUCER_EPOCH
         with pytest.raises(KafkaError) as error:
             end(state, True, epoch=0)
         assert error.value.code is E.INVALID_PRODUCER_EPOCH
@@ -157,13 +157,13 @@ async def test_marker_for_a_coordinator_that_stopped_or_loads_is_refused(tmp_pat
 @on_loop
 async def test_topics_and_group_ids_are_checked(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
-        answer = commit_in_transaction(state, topic="none")
-        assert code_of(answer) is E.UNKNOWN_TOPIC_OR_PARTITION
+        response = commit_in_transaction(state, topic="none")
+        assert code_of(response) is E.UNKNOWN_TOPIC_OR_PARTITION
         assert code_of(commit_in_transaction(state, group_id="")) is E.INVALID_GROUP_ID
 
 
 @on_loop
-async def test_members_of_the_group_fence_those_who_were(tmp_path: Path) -> None:
+async def test_former_members_of_the_group_are_fenced(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
         own = {"member_id": joined.member_id, "generation_id": joined.generation_id}
@@ -190,9 +190,9 @@ def group_of(state: GroupState) -> ClassicGroup:
         ("nobody", None, 0, E.UNKNOWN_MEMBER_ID),
         ("leader", "i", 0, E.FENCED_INSTANCE_ID),
         ("leader", "unknown", 0, E.UNKNOWN_MEMBER_ID),
-        # Nothing is said of the group: its transactional id alone fences the producer.
+        # The request has no member and no generation. The transactional id alone fences it.
         ("", None, None, E.NONE),
-        # A member id without a generation is no member of this generation.
+        # A member id without a generation does not belong to this generation.
         ("leader", None, None, E.ILLEGAL_GENERATION),
     ],
 )
@@ -219,7 +219,7 @@ def test_fencing_by_group_metadata_in_every_state(
         ("a", None, 4, E.ILLEGAL_GENERATION),
         ("a", None, -1, E.ILLEGAL_GENERATION),
         ("nobody", None, 5, E.UNKNOWN_MEMBER_ID),
-        # Nothing is said of the group (KAFKA-18060).
+        # The request has no member and no epoch (KAFKA-18060).
         ("", None, -1, E.NONE),
         ("", "i", -1, E.UNKNOWN_MEMBER_ID),
         ("", None, 5, E.UNKNOWN_MEMBER_ID),

@@ -1,4 +1,4 @@
-"""Several commits in one turn of the loop: each is appended, or fails, for itself."""
+"""Several commits in one iteration of the event loop: each is appended, or fails, by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 8
 
 def commit(state: OnDisk, offset: int, group: str = "g") -> Result[OffsetCommitResponse]:
     place = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    # The second partition does not exist: its answer is the same whatever becomes of the append.
+    # The second partition does not exist. Its code does not depend on the append.
     missing = OffsetCommitRequestPartition(partition_index=7, committed_offset=offset)
     topics = [OffsetCommitRequestTopic("t", partitions=[place, missing])]
     return state.groups.offsets.commit(OffsetCommitRequest(group, topics=topics), VERSION)
@@ -34,7 +34,7 @@ def codes(response: Result[OffsetCommitResponse]) -> tuple[int, int]:
 
 
 def committed(state: OnDisk, group: str = "g") -> tuple[int, int] | None:
-    """The offset, and where its record lies."""
+    """Return the offset, and the offset of its record."""
     value = state.groups.runtime.shard(0).offsets.get(group, "t", 0)
     return None if value is None else (value.offset, value.record_offset)
 
@@ -55,7 +55,7 @@ async def test_failed_append_fails_its_own_commit_alone(tmp_path: Path) -> None:
 
 
 @on_loop
-async def test_each_is_answered_when_its_own_records_are_committed(tmp_path: Path) -> None:
+async def test_each_commit_is_completed_when_its_own_records_are_committed(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         state.flushes = []
         waiting = [commit(state, 1), commit(state, 2, "h"), commit(state, 3)]
@@ -72,6 +72,6 @@ async def test_each_is_answered_when_its_own_records_are_committed(tmp_path: Pat
         await asyncio.sleep(0)
         assert codes(second) == (0, ErrorCode.NOT_COORDINATOR)
         assert not third.done
-    # A crash before the last two were answered: what is loaded is what the log holds.
+    # A crash before the last two responses: the shard is loaded from the log.
     async with coordinator(tmp_path) as state:
         assert (committed(state), committed(state, "h")) == ((3, 2), (2, 1))
