@@ -57,7 +57,7 @@ constraints: venv        ## pin and hash the packages of pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header -q -c constraints/all.txt -o constraints/base.txt pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-emit-find-links --no-header -q -c constraints/all.txt --extra docs -o constraints/docs.txt pyproject.toml
+	    --no-emit-find-links --no-header -q --upgrade -c constraints/all.txt --extra docs -o constraints/docs.txt pyproject.toml
 
 .PHONY: venv java conformance-packages docs-packages docs-serve
 docs-packages: venv

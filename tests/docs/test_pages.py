@@ -26,8 +26,18 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def _is_of_make(block: Block) -> bool:
+    """Whether the block only runs targets of the Makefile, which take minutes to hours."""
+    lines = [line for line in block.text.splitlines() if line.strip()]
+    return block.language == "sh" and all(line.startswith("make ") for line in lines)
+
+
+def _runs(block: Block) -> bool:
+    return block.language in RUNS and block.mark != "not run" and not _is_of_make(block)
+
+
 def _runnable(path: Path) -> bool:
-    return any(each.language in RUNS and each.mark != "not run" for each in read_blocks(path))
+    return any(map(_runs, read_blocks(path)))
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +53,8 @@ def test_commands_and_python_of_the_page_run(
 ) -> None:
     with PageSession(tmp_path, spark) as session:
         for block in read_blocks(path):
+            if _is_of_make(block):
+                continue
             try:
                 session.run(block)
             except Exception as error:
@@ -60,6 +72,16 @@ def test_blocks_have_a_language_and_those_that_do_not_run_a_reason(path: Path) -
             assert len(block.reason.split()) >= 3, f"{where}: no reason"
             named = re.findall(r"tests/[\w/.]+", block.reason)
             assert not [each for each in named if not (ROOT / each).exists()], where
+
+
+@pytest.mark.parametrize("path", pages(), ids=_name)
+def test_targets_of_make_that_a_page_names_exist(path: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"^([\w%-]+)(?: [\w%-]+)*:", makefile, re.MULTILINE)
+    patterns = [target.replace("%", r"[\w-]+") for target in targets]
+    text = path.read_text("utf-8")
+    named = set(re.findall(r"(?:^|`)make ([\w-]+)", text, re.MULTILINE)) - {"evidence-NAME"}
+    assert not {each for each in named if not any(re.fullmatch(p, each) for p in patterns)}
 
 
 def test_few_blocks_are_not_run() -> None:
