@@ -86,9 +86,9 @@ class PageSession:
 
     def finish(self) -> None:
         """Run the test files that no command of the page has run."""
-        for name in self._files:
-            if name.startswith("test_") and name not in self._commands:
-                self._shell(f"pytest -q {name}", fails=False)
+        names = [each for each in self._files if each.startswith("test_")]
+        if left := [each for each in names if each not in self._commands]:
+            self._shell(f"pytest -q {' '.join(left)}", fails=False)
 
     def _write(self, name: str, text: str) -> None:
         path = self._directory / name
