@@ -41,7 +41,7 @@ def test_torn_tail_is_cut_reported_and_counted(
     path.write_bytes(whole + whole[:70])
     with caplog.at_level(logging.WARNING):
         manager = open_manager(tmp_path, CONFIG)
-    assert f"cut 70 torn bytes behind {len(whole)} good ones" in caplog.text
+    assert f"cut 70 torn bytes after {len(whole)} valid bytes" in caplog.text
     log = open_log(manager)
     assert log.log_dir.torn_bytes_cut == 70
     assert (log.log_end_offset, path.read_bytes()) == (20, whole)

@@ -1,4 +1,4 @@
-"""The pool that bounds how many files are open at the same time for all logs of a broker."""
+"""The pool that limits how many files are open at the same time for all logs of a broker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class PooledFile:
-    """A file that is opened when needed and may be closed by the pool meanwhile.
+    """A file that is opened when it is needed. The pool may close it between uses.
 
-    `handle` is the open file or None; `used` is set by whoever uses the handle directly (the hot
-    path), and gives the file a second chance when the pool looks for a victim.
+    `handle` is the open file or None. Code that uses the handle directly (the hot path) sets
+    `used`, which gives the file a second chance when the pool evicts files.
     """
 
     __slots__ = ("_pool", "flags", "handle", "kept", "path", "retired", "used")
@@ -32,12 +32,20 @@ class PooledFile:
         self.kept: OpenFile | None = None
 
     def open(self) -> OpenFile:
-        """The open file, opened with `flags` if it is not; OSError when that fails."""
+        """Return the open file, and open it with `flags` first if needed.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
         self.used = True
         return self.handle or self.kept or self._pool.open(self)
 
     def open_resident(self) -> OpenFile:
-        """The open file. NotResident when it is not open: opening may wait for the disk."""
+        """Return the open file.
+
+        Raises:
+            NotResident: The file is not open, and opening it may wait for the disk.
+        """
         self.used = True
         handle = self.handle or self.kept
         if handle is None:
@@ -45,25 +53,25 @@ class PooledFile:
         return handle
 
     def keep(self) -> None:
-        """Keeps the file open for as long as anybody has this object: another file is about to
-        get its path.
+        """Keep the file open as long as this object is referenced, because another file will get
+        its path.
         """
         self.kept = self.open()
 
     def keep_no_more(self) -> None:
-        """Takes `keep` back: the path is this file's still."""
+        """Undo `keep`: the path still belongs to this file."""
         self.kept = None
 
     def retire(self) -> None:
-        """Lets go of the descriptor for good; whoever has the `OpenFile`, or opens it yet, keeps it
-        to himself.
+        """Remove the file from the pool permanently. Existing and later references to its
+        `OpenFile` keep it open.
         """
         self.retired = True
         self._pool.release(self)
 
 
 class _CountedFile(OpenFile):
-    """An open file that is counted for as long as its descriptor is open."""
+    """An open file that is counted as long as its descriptor is open."""
 
     __slots__ = ("_counted",)
 
@@ -78,11 +86,11 @@ class _CountedFile(OpenFile):
 
 
 class FilePool:
-    """At most `files_max` files open at once for all logs; those not used lately are closed first.
+    """A pool of at most `files_max` open files for all logs. It evicts the least recently used.
 
-    Files that regions still hold after eviction come on top. `is_crowded` bounds them: a response
-    then takes no second region.
-    Called from several threads; the hot path reads `PooledFile.handle` without coming here.
+    Regions may hold further files open after their eviction. `is_crowded` limits these: a response
+    then has only one region.
+    The pool is used by several threads. The hot path reads `PooledFile.handle` without a call.
     """
 
     def __init__(self, files: Files, files_max: int) -> None:
@@ -90,8 +98,10 @@ class FilePool:
         self.files = files
         self.files_max = files_max
         self.descriptors_max = files_max + files_max // 2
-        """Open files, those held by regions included, from which on `is_crowded`."""
-        # Its length is the number. Appending to a deque is atomic, so that __del__ needs no lock.
+        """Number of open files, including files held by regions, from which `is_crowded` is
+        True.
+        """
+        # Its length is the count. Appending to a deque is atomic, so `__del__` needs no lock.
         self._descriptors: deque[None] = deque()
         self._open: OrderedDict[PooledFile, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -101,7 +111,7 @@ class FilePool:
 
     @property
     def descriptors(self) -> int:
-        """Number of open files, those that only regions or calls in progress hold included."""
+        """Number of open files, including files that only regions or calls in progress hold."""
         return len(self._descriptors)
 
     @property
@@ -110,10 +120,13 @@ class FilePool:
         return len(self._descriptors) >= self.descriptors_max
 
     def open(self, file: PooledFile) -> OpenFile:
-        """The open file, which is in the pool unless it is retired. OSError when that fails.
+        """Return the open file. It is in the pool unless it is retired.
 
-        Opening a file that exists may wait for the disk, so the lock is not held in the meantime:
-        the event loop takes it when it creates or deletes a log.
+        Opening an existing file may wait for the disk. The lock is not held during that time,
+        because the event loop takes it when it creates or deletes a log.
+
+        Raises:
+            OSError: The file cannot be opened.
         """
         if file.flags == UPDATE:
             opened = self._opened(file.path, UPDATE)
@@ -146,7 +159,9 @@ class FilePool:
             file.handle = None
 
     def _evict(self) -> None:
-        """Closes the file longest not used: those used since the last look go to the end once."""
+        """Close the least recently used file. A file used since the last pass is passed over
+        once.
+        """
         while True:
             victim, _ = self._open.popitem(last=False)
             if not victim.used:

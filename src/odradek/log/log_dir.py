@@ -1,8 +1,8 @@
-"""One log directory: its files, the pools that its logs share, and whether it still works.
+"""One log directory: its files, the pools that its logs share, and whether it is online.
 
-A failed fsync or an I/O error takes the directory offline for good: what the page cache holds can
-no longer be trusted, so it is never tried again (KAFKA_STORAGE_ERROR from then on). A full disk
-is no such failure: see `UnifiedLog.append_as_leader`.
+A failed fsync or an I/O error takes the directory offline permanently (KAFKA_STORAGE_ERROR from
+then on). The operation is not repeated, because the content of the page cache can no longer be
+trusted. A full disk is not such a failure: see `UnifiedLog.append_as_leader`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 class LogDir:
-    """Shared by the logs below `path`; `offline` is read at each append and read."""
+    """The state that all logs below `path` share. `offline` is read at each append and read."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class LogDir:
         self.offline = False
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
-        """By the recovery of this start."""
+        """Bytes that the recovery of this start has cut off."""
         self.checkpoint_due = False
         self._on_failure = on_failure
         self._write_checkpoints = write_checkpoints
         self._lock = threading.Lock()
-        # Not 0: directories that the run before created may not be on the disk.
+        # Not 0, because directories that the previous run created may not be on the disk.
         self._directories_created = 1
         self._directories_synced = 0
         self._names_lock = threading.Lock()
@@ -57,28 +57,39 @@ class LogDir:
         return self.pool.files
 
     def fail(self, error: OSError, what: str) -> KafkaError:
-        """Takes the directory offline (once, from any thread); the error to raise."""
+        """Take the directory offline and return the error to raise.
+
+        May be called from any thread. Only the first call has an effect.
+        """
         with self._lock:
             first, self.offline = not self.offline, True
         if first:
-            _logger.error("log directory %s is offline: %s: %s", self.path, what, error)
+            _logger.error(
+                "log directory %s is offline: %s: %s. Check the disk and start the broker again.",
+                self.path,
+                what,
+                error,
+            )
             if self._on_failure is not None:
                 self._on_failure(self)
         return self.error(what)
 
     def torn_tail_cut(self, size_bytes: int) -> None:
-        """Counts what recovery has cut from a log."""
+        """Add to the number of bytes that recovery has cut off."""
         self.torn_bytes_cut += size_bytes
 
     def directory_created(self) -> None:
-        """A partition's directory was made: the first flush of its log syncs its name too."""
+        """Note a new partition directory. The first flush of its log syncs its name."""
         self._directories_created += 1
 
     def sync_names(self) -> None:
-        """Return when the names of all partition directories are on the disk. OSError may arise.
+        """Return when the names of all partition directories are on the disk.
 
-        Blocks: not for the owner of the logs. Logs that are flushed first at the same time share
-        one fsync.
+        Blocks, so the owner of the logs must not call it. First flushes of several logs at the same
+        time share one fsync.
+
+        Raises:
+            OSError: The fsync failed.
         """
         with self._names_lock:
             created = self._directories_created
@@ -87,28 +98,30 @@ class LogDir:
                 self._directories_synced = created
 
     def request_checkpoint(self) -> None:
-        """`LogManager.maintain` writes the checkpoints the next time that it runs."""
+        """Have `LogManager.maintain` write the checkpoints when it runs next."""
         self.checkpoint_due = True
 
     def checkpoint_begins(self) -> None:
-        """What is requested from now on is not in the checkpoints that are being written."""
+        """Clear `checkpoint_due`. Checkpoints in progress do not cover later requests."""
         self.checkpoint_due = False
 
     def write_checkpoints(self) -> None:
-        """Writes the directory's checkpoints and syncs them; OSError may arise. Without a manager
-        there are none.
+        """Write and sync the directory's checkpoints. Without a log manager this does nothing.
+
+        Raises:
+            OSError: The checkpoints could not be written.
         """
         if self._write_checkpoints is not None:
             self._write_checkpoints(self)
 
     def remove_later(self, paths: Iterable[str], due_ms: int) -> None:
-        """Files and directories, renamed already, that `remove_due` removes from `due_ms` on."""
+        """Schedule renamed files and directories for removal by `remove_due` from `due_ms` on."""
         with self._lock:
             for path in paths:
                 heapq.heappush(self._removals, (due_ms, path))
 
     def remove_due(self, now_ms: int) -> int:
-        """Removes what is due, off the callers' paths; how many files and directories."""
+        """Remove the files and directories that are due. Return their number."""
         removed = 0
         while True:
             with self._lock:

@@ -25,8 +25,8 @@ from odradek.log.state.producer_files import sync_producer_files
 
 
 class LogFlusher:
-    """Owner of the recovery point. `flush_to` may be called from any thread, the other methods by
-    the owner of the log.
+    """Owner of the recovery point. `flush_to` may be called from any thread, and the other methods
+    by the owner of the log.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LogFlusher:
 
     @property
     def checkpoint_offset(self) -> int:
-        """The recovery point for the checkpoint: see the module. From any thread."""
+        """The recovery point for the checkpoint; see the module. May be read from any thread."""
         if self._all_synced:
             return self.recovery_point
         base_offset = self._segments.active.base_offset  # before `_rolled`: see `segment_rolled`
@@ -72,10 +72,14 @@ class LogFlusher:
         self._directory_synced = False
 
     def flush_to(self, offset: int) -> None:
-        """Return when all below `offset` is on the disk, and all files of rolled segments.
+        """Return when all records below `offset`, and all files of rolled segments, are on the
+        disk.
 
-        Concurrent calls share an fsync. When it fails, the directory goes offline and
-        KAFKA_STORAGE_ERROR is raised. A failed fsync is never tried again.
+        Concurrent calls share an fsync. A failed fsync takes the directory offline and is not
+        repeated.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, because the fsync failed or the directory is offline.
         """
         with self._lock:
             if offset <= self.recovery_point and not self._rolled:
@@ -96,8 +100,9 @@ class LogFlusher:
                     self._rolled.remove(segment)
 
     def flush_if_due(self, now_ms: int, flush_ms: int) -> bool:
-        """Flush rolled segments, and everything when the last flush is `flush_ms` ago. Runs on a
-        thread.
+        """Flush rolled segments. Flush all records if the last flush is `flush_ms` ago.
+
+        Runs on a thread.
 
         Returns:
             Whether the checkpoint's recovery point has moved.
@@ -118,9 +123,9 @@ class LogFlusher:
         return self.checkpoint_offset > before
 
     def truncate(self, cut: Callable[[], int]) -> None:
-        """Call `cut`, which cuts the log and returns its new end, while no flush runs.
+        """Call `cut`, which truncates the log and returns its new end, while no flush runs.
 
-        Returns when the cut is on the disk.
+        Return when the truncation is on the disk.
         """
         with self._lock:
             self.recovery_point = min(self.recovery_point, cut())
@@ -133,13 +138,14 @@ class LogFlusher:
         self._closed = True
 
     def synced_whole(self) -> None:
-        """Report that the log is closed, and that all of it is on the disk."""
+        """Record that the log is closed and completely on the disk."""
         self._all_synced = True
 
     def _sync(self, rolled: list[LogSegment], end: int) -> None:
-        """Sync the segments between the recovery point and `end`, and the files of rolled ones.
+        """Sync the segments between the recovery point and `end`, and the files of rolled segments.
 
-        The indexes of the active segment need no sync: recovery reads it from its beginning.
+        The indexes of the active segment need no sync, because recovery reads it from its
+        beginning.
         """
         segments = list(self._segments)
         files = self._log_dir.files
@@ -152,7 +158,7 @@ class LogFlusher:
             if next_base is not None:
                 sync_producer_files(files, self._directory, next_base)
         if not self._directory_synced:
-            self._directory_synced = True  # first: a file that is created now is not covered
+            self._directory_synced = True  # first: files created from now on are not covered
             for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
                 self._sync_file(f"{self._directory}/{name}")
             files.fsync_dir(self._directory)

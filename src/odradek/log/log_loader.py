@@ -3,8 +3,8 @@
 After a clean stop the loader reads names, sizes and the end of the last segment.
 
 After a crash it reads the segments from the recovery point on, batch by batch. At the first batch
-that is torn or has a wrong CRC it cuts the segment, and removes the segments behind it. It builds
-the indexes again, and adds leader epochs and producers from the batches.
+that is torn or has a wrong CRC it truncates the segment, and removes all later segments. It
+rebuilds the indexes, and adds the leader epochs and producers of the batches.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadOptions:
-    """Facts about a log that its directory knows before the log is opened. The offsets are those of
-    the checkpoints.
+    """Facts about a log that are known before the log is opened. The offsets are from the
+    checkpoints of its log directory.
     """
 
     clean: bool
-    """Closed whole: what is in the files is what was meant to be there."""
+    """The log was closed completely: its files have their final content."""
     synced: bool = True
-    """When `clean`: all of it is on the disk, and not only in the page cache."""
+    """Used with `clean`: the files are on the disk, not only in the page cache."""
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
@@ -64,7 +64,7 @@ class LoadOptions:
 
 
 class LogLoader:
-    """Opens one log, or makes an empty one (Kafka's ``LogLoader``). On one thread.
+    """The opening of one log, or the creation of an empty one. Runs on one thread.
 
     Args:
         directory: The directory of the partition, below `log_dir`.
@@ -87,8 +87,8 @@ class LogLoader:
         self._segments: list[LogSegment] = []
 
     def empty(self, topic_id: Uuid) -> UnifiedLog:
-        """An empty log in a directory that does not exist yet: no file is made before the first
-        append.
+        """Return an empty log in a directory that does not exist yet. The first append creates the
+        files.
         """
         self._segments = [self._segment(0)]
         return UnifiedLog(
@@ -109,8 +109,10 @@ class LogLoader:
         )
 
     def load(self) -> UnifiedLog:
-        """Opens the log in the directory, recovering it unless the stop was clean; OSError may
-        arise.
+        """Open the log in the directory. Recover it unless the stop was clean.
+
+        Raises:
+            OSError: A file cannot be read or written.
         """
         files, directory, options = self._files, self._directory, self._options
         names = recover_swaps(files, directory, files.listdir(directory))
@@ -154,7 +156,10 @@ class LogLoader:
         )
 
     def _begin_behind(self, log_start_offset: int) -> None:
-        """Everything was deleted, and the file that said so did not survive: begins behind it."""
+        """Start an empty log at `log_start_offset`, because all records are below it.
+
+        The empty segment that the deletion of all records created did not survive the crash.
+        """
         for segment in self._segments:
             self._log_dir.remove_later(segment.mark_deleted(), self._options.now_ms)
         self._segments = [self._segment(log_start_offset)]
@@ -162,7 +167,7 @@ class LogLoader:
         self._files.fsync_dir(self._directory)
 
     def _stored_topic_id(self, names: Collection[str]) -> Uuid | None:
-        """The topic id in ``partition.metadata``; None when the file is missing or torn."""
+        """Return the topic id in ``partition.metadata``, or None if the file is missing or torn."""
         if checkpoints.PARTITION_METADATA_FILE not in names:
             return None
         path = f"{self._directory}/{checkpoints.PARTITION_METADATA_FILE}"
@@ -183,7 +188,9 @@ class LogLoader:
         return segment
 
     def _list_segments(self, names: list[str]) -> list[LogSegment]:
-        """The segments by their names, in order; files that a crash left half done are removed."""
+        """Return the segments in order, by file names. Remove files that a crash left
+        unfinished.
+        """
         segments = []
         present = set(names)
         for name in names:
@@ -201,26 +208,28 @@ class LogLoader:
     def _remove_strays(self) -> None:
         """Remove the empty files of failed rolls.
 
-        A segment that is empty for another reason (the last one, or a compacted one) begins behind
-        all data before it.
+        Other empty segments (the last one, or a compacted one) begin at or above the end of the
+        data before them.
         """
         segments = self._segments
         for at in range(len(segments) - 1, 0, -1):
             segment = segments[at]
             if not segment.size and segment.base_offset < segments[at - 1].next_offset():
-                self._remove(at, at + 1, "an empty file in the way")
+                self._remove(at, at + 1, "an empty file of a failed roll")
 
     def _remove_replaced(self) -> None:
-        """Takes out old segments that are back: a power cut kept the last step of a compaction's
-        swap, and lost that their names went. Only what is flushed is compacted, and read here; a
-        header that rotted on the disk removes nothing, for then the batches do not reach as far as
-        it says.
+        """Remove old segments that a compaction replaced and that exist again.
+
+        A power cut may keep the last step of a compaction's swap and lose the removal of the old
+        names. Compaction covers only flushed segments, and only these are checked here. If a header
+        was damaged on the disk nothing is removed, because the batches do not reach the offset that
+        the header claims.
         """
         at, segments = 1, self._segments
         while at < len(segments) and segments[at].base_offset <= self._options.recovery_point:
             before, offset = segments[at - 1], segments[at].base_offset
             if offset < before.next_offset() and self._reaches(before, offset):
-                self._remove(at, at + 1, "a compacted segment has its place")
+                self._remove(at, at + 1, "a compacted segment has replaced it")
             else:
                 at += 1
 
@@ -234,10 +243,10 @@ class LogLoader:
         del self._segments[start:end]
 
     def _damaged_txn_indexes(self) -> int | None:
-        """Remove the transaction indexes from the first damaged one on: they are built again.
+        """Remove the transaction indexes from the first damaged index on. They are rebuilt later.
 
         Returns:
-            The base offset of the segment with the first damaged one, None when there is none.
+            The base offset of the segment with the first damaged index, or None if there is none.
         """
         for at, segment in enumerate(self._segments):
             try:
@@ -253,10 +262,12 @@ class LogLoader:
     # -- leader epochs and producers ---------------------------------------------------------------
 
     def _load_epochs(self, names: list[str], log_start_offset: int) -> LeaderEpochFileCache:
-        """The leader epochs of the checkpoint, or of all batches when that is of no use.
+        """Return the leader epochs of the checkpoint, or of all batches if the checkpoint is
+        invalid.
 
-        It is not when it is torn, or when it begins behind the log: then a log start offset that
-        was raised, and with it the epochs, did not survive the crash.
+        The checkpoint is invalid if it is torn, or if it begins above the start of the log. In the
+        second case a raised log start offset was lost in the crash, but the epochs of the lower
+        offsets were already removed.
         """
         if checkpoints.LEADER_EPOCH_FILE not in names:
             return LeaderEpochFileCache()
@@ -266,7 +277,7 @@ class LogLoader:
             if epochs.starts and epochs.starts[0] <= log_start_offset:
                 return epochs
         except checkpoints.CorruptCheckpoint as error:
-            _logger.warning("reading all leader epochs from the log again: %s", error)
+            _logger.warning("reading all leader epochs from the log: %s", error)
         epochs = LeaderEpochFileCache()
         for segment in self._segments:
             for _, header in segment.headers(0):
@@ -290,8 +301,10 @@ class LogLoader:
     # -- recovery ----------------------------------------------------------------------------------
 
     def _recover(self, epochs: LeaderEpochFileCache) -> int | None:
-        """Checks the segments from the one with the recovery point on; cuts the log at the first
-        fault. Returns from which offset on it read: the transaction indexes are empty from there.
+        """Check the segments from the recovery point on, and truncate the log at the first fault.
+
+        Returns:
+            The first offset that was checked. The transaction indexes are empty from there on.
         """
         options, segments = self._options, self._segments
         # Compaction may have left gaps before segments up to this offset.
@@ -307,30 +320,30 @@ class LogLoader:
             if cut:
                 self._log_dir.torn_tail_cut(cut)
                 _logger.warning(
-                    "cut %d torn bytes behind %d good ones from %s",
+                    "cut %d torn bytes after %d valid bytes from %s",
                     cut,
                     segment.size,
                     segment.file.path,
                 )
             at += 1
             while at < len(segments) and _is_stray(segments[at], next_offset):
-                self._remove(at, at + 1, "an empty file in the way")
-            # Where a segment does not reach the next one, whole batches were lost at its end, or
+                self._remove(at, at + 1, "an empty file of a failed roll")
+            # If a segment does not reach the next one, whole batches were lost at its end or
             # compacted away.
             if at < len(segments) and (cut or _is_gap(next_offset, segments[at], gaps_below)):
-                self._remove(at, len(segments), "behind a torn segment")
+                self._remove(at, len(segments), "it follows a torn segment")
         return recovered_from
 
     def _recover_segment(
         self, segment: LogSegment, epochs: LeaderEpochFileCache
     ) -> tuple[int, int]:
-        """Read every batch, build the indexes and cut behind the last good batch.
+        """Read every batch, build the indexes, and truncate after the last valid batch.
 
-        The index of aborted transactions is empty then. It needs the producers, which are loaded
-        later.
+        The index of aborted transactions is empty afterwards. It needs the producers, which are
+        loaded later.
 
         Returns:
-            The number of bytes that were cut, and the offset behind the last good batch.
+            The number of bytes that were cut off, and the offset after the last valid batch.
         """
         built = segment.index_builder()
         good, next_offset = 0, segment.base_offset
@@ -350,14 +363,15 @@ def _is_gap(next_offset: int, segment: LogSegment, gaps_below: int) -> bool:
 
 
 def _is_stray(segment: LogSegment, next_offset: int) -> bool:
-    """The empty file of a roll that failed: the log went on in the segment before it."""
+    """Return whether this is the empty file of a failed roll: the log continued before it."""
     return segment.size == 0 and segment.base_offset < next_offset
 
 
 def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches from the start of the segment up to the first bad one.
+    """Yield (position, header) of the batches up to the first invalid one.
 
-    Good is: whole, magic 2, the CRC fits, offsets grow and fit into an index entry.
+    A valid batch is complete, has magic 2 and a correct CRC, and continues the offsets. Its offsets
+    fit into an index entry.
     """
     handle = OpenFile(files, files.open(segment.file.path, READ))
     position, chunk, start = 0, memoryview(b""), 0

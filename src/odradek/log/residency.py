@@ -1,8 +1,8 @@
-"""Reads that never wait for the disk, for the event loop.
+"""Reads on the event loop, which never wait for the disk.
 
-A read on the event loop takes what the page cache holds (``preadv`` with RWF_NOWAIT) and indexes
-that are in memory. Where something is missing it raises `NotResident`, and the caller repeats the
-whole read on a thread, where it may wait.
+A read on the event loop uses data in the page cache (``preadv`` with RWF_NOWAIT) and indexes in
+memory. If something is missing it raises `NotResident`. The caller then repeats the whole read on a
+thread, where it may wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from odradek.environment.files import Files
 _NOT_RESIDENT_ERRNOS = frozenset(
     {errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EINTR}
 )
-"""EAGAIN: the page is not in the cache. The others: the file system does not know RWF_NOWAIT."""
+"""EAGAIN: the page is not in the cache. The others: the file system lacks RWF_NOWAIT."""
 
 
 class NotResident(Exception):
@@ -22,10 +22,12 @@ class NotResident(Exception):
 
 
 def read_resident(files: Files, fd: int, length: int, position: int, needed: int) -> bytearray:
-    """Return up to `length` bytes that the page cache has, at least `needed`.
+    """Return up to `length` bytes from the page cache, at least `needed`.
 
-    Raises NotResident when it has fewer, or when the file ends earlier. The two cases cannot be
-    distinguished without waiting. Raises OSError as `pread`.
+    Raises:
+        NotResident: The page cache has fewer bytes, or the file ends earlier. The two cases cannot
+            be distinguished without waiting.
+        OSError: As for `pread`.
     """
     nowait = files.nowait
     if nowait is None:
@@ -45,5 +47,5 @@ def read_resident(files: Files, fd: int, length: int, position: int, needed: int
 
 
 def read_waiting(files: Files, fd: int, length: int, position: int, _needed: int) -> bytes:
-    """Return `length` bytes, fewer only at the end of the file. For a thread that may wait."""
+    """Return `length` bytes, or fewer at the end of the file. For threads that may wait."""
     return files.pread(fd, length, position)

@@ -1,8 +1,8 @@
-"""Rules by which old segments are deleted: age of their records, size of the log, log start offset.
+"""Rules for the deletion of old segments: age of the records, size of the log, log start offset.
 
-Kafka's rules (``UnifiedLog.deleteOldSegments``): the oldest segments are deleted as long as each is
-deletable and lies below the high watermark. The active segment may be deleted too, after a new one
-was begun. An empty segment at the end stays.
+The rules are Kafka's (``UnifiedLog.deleteOldSegments``). The oldest segments are deleted as long as
+each is deletable and is below the high watermark. The active segment may be deleted as well, after
+a new one was created. An empty segment at the end is kept.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ from odradek.log.segments.log_segments import LogSegments
 
 
 class Rule(NamedTuple):
-    """`is_deletable(segment, base offset of the next one)` is asked about the oldest segment first,
-    and not again after a no. `reason` is for the log. `keep_active`: the active segment stays.
+    """A retention rule.
+
+    Attributes:
+        reason: The reason for the log message.
+        is_deletable: Called with a segment and the base offset of the next one, for the oldest
+            segment first. It is not called again after it has returned False.
+        keep_active: Whether the active segment is kept.
     """
 
     reason: str
@@ -25,8 +30,10 @@ class Rule(NamedTuple):
 
 
 def older_than(retention_ms: int, now_ms: int, *, wait: bool) -> Rule:
-    """By the largest timestamp of a segment. Without `wait` NotResident is raised where it would
-    have to be read from the disk. A negative `retention_ms` keeps everything.
+    """Return the rule for the largest timestamp of a segment.
+
+    A negative `retention_ms` keeps all segments. Without `wait` the rule raises NotResident if the
+    timestamp would have to be read from the disk.
     """
 
     def is_too_old(segment: LogSegment, _next_base: int) -> bool:
@@ -36,8 +43,9 @@ def older_than(retention_ms: int, now_ms: int, *, wait: bool) -> Rule:
 
 
 def excess_over(retention_bytes: int, size_bytes: int) -> Rule:
-    """By the size of a log that has `size_bytes` now. A negative `retention_bytes` keeps
-    everything.
+    """Return the rule for the size of a log that has `size_bytes` now.
+
+    A negative `retention_bytes` keeps all segments.
     """
     excess = size_bytes - retention_bytes if retention_bytes >= 0 else -1
 
@@ -52,7 +60,7 @@ def excess_over(retention_bytes: int, size_bytes: int) -> Rule:
 
 
 def before_log_start(log_start_offset: int) -> Rule:
-    """By the log start offset: segments that lie before it."""
+    """Return the rule for the log start offset. It deletes the segments below the offset."""
 
     def is_before(_segment: LogSegment, next_base: int) -> bool:
         return next_base <= log_start_offset
@@ -63,7 +71,7 @@ def before_log_start(log_start_offset: int) -> Rule:
 def count_deletable(
     segments: LogSegments, log_end_offset: int, high_watermark: int, rule: Rule
 ) -> int:
-    """How many of the first segments the rule lets go."""
+    """Return how many of the first segments the rule deletes."""
     count = 0
     for at, segment in enumerate(segments):
         is_last = at + 1 == len(segments)

@@ -1,10 +1,11 @@
 """Offsets for timestamps, exact to the record.
 
-Both searches are works (`odradek.offloading`): files are read and batches unpacked in threads, and
-records are compared in slices on the event loop. A batch whose body is not what its header says is
-represented by its header: the base offset and the largest timestamp. So is a batch of too many
-records, so no search fails because of a producer. A search opens two batches at most: the batch
-that holds the log start, and the first one whose header has a late enough timestamp.
+Both searches are generators of work (`odradek.offloading`). Threads read the files and unpack the
+batches, and records are compared in slices on the event loop. A batch whose body does not match its
+header is represented by its header: the base offset and the largest timestamp. The same applies to
+a batch with too many records, so that no producer can make a search fail. A search opens at most
+two batches: the batch that holds the log start, and the first batch whose header has a late enough
+timestamp.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from odradek.records.record import CorruptRecord
 from odradek.records.scan import find_timestamp, largest_timestamp
 
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-"""The most that a batch is unpacked to for a lookup."""
+"""Maximum size in bytes to which a look-up unpacks a batch."""
 
 RECORDS_MAX = 1_000_000
-"""How many records of a batch a lookup goes through."""
+"""Maximum number of records of a batch that a look-up reads."""
 
 
 class TimestampOffset(NamedTuple):
@@ -42,13 +43,13 @@ class TimestampOffset(NamedTuple):
 
 
 Opened = tuple[BatchHeader, Body | None]
-"""A batch and its records; None when it is damaged, or shorter than its header says."""
+"""A batch and its records. The records are None when the batch is damaged or incomplete."""
 
 Search = Callable[[Sequence[LogSegment]], Work[TimestampOffset | None]]
 
 
 def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> Work[TimestampOffset | None]:
-    """The first record at or after the log start whose timestamp is `timestamp` or larger."""
+    """Find the first record at or above the log start whose timestamp is at least `timestamp`."""
 
     def search(segments: Sequence[LogSegment]) -> Work[TimestampOffset | None]:
         return _first_record(log, _candidates(log, segments, timestamp), timestamp)
@@ -57,14 +58,15 @@ def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> Work[TimestampOffse
 
 
 def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
-    """The first record with the largest timestamp (KIP-734) behind the log start; None without
-    any.
+    """Find the first record with the largest timestamp at or above the log start (KIP-734).
+
+    The result is None if there are no records.
     """
     return (yield from _in_existing_segments(log, partial(_max_timestamp, log)))
 
 
 def _in_existing_segments(log: UnifiedLog, search: Search) -> Work[TimestampOffset | None]:
-    """Search the segments. Begin again if the owner has deleted or replaced some meanwhile."""
+    """Search the segments. Start again if some of them were deleted or replaced in the meantime."""
     while True:
         segments = list(log.segments)
         try:
@@ -93,7 +95,7 @@ def _max_timestamp(log: UnifiedLog, segments: Sequence[LogSegment]) -> Work[Time
 def _candidates(
     log: UnifiedLog, segments: Sequence[LogSegment], timestamp: int
 ) -> Iterator[Opened]:
-    """Read and unpack the batches whose header promises `timestamp` or a later one."""
+    """Read and unpack the batches whose header has `timestamp` or a later timestamp."""
     for segment in segments:
         segment.load_timestamps()
         if segment.max_timestamp < timestamp:
@@ -108,11 +110,11 @@ def _candidates(
 def _largest_by_header(
     segments: Sequence[LogSegment], start_offset: int
 ) -> tuple[list[int | None], tuple[int, Opened] | None]:
-    """Read the largest timestamp of each segment from `start_offset` on, as far as headers say.
+    """Read the largest timestamp of each segment from `start_offset` on, from the headers only.
 
     Returns:
-        The timestamps, None for a segment without such batches; and the batch that holds
-        `start_offset`, if it does not begin there, behind the index of its segment.
+        The timestamps, with None for a segment without such batches. Also the batch that holds
+        `start_offset`, unless it begins there, with the index of its segment.
     """
     values: list[int | None] = []
     partly: tuple[int, Opened] | None = None
@@ -134,14 +136,14 @@ def _largest_by_header(
 def _headers_from(
     segment: LogSegment, timestamp: int, start_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches from where `timestamp` or the start offset may first be found in the segment."""
+    """Yield the batches from the first position that may have `timestamp` or the start offset."""
     index, time_index = segment.indexes()
     relative = max(time_index.lookup(timestamp), start_offset - segment.base_offset)
     return segment.headers(index.lookup(relative))
 
 
 def _open(segment: LogSegment, position: int, header: BatchHeader) -> Opened:
-    """Read and unpack one batch, in the same thread: a thread waits for the lock at each change."""
+    """Read and unpack one batch in one thread. Each change of threads waits for the GIL."""
     batch = segment.read_batch(position, header.size_bytes)
     if len(batch) < header.size_bytes or header.compression > Compression.ZSTD:
         return header, None
@@ -167,7 +169,7 @@ def _first_record(
 def _first_of_batch(
     opened: Opened, timestamp: int, start_offset: int
 ) -> Work[TimestampOffset | None]:
-    """None when all that is old enough lies before `start_offset`, or was compacted away."""
+    """Return the record; None if all matches are below `start_offset` or were compacted away."""
     header, body = opened
     found: tuple[int, int] | None = None
     if body is not None:
@@ -187,7 +189,7 @@ def _first_of_batch(
 
 
 def _largest_from(opened: Opened, start_offset: int) -> Work[int | None]:
-    """The largest timestamp of a batch's records from `start_offset` on."""
+    """Return the largest timestamp of a batch's records from `start_offset` on."""
     header, body = opened
     if body is None:
         return header.max_timestamp

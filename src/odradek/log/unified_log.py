@@ -1,8 +1,8 @@
-"""One partition's log: segments in offset order, appended to at the end, read at any offset.
+"""The log of one partition: segments in offset order, with appends at the end and reads anywhere.
 
-Synchronous, no asyncio. One thread owns a log: it appends, reads, rolls, truncates, deletes and
-closes. `flush`, `read`, and the searches of `timestamps` may run on other threads at the same time.
-Regions may be used on any thread.
+The module is synchronous and uses no asyncio. One thread owns a log: it appends, reads, rolls,
+truncates, deletes and closes. `flush`, `read`, and the searches of `timestamps` may run on other
+threads at the same time. Regions may be used on any thread.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
 COLD_READ_BYTES = 1_048_576
-"""How much of a region a read that waits for the disk brings into the page cache."""
+"""Number of bytes of a region that a read from the disk brings into the page cache."""
 
 POSITION_HINTS_MAX = 64
-"""How many (offset, position) pairs of consumers at the end are remembered."""
+"""Maximum number of remembered (offset, position) pairs of consumers at the end of the log."""
 
 _pack_leader_fields = LEADER_FIELDS.pack_into
 _logger = logging.getLogger(__name__)
@@ -56,10 +56,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LogAppendInfo:
-    """What an append did; `log_append_time_ms` is -1 for CreateTime.
+    """The outcome of an append.
 
-    `duplicate`: the batch was in the log already, the offsets are those of then. `must_flush`:
-    `flush.messages` is reached, so `flush` must return before the append is acknowledged.
+    Attributes:
+        log_append_time_ms: -1 for CreateTime.
+        duplicate: The batch was already in the log. The offsets are those of the original.
+        must_flush: `flush.messages` is reached, so `flush` must return before the append is
+            acknowledged.
     """
 
     first_offset: int
@@ -75,13 +78,12 @@ class LogReadInfo:
     """The outcome of a read.
 
     Attributes:
-        region: The records; None when there is nothing to send.
-        first_batch_cut: The region ends before its first batch does (only without
-            min_one_message).
+        region: The records, or None when there is nothing to send.
+        first_batch_cut: The region ends inside its first batch (only without min_one_message).
         segment: The segment with the region.
         aborted: (producer id, first offset) of the aborted transactions that overlap the region,
-            None unless they were requested.
-        truncations: How often the log had been truncated when the read began, for
+            or None unless they were requested.
+        truncations: Number of truncations of the log before the read began, for
             `UnifiedLog.confirm`.
     """
 
@@ -96,10 +98,11 @@ NOTHING_READ = LogReadInfo(None)
 
 
 class UnifiedLog:
-    """See the module.
+    """The log of one partition; see the module.
 
-    The log owns its high watermark: everything below is committed. It moves with an append that
-    commits, with `advance_high_watermark`, which the partition calls, and back with a truncation.
+    The log owns its high watermark: every record below it is committed. The high watermark advances
+    with an append that commits and with `advance_high_watermark`, which the partition calls. A
+    truncation moves it back.
     """
 
     def __init__(
@@ -151,7 +154,7 @@ class UnifiedLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The latest leader epoch that wrote to the log, -1 when none did."""
+        """The latest leader epoch that wrote to the log, or -1 if there is none."""
         return self.epochs.latest
 
     @property
@@ -160,7 +163,7 @@ class UnifiedLog:
 
     @property
     def recovery_point(self) -> int:
-        """Every batch below is on the disk."""
+        """The offset below which every batch is on the disk."""
         return self.flusher.recovery_point
 
     @property
@@ -168,7 +171,7 @@ class UnifiedLog:
         return self.log_end_offset - self.recovery_point
 
     def update_config(self, config: LogConfig) -> None:
-        """Takes new topic configs into use at once."""
+        """Use new topic configs from now on."""
         self.config = config
         self._rules = BatchRules(config)
         self._special_rules: dict[bool, BatchRules] = {}
@@ -177,7 +180,7 @@ class UnifiedLog:
         self._set_segment_limits(self.segments.active)
 
     def _rules_for(self, origin: Origin) -> BatchRules:
-        """Made when needed: most logs see no transaction."""
+        """Return the rules for transactions, created on demand: most logs have no transactions."""
         rules = self._special_rules.get(origin.coordinator)
         if rules is None:
             rules = BatchRules(self.config, transactional=True, trusted=origin.coordinator)
@@ -193,7 +196,7 @@ class UnifiedLog:
     # -- high watermark ----------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Commit everything below `offset`, at most up to the log's end.
+        """Commit all records below `offset`, at most up to the log's end.
 
         Returns:
             Whether the high watermark has moved.
@@ -207,7 +210,7 @@ class UnifiedLog:
     # -- transactions ------------------------------------------------------------------------------
 
     def stable_offset(self, high_watermark: int) -> int:
-        """The last stable offset at that high watermark: below it every transaction is decided."""
+        """Return the last stable offset at that high watermark: earlier transactions have ended."""
         first_unstable = self.producers.first_unstable_offset(high_watermark)
         if first_unstable is None:
             return high_watermark
@@ -215,15 +218,19 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Readers of committed records see what is below it."""
+        """The end of the records that readers of committed records can read."""
         return self.stable_offset(self.high_watermark)
 
     def aborted_in(
         self, first_offset: int, read: LogReadInfo, *, wait: bool = True
     ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap what was just read
-        from `first_offset` on, or little more: the region's end is looked up in the sparse index.
-        Without `wait` NotResident is raised where the disk would have to be read.
+        """Return (producer id, first offset) of the aborted transactions that overlap a read.
+
+        The result may include transactions slightly behind the region, because the end of the
+        region is looked up in the sparse index.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         segment, region = read.segment, read.region
         if region is None or segment is None or not self.segments.have_aborted(first_offset):
@@ -244,13 +251,17 @@ class UnifiedLog:
         origin: Origin | None = None,
         commit: bool = False,
     ) -> LogAppendInfo:
-        """Appends one v2 batch: checks it, writes offset and epoch into its header, and it to disk.
+        """Append one v2 batch: validate it, write offset and epoch to its header, and write it.
 
         With `commit` the high watermark follows, unless the append must be flushed first.
 
-        `batch` is writable and changed in place. KafkaError with Kafka's code when it is refused.
-        KAFKA_STORAGE_ERROR when it could not be written: after a full disk the log is as before and
-        later appends may succeed; after an I/O error the directory is offline.
+        Args:
+            batch: A writable batch, which is changed in place.
+
+        Raises:
+            KafkaError: Kafka's code if the batch is refused. KAFKA_STORAGE_ERROR if it could not be
+                written. After a full disk the log is unchanged and later appends may succeed. After
+                an I/O error the directory is offline.
         """
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
@@ -307,9 +318,9 @@ class UnifiedLog:
         return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
 
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
-        """A duplicate is acknowledged like the first time, flushed if that was promised.
+        """Return the result of the original batch, with the flush if it is required.
 
-        As in Kafka its time is the batch's largest timestamp, of whichever type.
+        As in Kafka, its time is the largest timestamp of the batch, for both timestamp types.
         """
         must_flush = (
             found.last_offset >= self.recovery_point
@@ -327,7 +338,7 @@ class UnifiedLog:
     def _stamp(
         self, batch: Writable, attributes: int, max_timestamp: int, now_ms: int
     ) -> tuple[int, int]:
-        """Stamps LogAppendTime, or takes that mark off a CreateTime batch; (max, append) time."""
+        """Set LogAppendTime, or reset it in a CreateTime batch. Return (max, append) time."""
         if self._rules.log_append_time:
             set_timestamp_type(batch, attributes | TIMESTAMP_TYPE_MASK, now_ms)
             return now_ms, now_ms
@@ -335,7 +346,7 @@ class UnifiedLog:
         return max_timestamp, NO_TIMESTAMP
 
     def _append_failed(self, error: OSError) -> KafkaError:
-        """Undoes a failed append: cuts the torn batch, or takes the directory offline."""
+        """Undo a failed append: cut off the torn batch, or take the directory offline."""
         what = f"append to {self.topic_partition} failed: {error}"
         if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
             return self.log_dir.fail(error, what)
@@ -349,10 +360,13 @@ class UnifiedLog:
     def _write_aborted(
         self, segment: LogSegment, producer_id: int, marker: EndTransactionMarker
     ) -> None:
-        """Writes the index entry of a marker that aborts something. It stands before its marker: a
-        full disk then refuses the marker, and never leaves one without its entry.
+        """Write the index entry of a marker that aborts a transaction.
+
+        The entry is written before its marker. A full disk then refuses the marker, but never
+        leaves a marker without its entry.
         """
-        # What is committed is forgotten here too: the partition may have no reader who does that.
+        # Replicated transactions are removed here too, because the partition may have no readers of
+        # committed records, which would do that otherwise.
         self.producers.first_unstable_offset(self.high_watermark)
         if marker.committed:
             return
@@ -363,8 +377,10 @@ class UnifiedLog:
             segment.append_aborted(aborted)
 
     def _write_first_of_epoch(self, leader_epoch: int) -> None:
-        """Before the first batch of an epoch, its start is in the file; before the very first, the
-        directory and the topic id's file are there: an empty log leaves nothing on the disk.
+        """Write the start of an epoch to its file, before the first batch of the epoch.
+
+        Before the very first batch, create the directory and the topic id's file as well. An empty
+        log has no files.
         """
         if not self.on_disk:
             make_directory(self.log_dir.files, self.directory)
@@ -381,7 +397,9 @@ class UnifiedLog:
         self.epochs.write(self.log_dir.files, self.directory, sync=sync, new=is_new)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Writes ``partition.metadata``: for a log that was found without (`topic_id` is None)."""
+        """Write ``partition.metadata`` for a log that was opened without one (`topic_id` is
+        None).
+        """
         self.topic_id = topic_id
         try:
             self._write_topic_id()
@@ -394,9 +412,9 @@ class UnifiedLog:
             checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """A new leader's first act, before it serves: its epoch starts at the log's end.
+        """Start a leader epoch at the log's end, before the new leader serves requests.
 
-        The file has it before the first batch of the epoch does: without a batch nobody asks.
+        The epoch is written to the file before its first batch. Until then no reader needs it.
         """
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
@@ -409,7 +427,9 @@ class UnifiedLog:
     def _segment_for(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> LogSegment:
-        """The segment for a batch that may be too much for the active one: a new one if it is."""
+        """Return the segment for a batch that may not fit into the active one. Roll if
+        necessary.
+        """
         if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -423,13 +443,13 @@ class UnifiedLog:
             or now_ms > segment.roll_after_ms
             or segment.index_room <= 0
         )
-        # An empty segment rolls only when its base offset is too far away for an index entry.
+        # An empty segment rolls only if its base offset is too far away for an index entry.
         if must_roll or last_offset - segment.base_offset > INT32_MAX:
             return self._roll(now_ms)
         return segment
 
     def roll(self, now_ms: int) -> None:
-        """Begins a new segment at the log's end, unless the active one is empty."""
+        """Start a new segment at the log's end, unless the active one is empty."""
         if self.segments.active.size:
             try:
                 self._roll(now_ms)
@@ -437,9 +457,9 @@ class UnifiedLog:
                 raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int) -> LogSegment:
-        """Begin a new segment. The next flush syncs the files of the old one.
+        """Start a new segment. The next flush syncs the files of the old one.
 
-        OSError leaves the log as it was.
+        An OSError leaves the log unchanged.
         """
         segment = self._new_segment(self.log_end_offset, now_ms)
         segment.create_files()
@@ -479,13 +499,16 @@ class UnifiedLog:
         *,
         with_aborted: bool = False,
     ) -> LogReadInfo:
-        """Whole batches from the one that contains `offset` up to `max_offset` (exclusive).
+        """Read whole batches from the batch that contains `offset` up to `max_offset` (exclusive).
 
-        The region is cut at `max_bytes`, possibly in mid-batch as Kafka does, but with
-        `min_one_message` its first batch is whole whatever its size. OFFSET_OUT_OF_RANGE outside of
-        log start and end. The region is the caller's to close.
+        The region is cut at `max_bytes`, possibly inside a batch, as in Kafka. With
+        `min_one_message` its first batch is always whole. The caller closes the region.
 
-        Waits for the disk, from any thread. Its first `COLD_READ_BYTES` are in the page cache then.
+        Runs on any thread, and waits for the disk. Afterwards the first `COLD_READ_BYTES` of the
+        region are in the page cache.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE outside of log start and end, or KAFKA_STORAGE_ERROR.
         """
         truncations = self.truncations
         while True:
@@ -513,10 +536,11 @@ class UnifiedLog:
         *,
         with_aborted: bool = False,
     ) -> LogReadInfo:
-        """As `read`, on the owner's thread, without waiting for the disk.
+        """Read as `read` does, on the owner's thread, without waiting for the disk.
 
-        Raises NotResident when it would have to wait. The caller then runs `read` on a thread, and
-        passes the outcome to `confirm`.
+        Raises:
+            NotResident: The read would have to wait. The caller runs `read` on a thread, and passes
+                the outcome to `confirm`.
         """
         self._check_readable(offset)
         if offset >= max_offset:
@@ -530,8 +554,12 @@ class UnifiedLog:
         return found
 
     def confirm(self, offset: int, found: LogReadInfo) -> bool:
-        """Whether what `read` found on a thread may be sent now: not when the log was truncated in
-        the meantime. Raises KafkaError as `read`. On the owner's thread.
+        """Return whether the outcome of `read` on a thread is still valid.
+
+        It is not valid if the log was truncated in the meantime. Runs on the owner's thread.
+
+        Raises:
+            KafkaError: As for `read`.
         """
         self._check_readable(offset)
         return found.truncations == self.truncations
@@ -568,7 +596,7 @@ class UnifiedLog:
         end = segment.size if to_end else segments.end_position_resident(segment, max_offset)
         if end - position > max_bytes:
             if not first_size:
-                # The size of a batch behind a hint is looked up only when the limit may cut it.
+                # The size of a batch at a hint is looked up only if the limit may cut the batch.
                 first_size = (segment.locate(offset, wait=False) or (0, 0))[1]
         elif to_end:
             self._remember(self.log_end_offset, end)
@@ -576,35 +604,43 @@ class UnifiedLog:
         return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
 
     def _remember(self, offset: int, position: int) -> None:
-        """Where a consumer that has read to the end will go on: it needs no search then."""
+        """Remember the position at which a consumer at the log's end reads next, without a
+        search.
+        """
         if len(self._hints) >= POSITION_HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch at or below `epoch`; (-1, -1) when undefined."""
+        """Return (epoch, end offset) of the largest epoch <= `epoch`; (-1, -1) if undefined."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     # -- making durable ----------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Returns when all that was appended before the call is on the disk; from any thread.
+        """Return when all records appended before the call are on the disk. May run on any thread.
 
-        Calls that wait for one another share an fsync. KAFKA_STORAGE_ERROR, and the directory is
-        offline, when it fails: it is never tried again.
+        Concurrent calls share an fsync. A failed fsync takes the directory offline and is not
+        repeated.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, because the fsync failed or the directory is offline.
         """
         self.flush_to(self.log_end_offset)
 
     def flush_to(self, offset: int) -> None:
-        """As `flush`, for the offsets below `offset` only (a rolled segment's end)."""
+        """Flush the records below `offset` only (a rolled segment's end); otherwise as `flush`."""
         self.flusher.flush_to(offset)
 
     # -- cutting -----------------------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> None:
-        """Raises the log start offset to `offset`; what lies before is gone for every reader.
+        """Raise the log start offset to `offset`. Readers no longer see the records below it.
 
-        OFFSET_OUT_OF_RANGE beyond the high watermark. Segments go with the next retention pass.
+        The next retention pass deletes the segments.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark.
         """
         if offset > self.high_watermark:
             raise KafkaError(
@@ -616,21 +652,21 @@ class UnifiedLog:
         self.log_dir.request_checkpoint()
 
     def raise_log_start(self, offset: int) -> None:
-        """Moves the log start offset forward, never back."""
+        """Advance the log start offset. It never decreases."""
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
     def discard(self, segment: LogSegment) -> None:
-        """Renames the files of a segment that is in no list any more; they are removed later."""
+        """Rename the files of a segment that is no longer in the list. They are removed later."""
         due_ms = self.log_dir.clock.time_ms() + self.config.file_delete_delay_ms
         self.log_dir.remove_later(segment.mark_deleted(), due_ms)
 
     def replace_segments(
         self, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
     ) -> None:
-        """Puts a compacted segment, whose files have their names, in the place of the old ones."""
+        """Replace the old segments by a compacted one, whose files already have their names."""
         new = self._new_segment(old[0].base_offset, now_ms, size)
         new.set_index_interval(self.config.index_interval_bytes)
         if has_aborted:
@@ -640,10 +676,10 @@ class UnifiedLog:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
 
     def delete_old_segments(self, now_ms: int, *, wait: bool = True) -> int:
-        """Applies retention by time, by size and by log start offset; how many segments went.
+        """Apply retention by time, by size and by log start offset. Return the number of segments.
 
-        Without `wait` NotResident is raised where the disk would have to be read first: see
-        `load_for_retention`.
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read: see `load_for_retention`.
         """
         config, count = self.config, 0
         try:
@@ -658,7 +694,7 @@ class UnifiedLog:
             raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
 
     def load_for_retention(self, now_ms: int) -> None:
-        """Reads what `delete_old_segments` needs without `wait`. From any thread."""
+        """Read the data that `delete_old_segments` needs without `wait`. May run on any thread."""
         if not self.config.cleanup_delete:
             return
         rule = retention.older_than(self.config.retention_ms, now_ms, wait=True)
@@ -688,10 +724,11 @@ class UnifiedLog:
         return count
 
     def truncate_to(self, offset: int) -> None:
-        """Cuts all batches from the one with `offset` on (KIP-101), producers and epochs too.
+        """Remove the batch that contains `offset` and all later batches (KIP-101).
 
-        An offset in mid-batch cuts that whole batch: the log ends where its data ends. An offset
-        before the first segment leaves an empty log that begins there.
+        Producers and epochs are truncated as well. An offset inside a batch removes the whole
+        batch, so that the log ends at a batch boundary. An offset below the first segment leaves an
+        empty log that starts there.
         """
         if offset >= self.log_end_offset:
             return
@@ -703,7 +740,7 @@ class UnifiedLog:
             raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
 
     def _truncate_to(self, offset: int) -> None:
-        """All is on the disk when it returns: a crash must not bring back what was cut."""
+        """Truncate durably, because a crash must not restore the removed batches."""
         files, removed = self.log_dir.files, list[LogSegment]()
 
         def cut() -> int:
@@ -726,8 +763,8 @@ class UnifiedLog:
         self.epochs.truncate_from_end(self.log_end_offset)
         self._write_epochs(sync=True)
         self._written_epoch = self.epochs.latest
-        # Before anything is appended behind the cut: a recovery point past it would claim it is
-        # synced.
+        # Written before anything is appended after the truncation. A recovery point above it would
+        # claim that the new batches are synced.
         self.log_dir.write_checkpoints()
         found = producer_files_by_offset(files.listdir(self.directory))
         delete_producer_files(files, self.directory, found, above=self.log_end_offset)
@@ -738,10 +775,11 @@ class UnifiedLog:
     # -- ending ------------------------------------------------------------------------------------
 
     def close(self, *, clean: bool = True, sync: bool = True) -> None:
-        """Write what the next start needs, sync it, and close every file.
+        """Write the data that the next start needs, sync it, and close every file.
 
-        Without `clean` (the directory failed, or the log is deleted) nothing is written. Without
-        `sync` the files are whole, but for the page cache to bring to the disk.
+        Args:
+            clean: False writes nothing, because the directory failed or the log is deleted.
+            sync: False leaves the complete files to the page cache.
         """
         if self.closed:
             return
@@ -749,7 +787,7 @@ class UnifiedLog:
             self.write_before_close(sync_follows=sync)
             if sync:
                 self.sync_before_close()
-        self.closed = True  # first: a read on another thread looks at it
+        self.closed = True  # first, because reads on other threads check it
         self.flusher.close()
         for segment in self.segments:
             segment.let_go()
@@ -784,8 +822,9 @@ class UnifiedLog:
             )
 
     def sync_before_close(self) -> None:
-        """Return when records and indexes are on the disk. Changes no file, so that a thread may be
-        left behind in it.
+        """Return when records and indexes are on the disk.
+
+        No file is changed, so a thread may be abandoned in this call.
 
         Raises:
             KafkaError: The directory fails, or the log was closed in the meantime.
@@ -807,7 +846,7 @@ class UnifiedLog:
 def _read(
     segments: list[LogSegment], offset: int, max_bytes: int, max_offset: int, min_one_message: bool
 ) -> LogReadInfo:
-    """See `UnifiedLog.read`. The owner may append, roll and delete in the meantime."""
+    """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime."""
     for at, segment in enumerate(segments):
         end = segment.size  # before the look-ups: a batch appended later is not below the end
         found = segment.locate(offset) if offset < max_offset else None
@@ -832,7 +871,7 @@ def _cut(
     max_bytes: int,
     min_one_message: bool,
 ) -> LogReadInfo:
-    """The region from `position` to `end`, of `max_bytes` at most; see `UnifiedLog.read`."""
+    """Return the region from `position` to `end`, of at most `max_bytes`; see `UnifiedLog.read`."""
     length = end - position
     if length > max_bytes:
         wanted = first_size if min_one_message and first_size > max_bytes else max_bytes

@@ -1,9 +1,9 @@
-"""Closing many logs in bounded time, however slow the disk is.
+"""Closing many logs in bounded time, even on a slow disk.
 
-Closing a log has three steps: what the next start needs is written to the page cache, all of it is
-synced, and the files are closed. Only the second step waits for the disk. It runs on threads, until
-the time that is left is needed for the first step of the other logs. A thread that then still waits
-for an fsync is left behind: it changes nothing any more.
+Closing a log has three steps. First, the data that the next start needs is written to the page
+cache. Second, all of it is synced. Third, the files are closed. Only the second step waits for the
+disk. It runs on threads, until the remaining time is needed for the first step of the other logs. A
+thread that still waits for an fsync then is abandoned: it changes nothing afterwards.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from odradek.errors import KafkaError
 from odradek.log.unified_log import UnifiedLog
 
 CLOSING_THREADS = 8
-"""How many logs are synced at the same time: they share the journal's commits."""
+"""Number of logs that are synced at the same time. They share the journal's commits."""
 UNSYNCED_CLOSE_MS = 0.2
-"""What writing a log to the page cache takes: the time that is kept for each log."""
+"""Time to write one log to the page cache. This time is reserved for each log."""
 LATE_MS = 300.0
-"""So long after the time is over, logs are still written to the page cache."""
+"""Time after the deadline during which logs are still written to the page cache."""
 _logger = logging.getLogger(__name__)
 
 
 class ClosedLogs(NamedTuple):
-    """What became of the logs that were closed.
+    """The logs that were not closed completely.
 
     Attributes:
-        unsynced: In the page cache whole, and not synced.
-        left: Not written, as if the process had been killed.
+        unsynced: Completely in the page cache, but not synced.
+        left: Not written, as after a SIGKILL of the process.
     """
 
     unsynced: list[UnifiedLog]
@@ -57,7 +57,7 @@ class _Job:
 
 
 def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) -> ClosedLogs:
-    """Close all logs within about `within_ms`. What fails is logged, and takes its directory
+    """Close all logs within about `within_ms`. An error is logged and takes the log's directory
     offline.
     """
     closing = _Closing(logs, clock, clock.monotonic_ms() + within_ms)
@@ -85,7 +85,7 @@ class _Closing:
             threading.Thread(target=self._sync_waiting, name=name, daemon=True).start()
 
     def _sync_waiting(self) -> None:
-        """Write and sync one log after the other, on a thread."""
+        """Write and sync one log at a time, on a thread."""
         while (job := self._next_to_sync()) is not None:
             try:
                 job.log.write_before_close(sync_follows=True)
@@ -118,13 +118,13 @@ class _Closing:
         return self._deadline_ms - kept_ms - self._clock.monotonic_ms()
 
     def wait_for_syncs(self) -> None:
-        """Return when a thread has taken each log, or there is no time for further syncs."""
+        """Return when threads have taken all logs, or when there is no time for further syncs."""
         with self._changed:
             while self._waiting and (left_ms := self._time_for_syncs_ms()) > 0:
                 self._changed.wait(_timeout_s(left_ms))
 
     def write_the_others(self) -> None:
-        """Write the logs that no thread has taken to the page cache, as far as there is time."""
+        """Write the logs that no thread has taken to the page cache, as far as time allows."""
         with self._changed:
             others = list(self._waiting)
             self._waiting.clear()
@@ -138,7 +138,7 @@ class _Closing:
             job.state = _State.WRITTEN
 
     def wait_for_threads(self) -> None:
-        """Return when all threads have ended their logs, or the time is over."""
+        """Return when all threads have finished their logs, or when the time is over."""
         with self._changed:
             while self._running:
                 writing = any(job.state is _State.WRITING for job in self._jobs)
@@ -149,7 +149,7 @@ class _Closing:
                 self._changed.wait(_timeout_s(left_ms))
 
     def release(self) -> ClosedLogs:
-        """Close the files of all logs but those that a thread is still writing."""
+        """Close the files of all logs except logs that a thread is still writing."""
         closed = ClosedLogs([], [])
         with self._changed:
             for job in self._jobs:

@@ -1,15 +1,15 @@
-"""All logs of a broker: found, opened, created, deleted, checkpointed, and closed together.
+"""The logs of a broker: loaded, created, deleted, checkpointed, and closed together.
 
-A log directory holds `.lock`, `meta.properties`, three offset checkpoints, a directory for each
-partition (``topic-0``), and after a clean stop `.kafka_cleanshutdown`, or
-`odradek-closed-unsynced` where there was no time to sync all logs (`checkpoints`). A partition that
-is deleted is renamed to ``topic-0.<uuid>-delete`` and removed later. A log that belongs to no topic
-and is in the way of a new one is renamed to ``topic-0.<uuid>-stray`` and kept. Kafka copies a
-replica that it moves to another log directory to ``topic-0.<uuid>-future``. Such a copy is neither
-read nor removed.
+A log directory holds `.lock`, `meta.properties`, the offset checkpoints, and a directory for each
+partition (``topic-0``). After a clean stop it also has `.kafka_cleanshutdown`, or
+`odradek-closed-unsynced` if there was no time to sync all logs (`checkpoints`). The directory of a
+deleted partition is renamed to ``topic-0.<uuid>-delete`` and removed later. A log that belongs to
+no topic and has the name of a new one is renamed to ``topic-0.<uuid>-stray`` and kept. When Kafka
+moves a replica to another log directory, it copies it to ``topic-0.<uuid>-future``. Such a copy is
+neither read nor removed.
 
-The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`;
-`maintain` blocks on the disk and belongs on another thread.
+The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain` and `close`.
+`maintain` waits for the disk and runs on another thread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from odradek.log.state import checkpoints
 from odradek.log.unified_log import UnifiedLog
 
 CHECKPOINT_INTERVAL_MS = 60_000
-"""``log.flush.offset.checkpoint.interval.ms``: how often the recovery points are written."""
+"""``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
 OPEN_FILES_MIN = 32
@@ -58,9 +58,9 @@ OPEN_FILES_MAX = 16_384
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
 _FUTURE_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\.[^.]+-future\Z")
 METADATA_DIRECTORY = "__cluster_metadata-0"
-"""Where Kafka keeps its own metadata: none of our logs."""
+"""The directory of Kafka's own metadata. It is not a log of this broker."""
 _locked_here: set[str] = set()
-"""Directories locked by this process: a POSIX lock does not exclude its own holder."""
+"""Directories locked by this process. A POSIX lock does not exclude other uses in its process."""
 _logger = logging.getLogger(__name__)
 
 
@@ -73,19 +73,23 @@ _CHECKPOINTS = (
 
 
 class LogDirectoryError(OSError):
-    """The log directory cannot be used; the message is one clear line for the operator."""
+    """The log directory cannot be used. The message is one line for the operator."""
 
 
 def _directory_id(path: str, text: str) -> Uuid:
-    """The id that ``meta.properties`` of the directory gives; LogDirectoryError if it is none."""
+    """Return the id in ``meta.properties`` of the directory.
+
+    Raises:
+        LogDirectoryError: The text is not an id.
+    """
     try:
         return uuid_from_string(text)
     except ValueError as error:
-        raise LogDirectoryError(f"{path} has a directory.id that is none: {error}") from error
+        raise LogDirectoryError(f"{path} has an invalid directory.id: {error}") from error
 
 
 def default_open_files_max() -> int:
-    """Half of what the process may open: the other half is for connections."""
+    """Return half of the process's limit of open files. The other half is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return OPEN_FILES_MAX
@@ -93,7 +97,7 @@ def default_open_files_max() -> int:
 
 
 class LogManager:
-    """See the module. `cluster_id` is that of the directories once `load` has returned."""
+    """Owner of all logs; see the module. `load` sets `cluster_id` to that in the directories."""
 
     def __init__(
         self,
@@ -121,7 +125,7 @@ class LogManager:
         ]
         self.cluster_id = ""
         self.directory_ids: dict[str, Uuid] = {}
-        """By path; a directory of a Kafka before 3.7 may have none."""
+        """By path. A directory of a Kafka version before 3.7 may have no id."""
         self._producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
@@ -137,7 +141,7 @@ class LogManager:
             for log_dir in self.log_dirs
         }
         self.cleaning: set[TopicPartition] = set()
-        """Logs that are being compacted: retention passes them over until that is done."""
+        """Logs that are being compacted. Retention skips them until the compaction has ended."""
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -148,11 +152,15 @@ class LogManager:
         *,
         log_config: Callable[[str], LogConfig] | None = None,
     ) -> None:
-        """Locks the directories and opens every log in them.
+        """Lock the directories and open every log in them.
 
-        `cluster_id` None takes that of the directories, or makes one. `log_config` gives the
-        effective config of a topic. Raises LogDirectoryError when a directory is in use, belongs
-        to another cluster or node, or cannot be read, or when a partition has two directories.
+        Args:
+            cluster_id: None takes the id of the directories, or creates one.
+            log_config: Returns the effective config of a topic.
+
+        Raises:
+            LogDirectoryError: A directory is in use, belongs to another cluster or node, or cannot
+                be read, or a partition has two directories.
         """
         try:
             for log_dir in self.log_dirs:
@@ -184,7 +192,7 @@ class LogManager:
         self._locks.append((real, handle))
 
     def unlock(self) -> None:
-        """Let another broker use the directories."""
+        """Release the locks, so that another broker can use the directories."""
         for real, _ in self._locks:
             _locked_here.discard(real)
         self._locks.clear()
@@ -229,9 +237,9 @@ class LogManager:
     def _check_partition_directories(self) -> None:
         """Refuse two directories of one partition, as Kafka does (``LogManager.loadLog``).
 
-        Directories with different topic ids are no copies of each other: a topic was deleted and
-        created again while a log directory was offline. They are opened, and `use` decides. This
-        runs before any log is opened, so a refused start changes nothing.
+        Directories with different topic ids are not copies of each other: a topic was deleted and
+        created again while a log directory was offline. They are opened, and `use` selects one. The
+        check runs before any log is opened, so a refused start changes nothing.
         """
         for tp, paths in self._directories_by_partition(parse_directory_name).items():
             if len(paths) > 1:
@@ -251,7 +259,7 @@ class LogManager:
     def _directories_by_partition(
         self, parse: Callable[[str], TopicPartition | None]
     ) -> dict[TopicPartition, list[str]]:
-        """The directories, in all log directories, whose name `parse` accepts."""
+        """Return the directories, in all log directories, whose name `parse` accepts."""
         found: dict[TopicPartition, list[str]] = {}
         for log_dir in self.log_dirs:
             try:
@@ -266,7 +274,7 @@ class LogManager:
         return found
 
     def _are_of_different_topics(self, paths: Sequence[str]) -> bool:
-        """Whether each of these directories of partitions has another topic id."""
+        """Return whether each of these partition directories has another topic id."""
         topic_ids: set[Uuid] = set()
         for path in paths:
             try:
@@ -280,7 +288,7 @@ class LogManager:
         return True
 
     def _load_or_fail(self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None) -> None:
-        """A directory that cannot be read goes offline, while there is another one."""
+        """Load a directory. If it cannot be read it goes offline, unless it is the last one."""
         try:
             self._load_directory(log_dir, log_config)
         except OSError as error:
@@ -325,8 +333,10 @@ class LogManager:
                 self._logs[tp] = log
 
     def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
-        """Whether the last stop closed every log whole, and whether all that is on the disk for
-        sure; the marker goes, so that a crash from now on is none.
+        """Return whether the last stop closed every log, and whether all of it is on the disk.
+
+        The marker of the clean stop is removed, so that a later crash is not taken for a clean
+        stop.
         """
         unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
         synced, marked = (
@@ -342,11 +352,13 @@ class LogManager:
         try:
             file.load(names)
         except checkpoints.CorruptCheckpoint as error:
-            _logger.warning("going on without a checkpoint: %s", error)
+            _logger.warning("continuing without a checkpoint: %s", error)
         return file.offsets
 
     def _draw_jitter(self, config: LogConfig) -> int:
-        """A random part of `segment.jitter.ms`, so that partitions do not all roll at once."""
+        """Return a random part of `segment.jitter.ms`, so that partitions roll at different
+        times.
+        """
         return self._jitter(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
 
     # -- logs --------------------------------------------------------------------------------------
@@ -355,14 +367,16 @@ class LogManager:
         return self._logs.get(topic_partition)
 
     def all_logs(self) -> list[UnifiedLog]:
-        """A snapshot of the logs there are."""
+        """Return a snapshot of all logs."""
         logs = list(self._logs.values())
         for conflicting in self._conflicting.values():
             logs += conflicting
         return logs
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
-        """Logs in several directories, of topics of one name. `get` returns none of them."""
+        """Return the logs in several directories, of topics with one name. `get` does not return
+        them.
+        """
         return {tp: list(logs) for tp, logs in self._conflicting.items()}
 
     def use(self, log: UnifiedLog) -> None:
@@ -382,10 +396,14 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """The log, made empty if there is none; KAFKA_STORAGE_ERROR without a working directory.
+        """Return the log of a partition, and create an empty one if it does not exist.
 
-        Costs no system call: the directory is made with the first append. The log of a partition
-        that is not new may be in a directory that is offline: then the empty one is there, too.
+        This makes no system call: the first append creates the directory. The log of a partition
+        that is not new may be in an offline directory. The empty log is then assigned to that
+        directory.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, because all directories are offline.
         """
         log = self._logs.get(topic_partition)
         if log is not None:
@@ -402,7 +420,10 @@ class LogManager:
         return log
 
     def _directory_of(self, topic_partition: TopicPartition) -> LogDir:
-        """Where an existing partition without files belongs. The checkpoint names empty logs."""
+        """Return the directory of an existing partition without files.
+
+        The checkpoint names empty logs too.
+        """
         for log_dir, files in self._checkpoints.items():
             known = files[checkpoints.HIGH_WATERMARK_FILE].offsets
             if not log_dir.offline and topic_partition in known:
@@ -423,12 +444,18 @@ class LogManager:
         return min(online, key=counts.__getitem__)
 
     def delete(self, *topic_partitions: TopicPartition) -> bool:
-        """Takes logs away at once and removes their files after `file.delete.delay.ms`.
+        """Remove logs now, and their files after `file.delete.delay.ms`.
 
-        Readers that hold regions go on. Harmless when there is no such log. The checkpoints are
-        written once for all of them. Returns whether `sync_directories` has to finish the deletion:
-        a directory was renamed, or a log directory is offline and may have logs of the topic. A
-        directory that fails (KafkaError) does not keep the logs of others.
+        Readers with regions are not affected. Unknown partitions are ignored. The checkpoints are
+        written once for all logs. The failure of one log directory does not keep the logs of
+        others.
+
+        Returns:
+            Whether `sync_directories` has to finish the deletion: a directory was renamed, or a log
+            directory is offline and may have logs of the topic.
+
+        Raises:
+            KafkaError: A log directory failed.
         """
         renamed = self._take_away(topic_partitions, DELETE_DIRECTORY_SUFFIX)
         return bool(renamed) or any(log_dir.offline for log_dir in self.log_dirs)
@@ -437,13 +464,13 @@ class LogManager:
         """Rename the log's directory to ``topic-0.<uuid>-stray`` and close the log.
 
         Returns:
-            The new path, or None if the log has no files. They are never removed.
+            The new path, or None if the log has no files. The files are never removed.
         """
         renamed = self._take_away((topic_partition,), STRAY_DIRECTORY_SUFFIX)
         return renamed[0] if renamed else None
 
     def sync_directories(self) -> None:
-        """Make renamed partition directories durable. Blocks: not for the owner.
+        """Make renamed partition directories durable. Blocks, so the owner must not call it.
 
         Raises:
             KafkaError: A log directory is offline, or fails now.
@@ -457,7 +484,7 @@ class LogManager:
                 raise log_dir.fail(error, "syncing renamed directories") from error
 
     def _take_away(self, topic_partitions: Iterable[TopicPartition], suffix: str) -> list[str]:
-        """Close logs and rename their directories; the new paths. Each log is tried."""
+        """Close logs and rename their directories. Return the new paths. Every log is processed."""
         logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
         renamed: list[str] = []
         failure: KafkaError | None = None
@@ -486,18 +513,22 @@ class LogManager:
         return renamed
 
     def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
-        """A partition made again under this name must not begin with the old one's offsets."""
+        """Remove entries, so that a new partition of this name does not start with the old
+        offsets.
+        """
         for file in self._checkpoints[log_dir].values():
             file.remove(gone)
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
-        """Forget producers that have been silent for so long, from the next expiry on."""
+        """Set the time after which inactive producers expire, from the next expiration on."""
         self._producer_expiration_ms = expiration_ms
 
     # -- upkeep ------------------------------------------------------------------------------------
 
     def on_dir_failure(self, callback: Callable[[LogDir], None]) -> None:
-        """`callback` is called once for each directory that fails, on that thread."""
+        """Call `callback` once for each directory that fails, on the thread that saw the
+        failure.
+        """
         self._failure_callbacks.append(callback)
 
     def _dir_failed(self, log_dir: LogDir) -> None:
@@ -505,7 +536,7 @@ class LogManager:
             callback(log_dir)
 
     def load_for_retention(self, now_ms: int) -> None:
-        """Reads from the disk what `retain` needs. From any thread."""
+        """Read the data that `retain` needs from the disk. May run on any thread."""
         for log in self.all_logs():
             if not log.log_dir.offline:
                 try:
@@ -514,10 +545,13 @@ class LogManager:
                     _logger.warning("retention of %s: %s", log.topic_partition, error)
 
     def retain(self, now_ms: int, *, wait: bool = True) -> int:
-        """Retention and expiry of producers for every log; how many segments went. Owner's
-        thread.
+        """Apply retention and expire producers in every log. Runs on the owner's thread.
 
-        Without `wait` a log is passed over for which the disk would have to be read first.
+        Args:
+            wait: False skips each log for which the disk would have to be read.
+
+        Returns:
+            The number of deleted segments.
         """
         count = 0
         for log in self.all_logs():
@@ -527,17 +561,17 @@ class LogManager:
             try:
                 count += log.delete_old_segments(now_ms, wait=wait)
             except NotResident:
-                _logger.debug("retention of %s is put off", log.topic_partition)
+                _logger.debug("retention of %s is postponed", log.topic_partition)
             except KafkaError as error:
                 _logger.warning("retention of %s: %s", log.topic_partition, error)
         return count
 
     def maintain(self, now_ms: int) -> None:
-        """What waits for the disk: due flushes, checkpoints, removals. Call it every second or so.
+        """Do the work that waits for the disk. Called about every second.
 
-        Flushes what was rolled and what `flush.ms` asks for; writes the recovery points when a
-        flush moved them, or the interval is over; removes files whose delay is over. A directory
-        that fails meanwhile goes offline and the others are served.
+        Flush rolled segments, and logs for which `flush.ms` is due. Write the recovery points when
+        a flush moved them, or when their interval is over. Remove files whose delay is over. A
+        directory that fails goes offline, and the others are still served.
         """
         moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
         for log in self.all_logs():
@@ -556,7 +590,7 @@ class LogManager:
                     log_dir.fail(error, "removing deleted files")
 
     def checkpoint(self) -> None:
-        """Writes recovery points, log starts and high watermarks of every working directory."""
+        """Write recovery points, log starts and high watermarks of every online directory."""
         for log_dir in self.log_dirs:
             if log_dir.offline:
                 continue
@@ -566,7 +600,7 @@ class LogManager:
                 if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
                     log_dir.fail(error, "writing checkpoints")
                     continue
-                # The old ones are good still, and a start from them reads more.
+                # The old files are still valid. A start from them reads more of the logs.
                 log_dir.request_checkpoint()
                 _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
 
@@ -576,7 +610,7 @@ class LogManager:
             self._checkpoints[log_dir][name].write(collect)
 
     def _collectors(self, log_dir: LogDir) -> dict[str, Callable[[], Offsets]]:
-        """The functions that collect what belongs into the checkpoints of the logs."""
+        """Return the functions that collect the entries of each checkpoint."""
 
         def logs() -> list[UnifiedLog]:
             return [log for log in self.all_logs() if log.log_dir is log_dir]
@@ -585,7 +619,7 @@ class LogManager:
             checkpoints.RECOVERY_POINT_FILE: lambda: {
                 log.topic_partition: log.flusher.checkpoint_offset for log in logs()
             },
-            # Also where a segment begins there: its name may not survive a power cut.
+            # Also logs with a segment that begins there: its name may not survive a power cut.
             checkpoints.LOG_START_FILE: lambda: {
                 log.topic_partition: log.log_start_offset for log in logs() if log.log_start_offset
             },
@@ -597,18 +631,22 @@ class LogManager:
     # -- compaction --------------------------------------------------------------------------------
 
     def flushed_offset(self, log: UnifiedLog) -> int:
-        """The recovery point that is on the disk: a crash leaves all before it as it is."""
+        """Return the recovery point on the disk. A crash does not change the log below it."""
         return self._written_offset(log, checkpoints.RECOVERY_POINT_FILE) or 0
 
     def cleaned_offset(self, log: UnifiedLog) -> int | None:
-        """Up to where the log has been compacted; None when it never was."""
+        """Return the offset up to which the log was compacted, or None if it never was."""
         return self._written_offset(log, checkpoints.CLEANER_OFFSET_FILE)
 
     def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
         return self._checkpoints[log.log_dir][name].offsets.get(log.topic_partition)
 
     def write_cleaned_offset(self, log: UnifiedLog, offset: int) -> None:
-        """Remembers how far a log is compacted; OSError may arise. Blocks: not for the owner."""
+        """Write how far a log is compacted. Blocks, so the owner must not call it.
+
+        Raises:
+            OSError: The checkpoint could not be written.
+        """
         if not log.closed:
             file = self._checkpoints[log.log_dir][checkpoints.CLEANER_OFFSET_FILE]
             file.update(log.topic_partition, offset)
@@ -620,16 +658,17 @@ class LogManager:
     ) -> None:
         """Close every log and unlock the directories. Blocks: not for the event loop.
 
-        The checkpoints are written to the page cache first, and each directory is marked as closed,
-        which holds until the machine boots again. If all logs could be synced, the checkpoints are
-        synced as well, and the mark becomes Kafka's. The process may end in the middle of that.
-        Logs for which there is no time are as a kill leaves them: their directory is not marked.
+        The checkpoints are written to the page cache first. Then each directory is marked as
+        closed, which is valid until the machine boots again. If all logs could be synced, the
+        checkpoints are synced as well, and the mark is replaced by Kafka's. The process may end at
+        any time during that. If there is no time to close a log, it stays as after a SIGKILL, and
+        its directory is not marked.
 
         Args:
-            clean: False writes nothing, because the files are to be thrown away.
-            within_ms: After so long nothing further is synced, apart from the marks.
-            unlock: False keeps the directories locked, until `unlock` is called: other threads
-                of this process may still be working in them.
+            clean: False writes nothing, because the files are about to be removed. within_ms: After
+            this time nothing further is synced, apart from the marks. unlock: False keeps the
+            directories locked until `unlock` is called, because other threads of this process may
+            still be working in them.
         """
         if clean:
             closed = close_logs(self.all_logs(), self.clock, within_ms=within_ms)
@@ -647,7 +686,7 @@ class LogManager:
         for log_dir in written:
             if unsynced[log_dir]:
                 _logger.info(
-                    "%s: no time to sync %d logs, which the page cache will bring to the disk",
+                    "%s: no time to sync %d logs; they are complete in the page cache",
                     log_dir.path,
                     unsynced[log_dir],
                 )
@@ -655,11 +694,11 @@ class LogManager:
                 self._sync_last(log_dir)
 
     def _write_last(self, log_dir: LogDir, left: int) -> bool:
-        """Write the checkpoints and the mark to the page cache; whether that was done."""
+        """Write the checkpoints and the mark to the page cache. Return whether that succeeded."""
         if log_dir.offline:
             return False
         if left:
-            text = "%s: no time to close %d logs: the next start recovers what is not synced"
+            text = "%s: no time to close %d logs; the next start recovers unsynced records"
             _logger.warning(text, log_dir.path, left)
             return False
         try:
@@ -690,7 +729,7 @@ def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """The partition whose directory has this name; None for anything else."""
+    """Return the partition whose directory has this name, or None."""
     match = _PARTITION_DIRECTORY.match(name)
     if match is None or name == METADATA_DIRECTORY:
         return None
@@ -698,7 +737,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def _parse_future_directory_name(name: str) -> TopicPartition | None:
-    """The partition of which a directory with this name is an unfinished copy; None otherwise."""
+    """Return the partition whose unfinished copy has this directory name, or None."""
     match = _FUTURE_DIRECTORY.match(name)
     return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
 
@@ -712,6 +751,6 @@ def _duplicate_directories(tp: TopicPartition, paths: Sequence[str]) -> LogDirec
 
 
 def renamed_directory(topic_partition: TopicPartition, suffix: str) -> str:
-    """``topic-0.<uuid>-delete`` or ``-stray``, the topic cut so that the name fits."""
+    """Return ``topic-0.<uuid>-delete`` or ``-stray``. The topic is cut so that the name fits."""
     suffix = f"-{topic_partition.partition}.{random_uuid().hex()}{suffix}"
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix

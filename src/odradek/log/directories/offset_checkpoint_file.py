@@ -1,9 +1,9 @@
 """One offset checkpoint of a log directory, written by several threads (format: `checkpoints`).
 
-A write replaces the file: the new content is written and synced under a name of its own, and then
-renamed. The lock is not held while a thread waits for the disk. The writes are numbered instead,
-and one that comes to its renaming after a newer one is dropped. So a slow fsync keeps neither the
-event loop nor the end of the broker waiting.
+A write replaces the file: the new content is written and synced under a unique name, and then
+renamed. The lock is not held while a thread waits for the disk. Writes are numbered instead, and a
+write is dropped if a newer one was renamed before it. A slow fsync therefore delays neither the
+event loop nor the stop of the broker.
 
 State after a crash: the old content or the new, and files with the names of unfinished writes
 (``recovery-point-offset-checkpoint.7.tmp``), which `load` removes.
@@ -24,10 +24,11 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class OffsetCheckpointFile:
-    """Owns the file and knows what is in it. All methods but `load` may run on any thread.
+    """Owner of the file and of its content in memory. All methods but `load` may run on any thread.
 
     Attributes:
-        offsets: What was last written and synced, without the entries that `remove` took out since.
+        offsets: The entries that were last written and synced, without entries that `remove` has
+            removed since.
     """
 
     def __init__(self, files: Files, directory: str, name: str) -> None:
@@ -45,10 +46,10 @@ class OffsetCheckpointFile:
         self._closed = False
 
     def load(self, names: Iterable[str]) -> None:
-        """Read the file, and remove what unfinished writes left among `names` of the directory.
+        """Read the file, and remove the files of unfinished writes among `names` of the directory.
 
         Raises:
-            CorruptCheckpoint: The file is not whole. The offsets are empty then.
+            CorruptCheckpoint: The file is incomplete. The offsets are empty then.
         """
         unfinished = re.compile(re.escape(self._name) + r"\.\d+\.tmp\Z")
         for name in filter(unfinished.match, names):
@@ -56,19 +57,19 @@ class OffsetCheckpointFile:
         self.offsets = self._latest = checkpoints.read_offsets(self._files, self.path)
 
     def write(self, collect: Callable[[], Offsets]) -> None:
-        """Write what `collect()` returns, and sync it. Does nothing if that is in the file already.
+        """Write and sync the entries that `collect()` returns, unless the file already has them.
 
         Raises:
-            OSError: The old content stays.
+            OSError: The file keeps its old content.
         """
         self._replace(lambda _: collect(), sync=True)
 
     def update(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Write one entry, and sync it; OSError as in `write`."""
+        """Write and sync one entry. Raise OSError as `write` does."""
         self._replace(lambda latest: {**latest, topic_partition: offset}, sync=True)
 
     def remove(self, gone: set[TopicPartition]) -> None:
-        """Remove entries without waiting for the disk; OSError as in `write`."""
+        """Remove entries without waiting for the disk. Raise OSError as `write` does."""
 
         def without(latest: Offsets) -> Offsets:
             return {each: offset for each, offset in latest.items() if each not in gone}
@@ -76,15 +77,15 @@ class OffsetCheckpointFile:
         self._replace(without, sync=False)
 
     def close(self, collect: Callable[[], Offsets] | None = None) -> None:
-        """Write for the last time, without waiting for the disk; OSError as in `write`.
+        """Write for the last time, without waiting for the disk. Raise OSError as `write` does.
 
-        Writes that another thread has begun are dropped. Without `collect` the entries stay.
+        Writes in progress on other threads are dropped. Without `collect` the entries stay.
         """
         change = (lambda latest: latest) if collect is None else (lambda _: collect())
         self._replace(change, sync=False, last=True)
 
     def sync(self) -> None:
-        """Wait until the file is on the disk; its directory is for the caller to sync."""
+        """Wait until the file is on the disk. The caller syncs the directory."""
         handle = OpenFile(self._files, self._files.open(self.path, READ))
         self._files.fsync(handle.fd)
 
@@ -119,10 +120,10 @@ class OffsetCheckpointFile:
                 self.offsets = change(self.offsets)
 
     def _finish_sync(self, number: int) -> None:
-        """Return when a write that was synced, or the newer one in its place, is in the file."""
+        """Return when a synced write, or a newer write that replaced it, is in the file."""
         with self._lock:
             in_file, offsets = self._renamed_write, self._renamed_offsets
-        if in_file != number:  # the newer one contains this one, and may not be synced yet
+        if in_file != number:  # the newer write contains this one, and may not be synced yet
             self.sync()
         self._files.fsync_dir(self._directory)
         with self._lock:

@@ -1,8 +1,8 @@
-"""One segment of a log: its ``.log`` file with whole batches back to back, and its indexes.
+"""One segment of a log: its ``.log`` file with consecutive whole batches, and its indexes.
 
 After a crash the end of the last segment's ``.log`` may be torn (a part of a batch, or bytes that
-never reached the disk): recovery cuts it behind the last good batch. Index entries are in the file
-only for segments that were rolled, flushed or closed; recovery rebuilds the others.
+never reached the disk). Recovery cuts it off after the last valid batch. Index entries are in the
+file only for segments that were rolled, flushed or closed. Recovery rebuilds the others.
 """
 
 from __future__ import annotations
@@ -53,33 +53,33 @@ DELETED_SUFFIX = ".deleted"
 
 NEVER_MS = 2**63 - 1
 PROBE_BYTES = 4096
-"""How much is read at once in search of an offset: about one index interval."""
+"""Number of bytes per read in the search for an offset: about one index interval."""
 LARGE_GAP_BYTES = 2 * PROBE_BYTES
-"""Index entries so far apart have a large batch between them, or one before the second."""
+"""Index entries this far apart have a large batch between them, or before the second one."""
 ALLOCATE_FROM_BYTES = 1_048_576
-"""A file smaller than this gets no space ahead: most partitions are small."""
+"""A file smaller than this gets no space ahead, because most partitions are small."""
 ALLOCATE_BYTES_MAX = 16 * 1_048_576
-"""Space ahead of one file: as much as it has, and never more than this."""
+"""Maximum space ahead of one file. Otherwise it is as large as the file."""
 LOADED_INDEX_BYTES_MAX = 64 * 1_048_576
-"""How much memory the indexes of inactive segments may take, over all logs."""
+"""Maximum memory of the indexes of inactive segments, over all logs."""
 
 INDEX_OVERHEAD_BYTES = 1024
-"""What the objects of a segment's indexes take, beside the entries."""
+"""Size of the objects of a segment's indexes, in addition to the entries."""
 
 PENDING_ENTRIES_MAX = 1024
-"""How many index entries may wait outside of the arrays."""
+"""Maximum number of index entries that are not yet in the arrays."""
 
 _unpack_offsets = OFFSETS.unpack_from
 _OFFSETS_BYTES = OFFSETS.size
 _drain_lock = threading.Lock()
 SOON_READ_BYTES = 16_384
-"""A segment that is read and indexed sooner than its files are made."""
+"""A segment up to this size is read and indexed faster than its files are created."""
 
 _logger = logging.getLogger(__name__)
 
 
 class IndexCache:
-    """Which inactive segments have their indexes loaded: the least lately used ones are dropped."""
+    """The inactive segments whose indexes are loaded. The least recently used are dropped."""
 
     def __init__(self, bytes_max: int = LOADED_INDEX_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -91,7 +91,7 @@ class IndexCache:
         return len(self._loaded)
 
     def touch(self, segment: LogSegment, size_bytes: int) -> None:
-        """The indexes of `segment` are in memory, and were just used; at least they stay."""
+        """Note that the indexes of `segment` were used. Drop others if too many are in memory."""
         with self._lock:
             self._bytes += size_bytes - self._loaded.pop(segment, 0)
             self._loaded[segment] = size_bytes
@@ -106,7 +106,7 @@ class IndexCache:
 
 
 class IndexBuilder:
-    """Indexes that are built from the batches of a segment's ``.log``, as appends build them."""
+    """The indexes of a segment, built from the batches in its ``.log`` as appends build them."""
 
     __slots__ = (
         "_base_offset",
@@ -128,7 +128,7 @@ class IndexBuilder:
         self.max_timestamp_offset = segment.base_offset
 
     def add(self, header: BatchHeader, position: int) -> None:
-        """Does what `LogSegment.append` does, for a batch that is in the file."""
+        """Add a batch that is in the file, as `LogSegment.append` does."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = header.last_offset
@@ -142,13 +142,16 @@ class IndexBuilder:
 
 
 class LogSegment:
-    """Appended to by the log that owns it; read from any thread.
+    """One segment. The log that owns it appends to it, and any thread may read it.
 
-    `size` is the number of bytes of whole batches in the file. `max_timestamp` is the largest batch
-    timestamp, with the last offset of that batch, once `load_timestamps` was called (appends keep
-    it up to date). `txn_index` is None as long as no transaction was aborted in the segment. Past
-    `roll_after_timestamp` (of a record) or `roll_after_ms` (of the clock) the next append goes to a
-    new segment.
+    Attributes:
+        size: Number of bytes of whole batches in the file.
+        max_timestamp: The largest batch timestamp, known after `load_timestamps` was called.
+            Appends keep it up to date.
+        max_timestamp_offset: The last offset of the batch with that timestamp.
+        txn_index: None as long as no transaction was aborted in the segment.
+        roll_after_timestamp: The next append with a later record timestamp goes to a new segment.
+        roll_after_ms: The next append at a later time of the clock goes to a new segment.
     """
 
     __slots__ = (
@@ -198,7 +201,7 @@ class LogSegment:
         self._pwrite = pool.files.pwrite
         self.directory = directory
         self.base_offset = base_offset
-        flags = UPDATE if size else READ_WRITE  # a file with batches is never made anew
+        flags = UPDATE if size else READ_WRITE  # a file with batches is never created again
         self.file = PooledFile(pool, index_path(directory, base_offset, LOG_SUFFIX), flags)
         self.size = size
         self._allocated = False
@@ -230,10 +233,11 @@ class LogSegment:
     # -- appending ---------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Writes one whole batch of `size` bytes at the end with one system call.
+        """Write one whole batch of `size` bytes at the end with one system call.
 
-        OSError: nothing of the segment's state has changed, but a part of the batch may be in the
-        file behind `size`: the caller cuts it off with `cut_torn_write`.
+        Raises:
+            OSError: The segment's state is unchanged, but a part of the batch may be in the file
+                behind `size`. The caller cuts it off with `cut_torn_write`.
         """
         file, position = self.file, self.size
         handle = file.handle or file.open()
@@ -254,10 +258,10 @@ class LogSegment:
         self.bytes_since_index_entry += size
 
     def _drain(self) -> None:
-        """Moves the entries that `append` left in `_pending` into the indexes; from any thread.
+        """Move the entries that `append` added to `_pending` to the indexes. May run on any thread.
 
-        The hot path adds an entry without a call: one list extended by one tuple, which is atomic
-        beside the cut of the front made here.
+        The hot path adds an entry without a call: it extends one list by one tuple. That is atomic
+        with respect to the removal of the first entries here.
         """
         with _drain_lock:
             index, time_index, pending = self.index, self.time_index, self._pending
@@ -270,7 +274,7 @@ class LogSegment:
             del pending[: len(entries)]
 
     def _allocate_ahead(self, handle: OpenFile, position: int) -> None:
-        """Reserves space for the next batches; tried again as far ahead when there is none."""
+        """Reserve space for the next batches. After a failure, try again that much further."""
         length = min(position, ALLOCATE_BYTES_MAX)
         self._allocate_at = position + length
         try:
@@ -281,21 +285,24 @@ class LogSegment:
         self._allocated = self._allocated or reserved
 
     def _give_back(self) -> None:
-        """Frees the space behind the end of the file; what cannot be freed is only space."""
+        """Release the space behind the end of the file. A failure only wastes that space."""
         if not self._allocated:
             return
         try:
             self._pool.files.ftruncate(self.file.open().fd, self.size)
         except OSError as error:
-            _logger.warning("space behind the end of %s is not freed: %s", self.file.path, error)
+            _logger.warning(
+                "the space behind the end of %s is not released: %s", self.file.path, error
+            )
         self._allocated = False
 
     def cut_torn_write(self, end_offset: int) -> None:
-        """Cuts off what a failed append left behind the last whole batch, which ends before
-        `end_offset`: its own bytes, and the index entry of an abort marker.
+        """Cut off the remains of a failed append after the last whole batch.
 
-        A file that is not open was not written to: `append` opens it first. Without a descriptor
-        the index entry stays, and the next one is written over it.
+        These are its own bytes, and the index entry of an abort marker. The last whole batch ends
+        before `end_offset`. A file that is not open needs no cut, because `append` opens it before
+        it writes. Without a free descriptor the index entry stays, and the next entry overwrites
+        it.
         """
         handle = self.file.handle
         if handle is not None:
@@ -309,40 +316,40 @@ class LogSegment:
                 raise
 
     def append_aborted(self, aborted: AbortedTransaction) -> None:
-        """Adds an aborted transaction to the index."""
+        """Add an aborted transaction to the index."""
         if self.txn_index is None:
             path = self.path(TXN_INDEX_SUFFIX)
             self.txn_index = TransactionIndex(self._pool.files, path)
         self.txn_index.append(aborted)
 
     def find_txn_index(self) -> None:
-        """Takes up the ``.txnindex`` that is there, when a log is opened."""
+        """Use the existing ``.txnindex`` when a log is opened."""
         path = self.path(TXN_INDEX_SUFFIX)
         self.txn_index = TransactionIndex(self._pool.files, path, self._pool.files.size(path))
 
     def reset_txn_index(self) -> None:
-        """Removes the index: recovery adds the entries again."""
+        """Remove the index. Recovery adds the entries again."""
         if self.txn_index is not None:
             self._pool.files.unlink(self.txn_index.path)
             self.txn_index = None
 
     def begin(self, first_timestamp: int) -> None:
-        """The first batch was appended; its largest timestamp."""
+        """Record the largest timestamp of the first batch, which was appended."""
         self.first_timestamp = first_timestamp
 
     def set_index_interval(self, index_interval_bytes: int) -> None:
-        """How many bytes of log lie between two index entries."""
+        """Set the number of bytes of log between two index entries."""
         self.index_interval_bytes = index_interval_bytes
 
     def set_index_limit(self, segment_index_bytes: int) -> None:
-        """Sets `index_room`: entries until this must be called again; 0 when the index is full."""
+        """Set `index_room`, the number of entries until the next call; 0 when the index is full."""
         index, time_index = self.indexes()
         offset_room = segment_index_bytes // OFFSET_ENTRY_BYTES - len(index)
         time_room = segment_index_bytes // TIME_ENTRY_BYTES - 1 - len(time_index)
         self.index_room = min(offset_room, time_room, PENDING_ENTRIES_MAX)
 
     def set_roll_times(self, segment_ms: int, segment_jitter_ms: int) -> None:
-        """When the segment is due to roll by time: from its first batch's timestamp if it has
+        """Set when the segment has to roll by time, from its first batch's timestamp if it has
         one.
         """
         limit_ms = segment_ms - segment_jitter_ms
@@ -357,7 +364,7 @@ class LogSegment:
     # -- becoming active and inactive --------------------------------------------------------------
 
     def make_active(self) -> None:
-        """Loads all that appending needs; the indexes stay in memory until `make_inactive`."""
+        """Load the data that appends need. The indexes stay in memory until `make_inactive`."""
         self.active = True
         self.indexes()
         self._cache.forget(self)
@@ -367,13 +374,13 @@ class LogSegment:
             self.txn_index.load()
 
     def make_inactive(self) -> None:
-        """To be called when the indexes are closed: they may be dropped from memory now."""
+        """Allow the indexes to be dropped from memory. Called when they are closed."""
         self.active = False
         self._give_back()
         self._cache.touch(self, _index_bytes(*self.indexes()))
 
     def close_indexes(self, *, sync: bool) -> None:
-        """Writes both indexes whole; the time index ends with the largest timestamp."""
+        """Write both indexes. The time index ends with the largest timestamp."""
         index, time_index = self.indexes()
         self.load_timestamps()
         time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
@@ -383,8 +390,10 @@ class LogSegment:
             self.txn_index.sync()
 
     def is_soon_read(self) -> bool:
-        """Whether the next start reads the segment sooner than what belongs to it can be written: a
-        small one without index files yet. Some file systems take a millisecond to make a file.
+        """Return whether the next start reads the segment faster than its files are written.
+
+        That is a small segment without index files. Some file systems need a millisecond to create
+        a file.
         """
         if self.size > SOON_READ_BYTES:
             return False
@@ -395,19 +404,19 @@ class LogSegment:
         return True
 
     def create_files(self) -> None:
-        """Makes the files exist, so that the base offset of an empty segment survives."""
+        """Create the files, so that the base offset of an empty segment survives."""
         self.file.open()
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             OpenFile(self._pool.files, self._pool.files.open(self.path(suffix), READ_WRITE))
 
     def flush(self, *, indexes: bool) -> None:
-        """Returns when the ``.log``, and the indexes as far as written, are on the disk.
+        """Return when the ``.log``, and with `indexes` the written index entries, are on the disk.
 
-        Nothing is done, and nothing said, when the segment is deleted meanwhile by its owner.
+        Do nothing if the owner deletes the segment in the meantime.
         """
         files = self._pool.files
         try:
-            handle = self.file.open()  # held by this reference: the owner may let go meanwhile
+            handle = self.file.open()  # keeps the file open even if the owner closes the segment
             files.fsync(handle.fd)
             if indexes:
                 self.sync_indexes()
@@ -416,7 +425,7 @@ class LogSegment:
                 raise
 
     def sync_indexes(self) -> None:
-        """Return when the indexes, as far as written, are on the disk."""
+        """Return when the written index entries are on the disk."""
         files = self._pool.files
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             handle = OpenFile(files, files.open(self.path(suffix), UPDATE))
@@ -427,8 +436,10 @@ class LogSegment:
     # -- indexes -----------------------------------------------------------------------------------
 
     def indexes(self, *, wait: bool = True) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes, loaded (or rebuilt from the ``.log``) when they were not in memory: then
-        NotResident is raised without `wait`.
+        """Return both indexes. Load them, or rebuild them from the ``.log``, if not in memory.
+
+        Raises:
+            NotResident: Without `wait`, the indexes are not in memory.
         """
         index, time_index = self.index, self.time_index
         if index is None or time_index is None:
@@ -465,8 +476,10 @@ class LogSegment:
         return index, time_index
 
     def hold(self) -> None:
-        """Keeps the file open and the indexes in memory for as long as the segment is referenced:
-        other files are about to get its names. Waits for the disk, on any thread.
+        """Keep the file open and the indexes in memory as long as the segment is referenced.
+
+        Called before other files get the segment's names. May run on any thread, and waits for the
+        disk.
         """
         self._held = True
         self.file.keep()
@@ -475,12 +488,12 @@ class LogSegment:
             self.txn_index.load()
 
     def release(self) -> None:
-        """Takes `hold` back: the names are this segment's still."""
+        """Undo `hold`: the names still belong to this segment."""
         self._held = False
         self.file.keep_no_more()
 
     def drop_indexes(self) -> None:
-        """Frees the memory of an inactive segment's indexes, unless it is held."""
+        """Free the memory of an inactive segment's indexes, unless the segment is held."""
         if self._held:
             return
         self.index = self.time_index = None
@@ -488,14 +501,15 @@ class LogSegment:
             self.txn_index.drop()
 
     def index_builder(self) -> IndexBuilder:
-        """Empty indexes, to be filled from the ``.log``; see `recover_to`."""
+        """Return empty indexes, to be filled from the ``.log``; see `recover_to`."""
         return IndexBuilder(self)
 
     def recover_to(self, size: int, built: IndexBuilder) -> None:
-        """Cuts the file behind `size` good bytes, and writes the indexes that were built of them.
+        """Cut the file after `size` valid bytes, and write the indexes that were built from them.
 
-        The file is cut without a torn end, too: a broker that was killed had space allocated there.
-        The index of aborted transactions is empty then: it needs the producers, who come later.
+        The file is cut even without a torn end, because a killed broker may have reserved space
+        there. The index of aborted transactions is empty afterwards. It needs the producers, which
+        are loaded later.
         """
         self.reset_txn_index()
         self._pool.files.ftruncate(self.file.open().fd, size)
@@ -513,7 +527,7 @@ class LogSegment:
         self._timestamps_known = True
 
     def _rebuild_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Reads the ``.log`` in pieces of some KiB, and lets other threads run at each of them."""
+        """Read the ``.log`` in pieces of some KiB. Other threads can run after each piece."""
         built = self.index_builder()
         for position, header in self.headers(0):
             built.add(header, position)
@@ -524,8 +538,10 @@ class LogSegment:
         return built.index, built.time_index
 
     def load_first_timestamp(self, *, wait: bool = True) -> None:
-        """Makes `first_timestamp` known: the largest timestamp of the first batch. Without `wait`
-        NotResident is raised where the disk would have to be read.
+        """Load `first_timestamp`, the largest timestamp of the first batch.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         if self.size and self.first_timestamp < 0:
             if not wait:
@@ -534,8 +550,12 @@ class LogSegment:
                 self.first_timestamp = header.max_timestamp
 
     def load_timestamps(self, *, wait: bool = True) -> None:
-        """Makes `max_timestamp` known: the last entry of the time index, which closing a segment,
-        rolling it and recovery all end with the largest timestamp. `wait` as above.
+        """Load `max_timestamp` from the last entry of the time index.
+
+        A close, a roll and recovery all end the time index with the largest timestamp.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         if self._timestamps_known:
             return
@@ -549,8 +569,10 @@ class LogSegment:
         self._timestamps_known = True
 
     def largest_timestamp(self, *, wait: bool = True) -> int:
-        """The largest record timestamp, or the time of the last change where no record has one.
-        `wait` as above.
+        """Return the largest record timestamp, or the file's modification time if there is none.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         self.load_timestamps(wait=wait)
         if self.max_timestamp >= 0:
@@ -564,7 +586,7 @@ class LogSegment:
         return self._modified_ms
 
     def _read_last_time_entry(self) -> bool:
-        """Takes the largest timestamp of an inactive segment from the end of its time index."""
+        """Read the largest timestamp of an inactive segment from the end of its time index."""
         files, path = self._pool.files, self.path(TIME_INDEX_SUFFIX)
         try:
             position = files.size(path) - TIME_ENTRY_BYTES
@@ -587,9 +609,12 @@ class LogSegment:
     def locate(  # noqa: C901 - calls are what this path costs
         self, offset: int, *, wait: bool = True
     ) -> tuple[int, int] | None:
-        """(position, size) of the first batch whose last offset is `offset` or greater; or None.
+        """Return (position, size) of the first batch whose last offset is `offset` or greater.
 
-        Without `wait` NotResident is raised where the disk would have to be read.
+        The result is None if there is no such batch.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         index = self.index
         if index is None or self._pending:
@@ -604,7 +629,7 @@ class LogSegment:
         if at < len(positions) and not (at and offsets[at - 1] == relative_offset):
             following = positions[at]
             if position + LARGE_GAP_BYTES < following < end:
-                # Each large batch has an entry: most likely the next one is of the batch itself.
+                # Each large batch has an entry, so the next entry most likely is the batch itself.
                 chunk = read(files, handle.fd, _OFFSETS_BYTES, following, _OFFSETS_BYTES)
                 if len(chunk) == _OFFSETS_BYTES:
                     base_offset, length, last_offset_delta = _unpack_offsets(chunk)
@@ -614,7 +639,7 @@ class LogSegment:
             chunk = read(files, handle.fd, PROBE_BYTES, position, _OFFSETS_BYTES)
             at, last = 0, len(chunk) - _OFFSETS_BYTES
             if last < 0:
-                return None  # the file became shorter than it was
+                return None  # the file became shorter
             while at <= last:
                 base_offset, length, last_offset_delta = _unpack_offsets(chunk, at)
                 if base_offset + last_offset_delta >= offset:
@@ -626,15 +651,19 @@ class LogSegment:
         return None
 
     def offset_bound(self, position: int, *, wait: bool = True) -> int | None:
-        """An offset that no batch before `position` reaches, close behind them if the index has it;
-        None when nothing is known. `wait` as in `locate`.
+        """Return an offset above all batches before `position`, close to them if indexed.
+
+        The result is None if the index has no entry behind `position`.
+
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         index, _ = self.indexes(wait=wait)
         at = bisect_left(index.positions, position)
         return self.base_offset + index.offsets[at] if at < len(index) else None
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every whole batch from `position`, which is that of a batch."""
+        """Yield (position, header) of every whole batch from `position`, where a batch begins."""
         handle, pread, end = self.file.open(), self._pool.files.pread, self.size
         while position + HEADER_BYTES <= end:
             chunk = pread(handle.fd, PROBE_BYTES, position)
@@ -650,12 +679,12 @@ class LogSegment:
             position += at
 
     def read_batch(self, position: int, size: int) -> bytes:
-        """One whole batch; fewer bytes when the file became shorter."""
+        """Return one whole batch, or fewer bytes if the file became shorter."""
         handle = self.file.open()
         return self._pool.files.pread(handle.fd, size, position)
 
     def next_offset(self) -> int:
-        """The offset behind the last batch: the base offset when there is none."""
+        """Return the offset after the last batch, or the base offset if there is no batch."""
         index, _ = self.indexes()
         last_offset = self.base_offset - 1
         for _, header in self.headers(index.positions[-1] if len(index) else 0):
@@ -665,8 +694,10 @@ class LogSegment:
     # -- cutting and removing ----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts all batches from the one that holds `offset` or a later one; how many bytes it
-        cut.
+        """Remove all batches from the first batch that ends at `offset` or above.
+
+        Returns:
+            The number of removed bytes.
         """
         found = self.locate(offset)
         if found is None:
@@ -682,7 +713,7 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self.max_timestamp = time_index.last_timestamp
         self.max_timestamp_offset = self.base_offset + time_index.last_offset
-        # Larger timestamps may follow the last entries: each entry has the largest one up to it.
+        # Larger timestamps may follow the last entry, which has the largest timestamp up to it.
         for _, header in self.headers(index.positions[-1] if len(index) else 0):
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp = header.max_timestamp
@@ -691,13 +722,13 @@ class LogSegment:
         return cut
 
     def let_go(self) -> None:
-        """The segment is no part of an open log any more: no file stays open for it."""
+        """Close the segment's file for good: it is no longer part of an open log."""
         self.deleted = True
         self.file.retire()
         self._cache.forget(self)
 
     def mark_deleted(self) -> list[str]:
-        """Renames the files to ``.deleted``; their paths, to be removed later."""
+        """Rename the files to ``.deleted``. Return their paths, to be removed later."""
         self.let_go()
         paths = []
         for suffix in SEGMENT_SUFFIXES:
@@ -710,13 +741,13 @@ class LogSegment:
         return paths
 
     def remove_files(self) -> None:
-        """Removes the files at once: they hold nothing."""
+        """Remove the files immediately, because they have no data."""
         self.let_go()
         for suffix in SEGMENT_SUFFIXES:
             unlink_if_exists(self._pool.files, self.path(suffix))
 
 
 def _index_bytes(index: OffsetIndex, time_index: TimeIndex) -> int:
-    """The memory that loaded indexes take."""
+    """Return the memory that loaded indexes take."""
     entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
     return INDEX_OVERHEAD_BYTES + entries

@@ -1,7 +1,7 @@
 """The segments of one log, in the order of their base offsets (Kafka's ``LogSegments``).
 
-Changed by the owner of the log only. Other threads take a copy (`from_offset`), and may then meet
-segments that the owner has deleted or replaced in the meantime.
+Only the owner of the log changes the list. Other threads take a copy (`from_offset`), which may
+contain segments that the owner has deleted or replaced in the meantime.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from odradek.log.segments.log_segment import LogSegment
 
 
 class LogSegments:
-    """At least one segment; the last one, `active`, is appended to. `bases` are the base offsets.
+    """At least one segment. The last one, `active`, is appended to. `bases` are the base offsets.
 
-    It starts without an active segment: `UnifiedLog` calls `activate_last`.
+    There is no active segment until `UnifiedLog` calls `activate_last`.
     """
 
     __slots__ = ("_segments", "active", "bases")
@@ -42,22 +42,24 @@ class LogSegments:
     # -- looking up --------------------------------------------------------------------------------
 
     def index_of(self, offset: int) -> int:
-        """The number of the segment that holds `offset`, or would."""
+        """Return the index of the segment that holds `offset`, or would hold it."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[LogSegment]:
-        """Return a copy of the list from the segment that holds `offset` on. From any thread."""
+        """Return a copy of the list from the segment that holds `offset`. From any thread."""
         segments = list(self._segments)
         at = bisect_right(segments, offset, key=_base_offset)
         return segments[max(at - 1, 0) :]
 
     def below(self, offset: int) -> list[LogSegment]:
-        """The segments that begin before `offset`."""
+        """Return the segments that begin before `offset`."""
         return [segment for segment in self._segments if segment.base_offset < offset]
 
     def locate_resident(self, offset: int) -> tuple[LogSegment, int, int] | None:
-        """(segment, position, size) of the first batch that ends at `offset` or later. NotResident
-        where the disk would have to be read.
+        """Return (segment, position, size) of the first batch that ends at `offset` or later.
+
+        Raises:
+            NotResident: The disk would have to be read.
         """
         at = bisect_right(self.bases, offset) - 1
         if at < 0:
@@ -73,8 +75,12 @@ class LogSegments:
         return None
 
     def end_position_resident(self, segment: LogSegment, max_offset: int) -> int:
-        """Where the first batch of `segment` at or behind `max_offset` begins, its end when there
-        is none. NotResident where the disk would have to be read.
+        """Return the position of the first batch of `segment` that ends at `max_offset` or later.
+
+        The result is the end of the segment if there is no such batch.
+
+        Raises:
+            NotResident: The disk would have to be read.
         """
         at = bisect_right(self.bases, segment.base_offset)
         if at < len(self.bases) and max_offset >= self.bases[at]:
@@ -85,9 +91,11 @@ class LogSegments:
     def aborted_transactions(
         self, first_offset: int, upper_offset: int, *, wait: bool = True
     ) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap [first, upper).
+        """Return (producer id, first offset) of the aborted transactions that overlap [first,
+        upper).
 
-        Without `wait` NotResident is raised where the disk would have to be read.
+        Raises:
+            NotResident: Without `wait`, the disk would have to be read.
         """
         found: list[tuple[int, int]] = []
         for segment in self.from_offset(first_offset):
@@ -101,11 +109,11 @@ class LogSegments:
         return found
 
     def have_aborted(self, first_offset: int) -> bool:
-        """Whether a segment from `first_offset` on has aborted transactions."""
+        """Return whether a segment from `first_offset` on has aborted transactions."""
         return any(segment.txn_index is not None for segment in self.from_offset(first_offset))
 
     def are_in_place(self, segments: Sequence[LogSegment]) -> bool:
-        """Whether these segments are there, one after the other."""
+        """Return whether these segments are in the list, one after the other."""
         at = self.index_of(segments[0].base_offset)
         found = self._segments[at : at + len(segments)]
         return len(found) == len(segments) and all(map(_is, found, segments))
@@ -125,7 +133,7 @@ class LogSegments:
         self.activate_last()
 
     def take_first(self, count: int) -> list[LogSegment]:
-        """Take out the first segments; at least one stays."""
+        """Remove and return the first segments. At least one segment stays."""
         assert count < len(self._segments)
         taken = self._segments[:count]
         del self._segments[:count], self.bases[:count]
@@ -138,10 +146,10 @@ class LogSegments:
         self.bases[at : at + len(old)] = [new.base_offset]
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Cut everything from the batch with `offset` on, and return the removed segments.
+        """Remove all batches from `offset` on, and return the removed segments.
 
-        The segment with the offset stays and becomes the active one. Some segment must begin at the
-        offset or before it: see `restart`.
+        The segment with the offset stays and becomes the active one. At least one segment must
+        begin at or below the offset: see `restart`.
         """
         keep = bisect_right(self.bases, offset)
         assert keep

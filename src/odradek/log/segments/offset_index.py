@@ -1,14 +1,13 @@
 """The sparse index from offsets to file positions of one segment, and its file.
 
 File ``<base>.index``: entries of 8 bytes, big-endian: int32 offset relative to the segment's base,
-int32 position in the ``.log``. An entry names the *last* offset of a batch and the position where
-that batch *begins*; it is made for the first batch after every `index.interval.bytes` of log
-(``LogSegment.append``). Offsets and positions grow strictly.
+int32 position in the ``.log``. An entry has the *last* offset of a batch and the position where
+that batch *begins*. It is added for the first batch after every `index.interval.bytes` of log
+(``LogSegment.append``). Offsets and positions are strictly increasing.
 
-Entries live in memory as two arrays (so that a lookup is one bisection in C) and are appended to
-the file when the segment is rolled, flushed or closed. After a crash the file may lack entries of
-a segment that recovery reads again anyway; a file that makes no sense is rebuilt from the
-``.log``.
+In memory the entries are two arrays, so that a look-up is one bisection in C. They are appended to
+the file when the segment is rolled, flushed or closed. After a crash the file may lack entries of a
+segment that recovery reads again anyway. An invalid file is rebuilt from the ``.log``.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _SWAP = sys.byteorder == "little"
 
 
 class CorruptIndex(ValueError):
-    """The file is no index of this segment."""
+    """The file is not an index of this segment."""
 
 
 class OffsetIndex:
-    """The entries of one segment; `persisted` of them are in the file, -1: it is written anew."""
+    """The entries of one segment. `persisted` is the number in the file; -1: rewrite the file."""
 
     __slots__ = ("offsets", "path", "persisted", "positions")
 
@@ -43,24 +42,28 @@ class OffsetIndex:
         return len(self.positions)
 
     def append(self, relative_offset: int, position: int) -> None:
-        """Adds an entry behind all others.
+        """Add an entry after all others.
 
-        The position first: another thread may look up meanwhile, by offset.
+        The position is added first, because another thread may look up by offset at the same time.
         """
         self.positions.append(position)
         self.offsets.append(relative_offset)
 
     def lookup(self, relative_offset: int) -> int:
-        """The position from which to search for an offset: of the last entry at or below it, or
-        0.
+        """Return the position of the last entry at or below an offset, or 0. The search starts
+        there.
         """
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
     def load(self, files: Files, log_bytes: int) -> None:
-        """Reads the file; FileNotFoundError, or CorruptIndex when it does not fit the ``.log``.
+        """Read the file.
 
-        Kafka preallocates the file of an active segment: zeros at the end are not entries.
+        Kafka preallocates the file of an active segment, so zeros at the end are not entries.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            CorruptIndex: The file does not match the ``.log``.
         """
         data = read_file(files, self.path)
         used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
@@ -78,11 +81,11 @@ class OffsetIndex:
         ):
             raise CorruptIndex(f"{self.path} points past {log_bytes} bytes of log")
         if count and (self.offsets[0] > self.offsets[-1] or self.positions[0] > self.positions[-1]):
-            raise CorruptIndex(f"{self.path} does not grow")
+            raise CorruptIndex(f"the entries of {self.path} do not increase")
 
     def persist(self, files: Files, *, sync: bool) -> None:
-        """Appends what is not in the file yet (all of it after `load` found something else
-        there).
+        """Append the entries that are not in the file yet, or rewrite a file that `load`
+        rejected.
         """
         count = len(self.positions)
         persisted = max(self.persisted, 0)
@@ -97,8 +100,8 @@ class OffsetIndex:
         self.persisted = count
 
     def truncate(self, relative_offset: int) -> None:
-        """Drops the entries of batches that end at or after the offset; the file follows at
-        `persist`.
+        """Drop the entries of batches that end at or above the offset. `persist` updates the
+        file.
         """
         keep = bisect_right(self.offsets, relative_offset - 1)
         del self.offsets[keep:], self.positions[keep:]
@@ -106,7 +109,7 @@ class OffsetIndex:
 
 
 def append_entries(files: Files, path: str, data: bytes, position: int, *, sync: bool) -> None:
-    """Writes index entries at `position` and cuts what is behind them."""
+    """Write index entries at `position` and cut off the bytes behind them."""
     fd = files.open(path, READ_WRITE)
     try:
         write_all(files, fd, data, position)
@@ -118,5 +121,5 @@ def append_entries(files: Files, path: str, data: bytes, position: int, *, sync:
 
 
 def index_path(directory: str, base_offset: int, suffix: str) -> str:
-    """The path of a segment's file: the base offset in 20 digits, and the suffix."""
+    """Return the path of a segment's file: the base offset in 20 digits, and the suffix."""
     return os.path.join(directory, f"{base_offset:020d}{suffix}")  # noqa: PTH118

@@ -1,13 +1,13 @@
 """The sparse index from timestamps to offsets of one segment, and its file.
 
 File ``<base>.timeindex``: entries of 12 bytes, big-endian: int64 timestamp in milliseconds, int32
-offset relative to the segment's base. An entry (T, O) says that no batch up to offset O has a
-larger timestamp than T, and that the batch which ends at O has it. Timestamps grow strictly. An
-entry is made with each entry of the offset index when the largest timestamp has grown, and one
-more when the segment is closed or rolled, so that the last entry of an inactive segment has its
-largest timestamp.
+offset relative to the segment's base. An entry (T, O) means that no batch up to offset O has a
+larger timestamp than T, and that the batch that ends at O has the timestamp T. Timestamps are
+strictly increasing. An entry is added with each entry of the offset index if the largest timestamp
+has increased. One more is added when the segment is closed or rolled, so that the last entry of an
+inactive segment has its largest timestamp.
 
-In memory and in the file as the offset index (see `offset_index`), crash included.
+Memory, file, and the state after a crash are as for the offset index (see `offset_index`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENTRY_BYTES = ENTRY.size
 
 
 class TimeIndex:
-    """The entries of one segment; `persisted` of them are in the file, -1: it is written anew."""
+    """The entries of one segment. `persisted` is the number in the file; -1: rewrite the file."""
 
     __slots__ = ("offsets", "path", "persisted", "timestamps")
 
@@ -44,22 +44,27 @@ class TimeIndex:
 
     @property
     def last_offset(self) -> int:
-        """Relative offset of the last entry, 0 without entries."""
+        """The relative offset of the last entry, or 0 without entries."""
         return self.offsets[-1] if self.offsets else 0
 
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
-        """Adds an entry unless the last one has this timestamp or a larger one."""
+        """Add an entry unless the last entry has this timestamp or a larger one."""
         if timestamp > self.last_timestamp:
-            self.offsets.append(relative_offset)  # first: a lookup goes by timestamp
+            self.offsets.append(relative_offset)  # first, because a look-up uses the timestamps
             self.timestamps.append(timestamp)
 
     def lookup(self, timestamp: int) -> int:
-        """The relative offset from which to search for `timestamp`: all before it are older."""
+        """Return the relative offset at which to start the search: all records before are older."""
         at = bisect_right(self.timestamps, timestamp - 1)
         return self.offsets[at - 1] if at else 0
 
     def load(self, files: Files) -> None:
-        """Reads the file; FileNotFoundError, or CorruptIndex. Zeros at the end are no entries."""
+        """Read the file. Zeros at the end are not entries.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+            CorruptIndex: The file is not a time index.
+        """
         data = read_file(files, self.path)
         used = -len(data.rstrip(b"\0")) // ENTRY_BYTES * -ENTRY_BYTES
         whole = min(used, len(data) // ENTRY_BYTES * ENTRY_BYTES)
@@ -70,10 +75,10 @@ class TimeIndex:
         self.offsets = array("i", [offset for _, offset in entries])
         self.persisted = len(entries) if len(entries) * ENTRY_BYTES == len(data) else -1
         if entries and (self.timestamps[0] > self.timestamps[-1] or self.offsets[-1] < 0):
-            raise CorruptIndex(f"{self.path} does not grow")
+            raise CorruptIndex(f"the entries of {self.path} do not increase")
 
     def persist(self, files: Files, *, sync: bool) -> None:
-        """Appends what is not in the file yet."""
+        """Append the entries that are not in the file yet."""
         count = len(self.timestamps)
         persisted = max(self.persisted, 0)
         if count == self.persisted and not sync:
@@ -88,7 +93,7 @@ class TimeIndex:
         self.persisted = count
 
     def truncate(self, relative_offset: int) -> None:
-        """Drops the entries of batches that end at or after the offset."""
+        """Drop the entries of batches that end at or above the offset."""
         keep = bisect_right(self.offsets, relative_offset - 1)
         del self.timestamps[keep:], self.offsets[keep:]
         self.persisted = -1

@@ -1,12 +1,18 @@
-"""The aborted transactions of one segment: what a reader of committed records must leave out.
+"""The aborted transactions of one segment, which readers of committed records must skip.
 
-File ``<base>.txnindex``: entries of 34 bytes, big-endian: int16 version 0, int64 producer id, int64
-first offset of the transaction, int64 last offset, which is that of its abort marker, and int64 the
-last stable offset that this marker led to (``AbortedTxn``). The entry stands in the index of the
-segment that has the marker, in the order of the markers. There is no file without an entry.
+File ``<base>.txnindex``: entries of 34 bytes, big-endian (``AbortedTxn``)::
 
-An entry is written just before its marker. After a crash the file may lack entries, or have one of
-a marker that never came: recovery builds it anew with the other indexes.
+    int16 version 0
+    int64 producer id
+    int64 first offset of the transaction
+    int64 last offset, which is the offset of its abort marker
+    int64 last stable offset after the marker
+
+An entry is in the index of the segment that has the marker, in the order of the markers. An index
+without entries has no file.
+
+An entry is written just before its marker. After a crash the file may lack entries, or have the
+entry of a marker that was never written. Recovery rebuilds it with the other indexes.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ _VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """One entry; `last_offset` is the marker's."""
+    """One entry. `last_offset` is the offset of the marker."""
 
     producer_id: int
     first_offset: int
@@ -37,7 +43,9 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """`size` bytes of whole entries are in the file; they are kept in memory once looked at."""
+    """The index of one segment. `size` bytes of whole entries are in the file. The entries are kept
+    in memory after their first use.
+    """
 
     __slots__ = ("_data", "_files", "path", "size")
 
@@ -51,8 +59,11 @@ class TransactionIndex:
         return self.size // ENTRY_BYTES
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Writes one entry behind all others; OSError leaves the index as it was, perhaps with
-        torn bytes behind it, which `truncate` cuts off.
+        """Append one entry.
+
+        Raises:
+            OSError: The index is unchanged. There may be torn bytes behind it, which `truncate`
+                cuts off.
         """
         data = self._loaded()
         packed = ENTRY.pack(_VERSION, *entry)
@@ -63,15 +74,19 @@ class TransactionIndex:
         self.size += ENTRY_BYTES
 
     def load(self) -> None:
-        """Reads the entries into memory unless they are there."""
+        """Read the entries into memory unless they are loaded."""
         self._loaded()
 
     def overlapping(
         self, first_offset: int, upper_offset: int, *, wait: bool = True
     ) -> tuple[list[AbortedTransaction], bool]:
-        """The transactions with an offset in [first, upper), and whether later segments can have
-        no more of them: an entry's last stable offset says that all before it is decided. Without
-        `wait` NotResident is raised when the entries are not in memory.
+        """Return the transactions that overlap [first, upper), and whether the search is complete.
+
+        It is complete if later segments cannot have further overlapping transactions: all
+        transactions below the last stable offset of an entry have ended.
+
+        Raises:
+            NotResident: Without `wait`, the entries are not in memory.
         """
         found = []
         if not wait and self._data is None:
@@ -84,13 +99,13 @@ class TransactionIndex:
         return found, False
 
     def entries(self, first_offset: int = 0) -> Iterator[AbortedTransaction]:
-        """The entries whose marker is at `first_offset` or behind it, in order."""
+        """Yield the entries whose marker is at or above `first_offset`, in order."""
         data = self._loaded()
         for number in range(self._first_at(data, first_offset), len(data) // ENTRY_BYTES):
             yield AbortedTransaction._make(ENTRY.unpack_from(data, number * ENTRY_BYTES)[1:])
 
     def _first_at(self, data: bytearray, offset: int) -> int:
-        """The number of the first entry whose last offset is `offset` or larger."""
+        """Return the number of the first entry whose last offset is `offset` or larger."""
         low, high = 0, len(data) // ENTRY_BYTES
         while low < high:
             middle = (low + high) // 2
@@ -101,8 +116,8 @@ class TransactionIndex:
         return low
 
     def truncate(self, offset: int) -> None:
-        """Cuts the entries whose marker is at `offset` or behind it, and what a failed append
-        left.
+        """Remove the entries whose marker is at or above `offset`, and the remains of a failed
+        append.
         """
         data = self._loaded()
         self.size = self._first_at(data, offset) * ENTRY_BYTES
@@ -114,17 +129,21 @@ class TransactionIndex:
         self._files.ftruncate(handle.fd, self.size)
 
     def check(self, base_offset: int) -> None:
-        """Raises CorruptIndex unless the file is an index of the segment with that base offset."""
+        """Check that the file is an index of the segment with that base offset.
+
+        Raises:
+            CorruptIndex: It is not.
+        """
         if self._files.size(self.path) % ENTRY_BYTES:
             raise CorruptIndex(f"{self.path} ends in the middle of an entry")
         data, last = self._loaded(), base_offset - 1
         for version, _, first, marker, _ in ENTRY.iter_unpack(data):
             if version != _VERSION or marker <= last or first > marker:
-                raise CorruptIndex(f"{self.path} has an entry that makes no sense")
+                raise CorruptIndex(f"{self.path} has an invalid entry")
             last = marker
 
     def sync(self) -> None:
-        """Returns when the entries are on the disk."""
+        """Return when the entries are on the disk."""
         try:
             handle = OpenFile(self._files, self._files.open(self.path, UPDATE))
         except FileNotFoundError:
@@ -132,7 +151,7 @@ class TransactionIndex:
         self._files.fsync(handle.fd)
 
     def drop(self) -> None:
-        """Frees the memory; the file is read again when it is asked for."""
+        """Free the memory. The file is read again when it is needed."""
         if self.size:
             self._data = None
 
