@@ -1,4 +1,5 @@
-"""The small text files beside the logs, in Kafka's formats; each is replaced whole (`write_file`).
+"""The small text files of logs and log directories, in Kafka's formats. A write replaces the file
+(`write_file`).
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``, one of each in a log directory)::
@@ -11,8 +12,8 @@ Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-che
 ``leader-epoch-checkpoint`` (one in each partition) has ``epoch start_offset`` as entries.
 ``partition.metadata`` and ``meta.properties`` are lines of ``key: value`` and ``key=value``.
 
-A file that is not whole (a power cut between writing and syncing) is `CorruptCheckpoint`; a file
-that does not exist has no entries.
+An incomplete file (a power cut between write and sync) raises `CorruptCheckpoint`. A missing file
+counts as a file without entries.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CorruptCheckpoint(ValueError):
-    """The file is not whole, or not of this format."""
+    """The file is incomplete, or not of this format."""
 
 
 def _read_entries(files: Files, path: str, fields: int) -> list[list[str]]:
@@ -52,9 +53,9 @@ def _read_entries(files: Files, path: str, fields: int) -> list[list[str]]:
         raise CorruptCheckpoint(f"{path} is not text") from error
     lines = text.splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit():
-        raise CorruptCheckpoint(f"{path} has no version {_VERSION} and count in front")
+        raise CorruptCheckpoint(f"{path} does not begin with version {_VERSION} and a count")
     entries = [line.split(" ") for line in lines[2:]]
-    # Without the last line's end the last number may be cut, too: 12 is then 1.
+    # If the last line has no line end, its number may be cut off as well: 12 becomes 1.
     if (
         len(entries) != int(lines[1])
         or any(len(entry) != fields for entry in entries)
@@ -70,7 +71,7 @@ def _format_entries(entries: Iterable[str]) -> bytes:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The entries of an offset checkpoint."""
+    """Return the entries of an offset checkpoint."""
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
@@ -83,13 +84,13 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 def write_new_offsets(
     files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool
 ) -> None:
-    """Write an offset checkpoint under a name that no file has yet."""
+    """Write an offset checkpoint under an unused name."""
     entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
     write_new_file(files, path, _format_entries(entries), sync=sync)
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """(epoch, start offset) of a leader epoch checkpoint, as they are in the file."""
+    """Return (epoch, start offset) of a leader epoch checkpoint, in the order of the file."""
     try:
         return [(int(epoch), int(start)) for epoch, start in _read_entries(files, path, 2)]
     except ValueError as error:
@@ -99,7 +100,7 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
 def write_epochs(
     files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool, new: bool = False
 ) -> None:
-    """Replaces a leader epoch checkpoint; a `new` one needs no detour over another name."""
+    """Replace a leader epoch checkpoint. A `new` one is written without a temporary file."""
     data = _format_entries(f"{epoch} {start}" for epoch, start in epochs)
     if new:
         write_new_file(files, path, data)
@@ -108,9 +109,10 @@ def write_epochs(
 
 
 def read_topic_id(files: Files, path: str) -> Uuid | None:
-    """The topic id in a ``partition.metadata``; None without the file.
+    """Return the topic id in a ``partition.metadata``, or None if the file does not exist.
 
-    Also None, with a warning, when a power cut left it torn: nothing of that log was flushed then.
+    The result is also None, with a warning, if a power cut left the file torn. In that case nothing
+    of the log was ever flushed.
     """
     try:
         text = read_file(files, path).decode("utf-8", "replace")
@@ -122,18 +124,18 @@ def read_topic_id(files: Files, path: str) -> Uuid | None:
             return uuid_from_string(fields.get("topic_id", ""))
     except ValueError:
         pass
-    _logger.warning("%s has no version %s and topic id", path, _VERSION)
+    _logger.warning("%s is damaged: it has no version %s and topic id", path, _VERSION)
     return None
 
 
 def write_topic_id(files: Files, path: str, topic_id: Uuid) -> None:
-    """Writes a ``partition.metadata``; it is synced with the first flush of the log."""
+    """Write a ``partition.metadata``. The first flush of the log syncs it."""
     text = f"version: {_VERSION}\ntopic_id: {uuid_to_string(topic_id)}"
     write_new_file(files, path, text.encode("utf-8"))
 
 
 def read_properties(files: Files, path: str) -> dict[str, str] | None:
-    """The entries of a ``meta.properties``; None without the file."""
+    """Return the entries of a ``meta.properties``, or None if the file does not exist."""
     try:
         text = read_file(files, path).decode("utf-8")
     except FileNotFoundError:
@@ -143,24 +145,24 @@ def read_properties(files: Files, path: str) -> dict[str, str] | None:
 
 
 def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:
-    """Replaces a ``meta.properties``."""
+    """Replace a ``meta.properties``."""
     lines = [f"{key}={value}" for key, value in sorted(properties.items())]
     write_file(files, path, "\n".join(["#", *lines, ""]).encode("utf-8"), sync=True)
 
 
 def write_clean_shutdown(files: Files, path: str, broker_epoch: int = -1) -> None:
-    """Marks that every log of the directory was closed whole (Kafka's JSON since 3.7)."""
+    """Mark that every log of the directory was closed completely (Kafka's JSON since 3.7)."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(files, path, text.encode("utf-8"), sync=True)
 
 
 def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
-    """Marks that every log of the directory was closed whole, but not all of them synced.
+    """Mark that every log of the directory was closed completely, but not all of them synced.
 
     ``{"version":0,"bootId":"...","recoveryPointsMs":1}``: until the machine boots again, its page
-    cache has everything. The second value is when the recovery points were written, so that a
-    broker is noticed that worked on the directory since then. The file is not synced: it holds for
-    the page cache that it is in.
+    cache has all data. The second value is the time when the recovery points were written. It
+    reveals a broker that used the directory since then. The file is not synced, because it is only
+    valid together with the page cache.
     """
     written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
     content = {"version": 0, "bootId": boot_id, "recoveryPointsMs": written_ms}
@@ -169,7 +171,7 @@ def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
 
 
 def is_closed_unsynced(files: Files, directory: str, boot_id: str) -> bool:
-    """Whether `write_closed_unsynced` marked the directory since the machine booted."""
+    """Return whether `write_closed_unsynced` marked the directory since the machine booted."""
     try:
         content = json.loads(read_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}"))
         written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")

@@ -1,8 +1,9 @@
-"""Which leader epoch began at which offset (KIP-101): the log's own memory of its leaders.
+"""The start offsets of the leader epochs of a log (KIP-101).
 
-Kept in ``leader-epoch-checkpoint`` (format in `checkpoints`), epochs and offsets growing strictly.
-The file is written when an epoch begins and synced with the log: after a crash, recovery adds the
-epochs of the batches that it reads again, and an unreadable file is made anew from all batches.
+They are kept in ``leader-epoch-checkpoint`` (format in `checkpoints`). Epochs and offsets are
+strictly increasing. The file is written when an epoch begins, and synced with the log. After a
+crash, recovery adds the epochs of the batches that it reads again. An unreadable file is rebuilt
+from all batches.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ UNDEFINED_EPOCH_OFFSET = -1
 
 
 class LeaderEpochFileCache:
-    """The entries of one log, oldest first; `dirty` when they differ from the file."""
+    """The entries of one log, oldest first. `dirty` is True when they differ from the file."""
 
     __slots__ = ("dirty", "epochs", "starts")
 
@@ -30,11 +31,11 @@ class LeaderEpochFileCache:
         self.dirty = False
 
     def mark_changed(self) -> None:
-        """The entries are not those of the file, which was of no use."""
+        """Note that the entries differ from the file, which was invalid."""
         self.dirty = True
 
     def write(self, files: Files, directory: str, *, sync: bool, new: bool) -> None:
-        """Writes ``leader-epoch-checkpoint`` of the log's directory; `new`: there is none yet."""
+        """Write ``leader-epoch-checkpoint`` to the log's directory. `new`: no file exists yet."""
         path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
         checkpoints.write_epochs(files, path, self.entries(), sync=sync, new=new)
         self.dirty = False
@@ -44,14 +45,14 @@ class LeaderEpochFileCache:
 
     @property
     def latest(self) -> int:
-        """The latest epoch, -1 when there is none."""
+        """The latest epoch, or -1 if there is none."""
         return self.epochs[-1] if self.epochs else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Says that `epoch` begins at `start_offset`; whether that changed anything.
+        """Record that `epoch` begins at `start_offset`. Return whether that changed the entries.
 
-        Entries that contradict it (a later epoch, or one that starts at or behind the offset) go,
-        as in ``LeaderEpochFileCache.assign``; a negative epoch is ignored.
+        Contradicting entries (a later epoch, or one with a start at or above the offset) are
+        removed, as in ``LeaderEpochFileCache.assign``. A negative epoch is ignored.
         """
         if epoch < 0 or (self.epochs and epoch == self.epochs[-1]):
             return False
@@ -64,11 +65,11 @@ class LeaderEpochFileCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch known at or below `epoch`.
+        """Return (epoch, end offset) of the largest known epoch <= `epoch`.
 
-        The end is where the next epoch starts, or the log's end for the latest. (-1, -1) when the
-        epoch is undefined or newer than all; an epoch older than all gives itself and the start of
-        the first (``LeaderEpochFileCache.endOffsetFor``).
+        The end is the start of the next epoch, or the log's end for the latest epoch. The result is
+        (-1, -1) if the epoch is undefined or above all epochs. For an epoch below all epochs it is
+        that epoch and the start of the first one (``LeaderEpochFileCache.endOffsetFor``).
         """
         if epoch == UNDEFINED_EPOCH or not self.epochs:
             return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
@@ -82,19 +83,21 @@ class LeaderEpochFileCache:
         return self.epochs[at - 1], self.starts[at]
 
     def epoch_for(self, offset: int) -> int:
-        """The epoch in which `offset` was written, -1 when unknown."""
+        """Return the epoch in which `offset` was written, or -1 if it is unknown."""
         at = bisect_right(self.starts, offset)
         return self.epochs[at - 1] if at else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Drops the epochs that start at or behind the log's new end."""
+        """Remove the epochs that start at or above the log's new end."""
         while self.starts and self.starts[-1] >= end_offset:
             self.epochs.pop()
             self.starts.pop()
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs that ended before the new start; the one across it starts there."""
+        """Remove the epochs that end at or below the new start. The first remaining one starts
+        there.
+        """
         at = bisect_right(self.starts, start_offset)
         if at == 0 or (at == 1 and self.starts[0] == start_offset):
             return

@@ -1,4 +1,4 @@
-"""The files with a log's producers: found, written, loaded (formats in `producer_state`)."""
+"""The files with a log's producers: listed, written, loaded (see `producer_state_manager`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from odradek.records.batch import BatchHeader
 from odradek.records.control import read_marker
 
 WINDOW_SCAN_SEGMENTS = 2
-"""How many segments' headers are read for the producers' windows when only a snapshot is there."""
+"""Number of segments whose headers are read to rebuild the windows if there is only a snapshot."""
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 def write_producer_files(
     files: Files, directory: str, offset: int, state: ProducerStateManager, *, sync: bool = False
 ) -> None:
-    """Writes the state as of `offset`, as Kafka does and as a whole window."""
+    """Write the state as of `offset`: Kafka's snapshot, and the windows."""
     path = index_path(directory, offset, SNAPSHOT_SUFFIX)
     write_new_file(files, path, state.encode_snapshot())
     if state.producers:
@@ -45,7 +45,7 @@ def write_producer_files(
 
 
 def sync_producer_files(files: Files, directory: str, offset: int) -> None:
-    """Returns when the files of that offset, as far as there are any, are on the disk."""
+    """Return when the existing files of that offset are on the disk."""
     for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
         try:
             handle = OpenFile(files, files.open(index_path(directory, offset, suffix), READ))
@@ -55,7 +55,7 @@ def sync_producer_files(files: Files, directory: str, offset: int) -> None:
 
 
 def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
-    """Offset -> suffixes of the producer files among these names."""
+    """Return offset -> suffixes of the producer files among these names."""
     found: dict[int, set[str]] = {}
     for name in names:
         stem, dot, suffix = name.partition(".")
@@ -65,7 +65,7 @@ def producer_files_by_offset(names: list[str]) -> dict[int, set[str]]:
 
 
 def remove_producer_files(files: Files, directory: str, offset: int) -> None:
-    """Removes the files of that offset, as far as there are any."""
+    """Remove the existing files of that offset."""
     for suffix in (SNAPSHOT_SUFFIX, WINDOW_SUFFIX):
         unlink_if_exists(files, index_path(directory, offset, suffix))
 
@@ -73,7 +73,7 @@ def remove_producer_files(files: Files, directory: str, offset: int) -> None:
 def delete_producer_files(
     files: Files, directory: str, producer_files: dict[int, set[str]], *, above: int
 ) -> None:
-    """Removes the producer files of offsets that the log does not have (any more)."""
+    """Remove the producer files of offsets above the log's end."""
     for offset in [offset for offset in producer_files if offset > above]:
         for suffix in producer_files.pop(offset):
             files.unlink(index_path(directory, offset, suffix))
@@ -82,7 +82,7 @@ def delete_producer_files(
 def delete_stray_producer_files(
     files: Files, directory: str, producer_files: dict[int, set[str]], bases: Container[int]
 ) -> None:
-    """Removes the producer files of earlier stops: those of segments and the newest are kept."""
+    """Remove the producer files of earlier stops. Keep those at segments' bases and the newest."""
     newest = max(producer_files, default=0)
     for offset in [o for o in producer_files if o != newest and o not in bases]:
         for suffix in producer_files.pop(offset):
@@ -97,15 +97,15 @@ def load_producers(
     log_end_offset: int,
     recovered_from: int | None = None,
 ) -> ProducerStateManager:
-    """The producers as of the log's end, with their whole windows.
+    """Return the producers as of the log's end, with their whole windows.
 
-    The newest snapshot that can be read, with its window file, and all batches behind it. A
-    snapshot without a window file (Kafka's own) knows the last batch of each producer only: then
-    the headers of the segments just before it are read too, `WINDOW_SCAN_SEGMENTS` at most.
+    Load the newest readable snapshot with its window file, and replay all batches after it. A
+    snapshot without a window file (Kafka's own) has only the last batch of each producer. In that
+    case the headers of the segments before it are read too, `WINDOW_SCAN_SEGMENTS` at most.
 
-    From offset `recovered_from` on the segments were read by recovery. No snapshot behind it is of
-    use: its window may not have reached the disk. The transaction indexes, which are empty there,
-    are filled again.
+    Recovery has read the segments from offset `recovered_from` on. A snapshot above it is not used,
+    because its window may not have reached the disk. The transaction indexes, which are empty from
+    there on, are filled again.
     """
     state = ProducerStateManager()
     start = segments[0].base_offset
@@ -125,7 +125,7 @@ def load_producers(
 def _replay(
     state: ProducerStateManager, segments: list[LogSegment], start: int, end: int
 ) -> Iterator[tuple[LogSegment, AbortedTransaction]]:
-    """Takes the batches in [start, end) into `state`; gives out what they aborted, and where."""
+    """Replay the batches in [start, end). Yield the aborted transactions and their segments."""
     for segment, position, header in batches_between(segments, start, end):
         marker = None
         if header.is_control:
@@ -145,7 +145,7 @@ def _load_producer_files(
     try:
         state.load_snapshot(read_file(files, index_path(directory, offset, SNAPSHOT_SUFFIX)))
     except CorruptSnapshot as error:
-        _logger.warning("passing over a producer snapshot at %d: %s", offset, error)
+        _logger.warning("skipping a damaged producer snapshot at %d: %s", offset, error)
         return False
     if not state.producers:
         return True
@@ -168,7 +168,7 @@ def _rebuild_windows(segments: list[LogSegment], end: int, state: ProducerStateM
 def batches_between(
     segments: list[LogSegment], start: int, end: int
 ) -> Iterator[tuple[LogSegment, int, BatchHeader]]:
-    """(segment, position, header) of all batches from offset `start` up to `end` (exclusive)."""
+    """Yield (segment, position, header) of all batches from offset `start` to `end` (exclusive)."""
     for at, segment in enumerate(segments):
         if at + 1 < len(segments) and segments[at + 1].base_offset <= start:
             continue

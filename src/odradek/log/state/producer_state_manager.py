@@ -1,21 +1,27 @@
-"""What a log knows of its producers: enough to refuse a batch it has and a gap, and who has a
-transaction open since where.
+"""The state of a log's producers: it detects duplicates, gaps and open transactions.
 
-For each producer id the epoch, the last five batches, the first offset of its open transaction and
-the epoch of the coordinator that ended the last one. Two files at the same offset:
+The state of a producer id is its epoch, its last five batches, the first offset of its open
+transaction, and the epoch of the coordinator that ended its last one. Two files at the same offset
+hold the state.
 
-``<offset>.snapshot``, Kafka's, big-endian: int16 version 1, uint32 CRC-32C of what follows it,
-int32 count, and for each producer int64 id, int16 epoch, int32 last sequence, int64 last offset,
-int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the open
-transaction (-1). It holds only the last batch.
+``<offset>.snapshot`` is Kafka's format, big-endian: int16 version 1, uint32 CRC-32C of the rest,
+int32 count, and one entry for each producer, with its last batch only::
 
-``<offset>.odradek-window``, ours, a name that Kafka passes over: int16 version 1, uint32 CRC-32C of
-what follows it, int32 count of batches, and for each batch of the windows, oldest first, int64
-producer id, int16 epoch, int32 first sequence, int32 last sequence, int64 last offset, int64
-timestamp, int32 coordinator epoch. With it a start gets the whole window back and reads no log.
+    int64 producer id, int16 epoch, int32 last sequence, int64 last offset, int32 offset delta,
+    int64 timestamp, int32 coordinator epoch, int64 first offset of the open transaction (-1: none)
 
-Both are written when a segment is rolled and at a clean stop. After a crash either may be torn: a
-wrong CRC means that it does not exist, and an older one is loaded and the log replayed from there.
+``<offset>.odradek-window`` is a format of this project, with a name that Kafka ignores: int16
+version 1, uint32 CRC-32C of the rest, int32 number of batches, and one entry for each batch of the
+windows, oldest first::
+
+    int64 producer id, int16 epoch, int32 first sequence, int32 last sequence, int64 last offset,
+    int64 timestamp, int32 coordinator epoch
+
+With it a start restores the whole windows without reading the log.
+
+Both files are written when a segment is rolled and at a clean stop. After a crash either may be
+torn. A file with a wrong CRC counts as missing: an older one is loaded, and the log is replayed
+from there.
 """
 
 from __future__ import annotations
@@ -46,10 +52,10 @@ WINDOW_BATCHES = 5
 """``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``: a client has at most five requests in flight."""
 
 STRICT_MARKER_VERSION = 2
-"""``transaction.version`` from which a marker's epoch is above that of what it ends (KIP-890)."""
+"""``transaction.version`` from which a marker's epoch is above its transaction's (KIP-890)."""
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
-"""How much longer than any producer may ask for a transaction is open before it counts as late."""
+"""A transaction counts as late if it is open for this long beyond the maximum time-out."""
 
 _VERSION = 1
 _PREFIX = struct.Struct(">hI")
@@ -57,7 +63,7 @@ _COUNT = struct.Struct(">i")
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _WINDOW_ENTRY = struct.Struct(">qhiiqqi")
 NOTHING_EXPECTED = -2
-"""No sequence, not even that of a batch without one."""
+"""Equal to no sequence, not even to the sequence -1 of a batch without one."""
 
 
 class CorruptSnapshot(ValueError):
@@ -65,11 +71,11 @@ class CorruptSnapshot(ValueError):
 
 
 BatchTuple = tuple[int, int, int, int, int]
-"""A `ProducerBatch` as it is kept: a bare tuple is made without a call on the hot path."""
+"""A stored `ProducerBatch`. On the hot path a bare tuple is created without a call."""
 
 
 class ProducerBatch(NamedTuple):
-    """One batch in a window; `timestamp` is the batch's largest, in milliseconds."""
+    """One batch in a window. `timestamp` is the largest of the batch, in milliseconds."""
 
     first_sequence: int
     last_sequence: int
@@ -83,8 +89,10 @@ class ProducerBatch(NamedTuple):
 
 
 class LateTransaction(NamedTuple):
-    """An open transaction that should have been ended long ago. `last_timestamp`: the largest of
-    its last batch, in milliseconds."""
+    """An open transaction that should have ended long ago.
+
+    `last_timestamp` is the largest timestamp of its last batch, in milliseconds.
+    """
 
     producer_id: int
     start_offset: int
@@ -92,10 +100,13 @@ class LateTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: `batches` newest last, `last_sequence` -1 when there is none in this epoch.
+    """The state of one producer.
 
-    `expected`: the sequence with which a batch of this epoch that is no part of a transaction can
-    be taken in at once, with `append`; what begins otherwise has to be asked about, with `check`.
+    Attributes:
+        batches: The last batches, newest last.
+        last_sequence: -1 if there is no batch in this epoch.
+        expected: The sequence of the next batch. A batch of this epoch with this sequence, outside
+            of transactions, can be recorded with `append`. All other batches need `check`.
     """
 
     __slots__ = (
@@ -118,7 +129,7 @@ class ProducerEntry:
         self.expected = NOTHING_EXPECTED
 
     def set_epoch(self, epoch: int) -> None:
-        """A new epoch begins with an empty window."""
+        """Start a new epoch with an empty window."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -128,7 +139,7 @@ class ProducerEntry:
     def append(
         self, first_sequence: int, offset_delta: int, last_offset: int, timestamp: int
     ) -> None:
-        """Takes in the next batch of this epoch."""
+        """Record the next batch of this epoch."""
         last_sequence = first_sequence + offset_delta
         if last_sequence > INT32_MAX:
             last_sequence -= INT32_MAX + 1
@@ -139,11 +150,12 @@ class ProducerEntry:
 
 
 class ProducerStateManager:
-    """All producers of one log. Owned by the log; `check` before an append, `update` after it.
+    """All producers of one log. Owned by the log: `check` before an append, `update` after it.
 
-    `ongoing`: first offset -> producer id of the open transactions, in the order of the offsets.
-    `unreplicated`: first offset -> offset of the marker, of transactions that ended but whose
-    marker may be at or above the high watermark.
+    Attributes:
+        ongoing: First offset -> producer id of the open transactions, in the order of the offsets.
+        unreplicated: First offset -> offset of the marker, for transactions that ended but whose
+            marker may be at or above the high watermark.
     """
 
     def __init__(self) -> None:
@@ -164,11 +176,17 @@ class ProducerStateManager:
         attributes: int = 0,
         origin: Origin | None = None,
     ) -> ProducerBatch | None:
-        """None when the batch may be appended; the batch in the log when it is a duplicate.
+        """Check a batch before its append (``ProducerAppendInfo``).
 
-        Raises INVALID_PRODUCER_EPOCH for an older epoch and OUT_OF_ORDER_SEQUENCE_NUMBER for a gap
-        (``ProducerAppendInfo``). A producer that the log does not know may begin anywhere
-        (KIP-360). Transactional batches: see `check_transactional`.
+        A producer that is not in the state may start with any sequence (KIP-360). For transactional
+        batches see `check_transactional`.
+
+        Returns:
+            None if the batch may be appended, or the original batch if it is a duplicate.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH for an older epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for
+                a gap, INVALID_TXN_STATE if the producer has a transaction open.
         """
         if attributes & TRANSACTIONAL_MASK:
             return self.check_transactional(
@@ -220,7 +238,7 @@ class ProducerStateManager:
         attributes: int = 0,
         origin: Origin | None = None,
     ) -> None:
-        """Takes in a batch that is in the log now."""
+        """Record a batch that was appended to the log."""
         if origin is not None and origin.marker is not None:
             self.end_transaction(producer_id, epoch, origin.marker, last_offset, timestamp)
             return
@@ -236,8 +254,10 @@ class ProducerStateManager:
     def replay(
         self, header: BatchHeader, marker: EndTransactionMarker | None
     ) -> AbortedTransaction | None:
-        """Takes in a batch found in the log, without refusing anything; the transaction that it
-        aborted, if it did. A control batch comes with its marker, None when it is of another type.
+        """Record a batch from the log without checks. Return the transaction that it aborted, if
+        any.
+
+        `marker` is the content of a control batch, or None if it is of another type.
         """
         pid, epoch = header.producer_id, header.producer_epoch
         if pid < 0 or (header.is_control and marker is None):
@@ -260,7 +280,7 @@ class ProducerStateManager:
     # -- transactions ------------------------------------------------------------------------------
 
     def has_ongoing(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer, in this epoch, has a transaction open here."""
+        """Return whether the producer has an open transaction in this log and epoch."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == epoch
 
@@ -272,11 +292,14 @@ class ProducerStateManager:
         offset_delta: int,
         origin: Origin,
     ) -> ProducerBatch | None:
-        """As `check`, for a marker, a transactional batch of a client, or one of a coordinator,
-        which has no sequence (-1) and is never a duplicate.
+        """Check a marker, or a transactional batch of a client or coordinator, as `check` does.
 
-        Raises INVALID_TXN_STATE too, when no transaction is open and the guard does not open one
-        (``UnifiedLog.analyzeAndValidateProducerState``).
+        A coordinator's batch has no sequence (-1) and is never a duplicate. The rules are those in
+        ``UnifiedLog.analyzeAndValidateProducerState``.
+
+        Raises:
+            KafkaError: As for `check`, and INVALID_TXN_STATE if no transaction is open and the
+                guard does not open one.
         """
         if origin.marker is not None:
             self.check_marker(producer_id, epoch, origin.marker, origin.transaction_version)
@@ -307,11 +330,13 @@ class ProducerStateManager:
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, transaction_version: int
     ) -> None:
-        """Raises INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker of the
-        past.
+        """Check that a marker is not outdated.
 
-        With version 2 each transaction has its own epoch, and a marker carries the next one: a
-        marker of the epoch in which a transaction is open came too late to end its own.
+        With transaction version 2 each transaction has its own epoch, and a marker carries the next
+        one. A marker with the epoch of the open transaction belongs to an earlier transaction.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -333,7 +358,7 @@ class ProducerStateManager:
             )
 
     def _update_unusual(self, producer_id: int, entry: ProducerEntry, attributes: int) -> None:
-        """What a batch that is transactional, or has no sequence, does beside what `update` did."""
+        """Complete `update` for a batch that is transactional or has no sequence."""
         entry.expected = NOTHING_EXPECTED
         first_sequence, _, last_offset, offset_delta, timestamp = entry.batches[-1]
         if first_sequence < 0:
@@ -346,8 +371,10 @@ class ProducerStateManager:
                 self.ongoing[entry.transaction_first_offset] = producer_id
 
     def aborted_by(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:
-        """What an abort marker at that offset ends; None when the producer has nothing open, which
-        leaves no trace in the index (``ProducerAppendInfo.appendEndTxnMarker``).
+        """Return the transaction that an abort marker at that offset ends.
+
+        The result is None if the producer has no open transaction. The marker then has no index
+        entry (``ProducerAppendInfo.appendEndTxnMarker``).
         """
         entry = self.producers.get(producer_id)
         if entry is None or entry.transaction_first_offset < 0:
@@ -366,7 +393,7 @@ class ProducerStateManager:
         offset: int,
         timestamp: int,
     ) -> None:
-        """Takes in a marker that is in the log now, at `offset`."""
+        """Record a marker that was appended to the log at `offset`."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(epoch)
@@ -381,8 +408,9 @@ class ProducerStateManager:
         self.verifications.end(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset whose fate a reader may not know yet: of an open transaction, or of one
-        whose marker is not below the high watermark.
+        """Return the first offset of a transaction whose outcome readers may not know yet.
+
+        The transaction is open, or its marker is not below the high watermark.
         """
         unreplicated = self.unreplicated
         if unreplicated:
@@ -398,9 +426,11 @@ class ProducerStateManager:
     def late_transaction(
         self, now_ms: int, transaction_max_timeout_ms: int
     ) -> LateTransaction | None:
-        """The oldest open transaction, which holds up the readers of committed records, when its
-        producer has not written for so long that the coordinator must have ended it by now: it
-        hangs (KIP-664, ``ProducerStateManager.hasLateTransaction``). None otherwise.
+        """Return the oldest open transaction if it hangs, or None (KIP-664).
+
+        It holds back the last stable offset. It hangs if its producer has been silent for so long
+        that the coordinator must have ended the transaction
+        (``ProducerStateManager.hasLateTransaction``).
         """
         if not self.ongoing:
             return None
@@ -412,7 +442,9 @@ class ProducerStateManager:
         return LateTransaction(producer_id, start_offset, last_timestamp)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers whose last batch is older than `expiration_ms`; how many."""
+        """Remove producers whose last batch is at least `expiration_ms` old. Return their
+        number.
+        """
         expired = [
             producer_id
             for producer_id, entry in self.producers.items()
@@ -427,12 +459,12 @@ class ProducerStateManager:
     # -- files -------------------------------------------------------------------------------------
 
     def encode_snapshot(self) -> bytes:
-        """Kafka's snapshot: the last batch of each producer."""
+        """Encode Kafka's snapshot: the last batch of each producer."""
         entries = [_snapshot_entry(pid, entry) for pid, entry in self.producers.items()]
         return _seal(_COUNT.pack(len(entries)) + b"".join(entries))
 
     def encode_window(self) -> bytes:
-        """Our window file: all batches that are remembered."""
+        """Encode the window file: all batches of the windows."""
         entries = [
             _WINDOW_ENTRY.pack(
                 producer_id,
@@ -450,7 +482,11 @@ class ProducerStateManager:
         return _seal(_COUNT.pack(len(entries)) + b"".join(entries))
 
     def load_snapshot(self, data: bytes) -> None:
-        """Replaces the state with that of a snapshot; CorruptSnapshot, and nothing changed."""
+        """Replace the state by the content of a snapshot.
+
+        Raises:
+            CorruptSnapshot: The state is unchanged.
+        """
         loaded: dict[int, ProducerEntry] = {}
         for pid, epoch, last, offset, delta, stamp, coordinator, txn in _entries(
             data, SNAPSHOT_ENTRY
@@ -467,20 +503,20 @@ class ProducerStateManager:
         self.unreplicated = {}
 
     def take_over(self, loaded: ProducerStateManager) -> None:
-        """Replaces the producers by those that were loaded; open verifications stay."""
+        """Replace the producers by the loaded ones. Open verifications stay."""
         self.producers = loaded.producers
         self.ongoing = loaded.ongoing
         self.unreplicated = loaded.unreplicated
 
     def take_windows(self, replayed: ProducerStateManager) -> None:
-        """Takes over the windows of another state for the producers that have the same epoch."""
+        """Use the windows of another state for the producers that have the same epoch."""
         for producer_id, entry in replayed.producers.items():
             known = self.producers.get(producer_id)
             if known is not None and known.epoch == entry.epoch and entry.batches:
                 known.batches = entry.batches
 
     def load_window(self, data: bytes) -> None:
-        """Puts the batches of a window file before what the snapshot of that offset gave."""
+        """Replace the windows of the loaded snapshot by the batches of the window file."""
         windows: dict[int, deque[BatchTuple]] = {}
         for pid, epoch, first, last, offset, stamp, _ in _entries(data, _WINDOW_ENTRY):
             entry = self.producers.get(pid)
@@ -497,7 +533,7 @@ class ProducerStateManager:
 def _check_first(
     question: Verification, entry: ProducerEntry | None, producer_id: int, first_sequence: int
 ) -> None:
-    """Raises OUT_OF_ORDER_SEQUENCE_NUMBER when a batch is not the first one of its transaction."""
+    """Raise OUT_OF_ORDER_SEQUENCE_NUMBER if a batch is not the first one of its transaction."""
     expected = question.lowest_sequence
     if question.epoch_bump and (entry is None or not entry.batches):
         expected = 0
@@ -543,10 +579,14 @@ def _seal(payload: bytes) -> bytes:
 
 
 def _entries(data: bytes, entry: struct.Struct) -> list[tuple[int, ...]]:
-    """The entries behind prefix and count; CorruptSnapshot unless version, CRC and count fit."""
+    """Return the entries after prefix and count.
+
+    Raises:
+        CorruptSnapshot: The version, the CRC or the count is wrong.
+    """
     payload = data[_PREFIX.size :]
     if len(payload) < _COUNT.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are no snapshot")
+        raise CorruptSnapshot(f"{len(data)} bytes are too short for a snapshot")
     version, crc = _PREFIX.unpack_from(data)
     (count,) = _COUNT.unpack_from(payload)
     if version != _VERSION or crc != crc32c(payload):

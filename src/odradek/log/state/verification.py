@@ -1,11 +1,12 @@
-"""Who may begin a transaction in a log (KIP-890): only whom the coordinator has vouched for.
+"""Verification of new transactions in a log (KIP-890).
 
-Before the first transactional batch of a producer is appended the coordinator is asked whether
-the transaction has the partition. The guard made when the question leaves must still be there when
-the batch is appended: a marker written in between, or the first batch of another request, takes it
-away, so that an old answer never opens a new transaction (``VerificationGuard``). While the
-question is open the lowest sequence that was seen is kept, and a higher one may not be appended
-first: it would make the lower one, sent again, a gap for ever (KAFKA-14920).
+Before the first transactional batch of a producer is appended, the coordinator is asked whether the
+transaction includes the partition. A guard is created before that request, and must still be valid
+when the batch is appended. A marker, or the first batch of another request, invalidates it. A late
+response therefore never opens a new transaction (``VerificationGuard``).
+
+While a verification is open, the lowest sequence of its batches is remembered, and a higher one may
+not be appended first. Otherwise a retry of the lower one would be a gap forever (KAFKA-14920).
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from odradek.records.control import EndTransactionMarker
 
 VerificationGuard = int
 NO_GUARD: VerificationGuard = 0
-"""Opens nothing: only a transaction that is open already may be written to."""
+"""A guard that opens no transaction: only an open transaction may be written to."""
 NOT_VERIFIED: VerificationGuard = -1
-"""Opens everything: for ``transaction.partition.verification.enable=false``."""
+"""A guard that opens all transactions, for ``transaction.partition.verification.enable=false``."""
 
 _guards = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a batch comes from that is not a plain one of a client (``AppendOrigin``).
+    """The origin of a batch that is not an ordinary batch of a client (``AppendOrigin``).
 
-    `coordinator`: it is the broker's own, and may be a marker or have no sequence. `marker` is what
-    a control batch says, `transaction_version` how its epoch is to be taken.
+    Attributes:
+        coordinator: The broker wrote the batch. It may be a marker or have no sequence.
+        marker: The content of a control batch.
+        transaction_version: Decides how the epoch of a marker is compared.
     """
 
     guard: VerificationGuard = NO_GUARD
@@ -43,9 +46,11 @@ CLIENT = Origin()
 
 @dataclass(slots=True)
 class Verification:
-    """One open question; `started_ms` is when it was first asked.
+    """One open verification.
 
-    `epoch_bump`: each transaction has its own epoch, so that its sequences begin at 0.
+    Attributes:
+        started_ms: The time of the first request for it.
+        epoch_bump: Each transaction has its own epoch, so its sequences begin at 0.
     """
 
     guard: VerificationGuard
@@ -56,7 +61,7 @@ class Verification:
 
 
 class Verifications:
-    """The open questions of one log, by producer id. Never written down."""
+    """The open verifications of one log, by producer id. They are kept in memory only."""
 
     __slots__ = ("_open",)
 
@@ -74,7 +79,7 @@ class Verifications:
         now_ms: int,
         epoch_bump: bool = False,
     ) -> VerificationGuard:
-        """The guard to append with: a new one, or that of the question that is open."""
+        """Return the guard for the append. It is shared by all requests of an open verification."""
         found = self._open.get(producer_id)
         if found is None:
             found = Verification(next(_guards), now_ms, epoch, sequence, epoch_bump)
@@ -86,22 +91,22 @@ class Verifications:
         return found.guard
 
     def passes(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Whether `guard` opens a transaction now."""
+        """Return whether `guard` opens a transaction now."""
         if guard == NOT_VERIFIED:
             return True
         found = self._open.get(producer_id)
         return found is not None and found.guard == guard
 
     def get(self, producer_id: int) -> Verification | None:
-        """The open question about a producer."""
+        """Return the open verification of a producer, or None."""
         return self._open.get(producer_id)
 
     def end(self, producer_id: int) -> None:
-        """A batch or a marker was appended: guards given out before are worth nothing."""
+        """Invalidate the guard of a producer, because a batch or a marker was appended."""
         self._open.pop(producer_id, None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets questions whose batches never came."""
+        """Remove verifications whose batches never arrived."""
         for producer_id in [
             each for each, v in self._open.items() if now_ms - v.started_ms >= expiration_ms
         ]:
