@@ -1,12 +1,16 @@
-"""What compaction leaves of one batch: all of it, a part, an emptied header, or nothing.
+"""The compaction of one batch: it is kept, reduced, emptied or deleted.
 
-Kafka's rules (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``): a record stays when it is the
-newest of its key and has a value. A tombstone stays until its delete horizon (KIP-534): the first
-pass that finds it without older records writes the horizon, now + `delete.retention.ms`, into the
-batch (attribute bit 6, base timestamp = horizon); a later pass behind the horizon drops it. So it
-is with the markers of transactions whose data is gone. Of each producer its last batch stays,
-emptied if need be: a restart finds the last sequence there. Base offset, last offset delta, base
-sequence and leader epoch never change.
+The rules are Kafka's (``Cleaner.cleanInto``, ``MemoryRecords.filterTo``).
+
+- A record is kept if it is the newest of its key and has a value.
+- A tombstone is kept until its delete horizon (KIP-534). The first pass that finds it without older
+  records writes the horizon, now + `delete.retention.ms`, into the batch (attribute bit 6, base
+  timestamp = horizon). A pass after the horizon deletes it.
+- The same applies to the markers of transactions whose data was deleted.
+- The last batch of each producer is kept, empty if necessary, because a restart reads the last
+  sequence from it.
+
+Base offset, last offset delta, base sequence and leader epoch never change.
 """
 
 from __future__ import annotations
@@ -43,14 +47,14 @@ from odradek.records.record import CorruptRecord, body_of
 DELETE_HORIZON_MASK = 0x40
 NO_DATA_OFFSET = -1
 BATCH_RECORDS_MAX = 1_000_000
-"""Of a batch: as many as a client may be set to send at once."""
+"""Maximum number of records in a batch: as many as a client can be configured to send."""
 
 LastRecords = Mapping[int, tuple[int, int]]
-"""Producer id -> offset of its last data (-1: none since its epoch began) and its epoch."""
+"""Producer id -> offset of its last data (-1: none in its epoch) and its epoch."""
 
 
 class Retention(Enum):
-    """What becomes of a batch of which no record stays; DELETE does not even look at them."""
+    """The treatment of a batch without kept records. DELETE skips the records unread."""
 
     DELETE = 1
     DELETE_EMPTY = 2
@@ -59,7 +63,7 @@ class Retention(Enum):
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one cleaning read and wrote."""
+    """Counts of bytes and records that one cleaning read and wrote."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -73,7 +77,7 @@ class CleanerStats:
 
 @dataclass(slots=True)
 class BatchFilter:
-    """The rules of one cleaning; `upper_bound` is the first offset that it must not clean."""
+    """The rules of one cleaning. `upper_bound` is the first offset that it must not clean."""
 
     offset_map: OffsetMap
     transactions: CleanedTransactions
@@ -84,9 +88,10 @@ class BatchFilter:
     stats: CleanerStats
 
     def apply(self, batch: memoryview, header: BatchHeader) -> bytes | memoryview | bytearray:
-        """What is to be written in the place of `batch`, empty when nothing is.
+        """Return the bytes that replace `batch`; empty if the batch is deleted.
 
-        CorruptRecord when its body is not what its header says.
+        Raises:
+            CorruptRecord: The body does not match the header.
         """
         horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON_MASK else None
         idle_marker = False
@@ -116,12 +121,14 @@ class BatchFilter:
         if header.producer_id >= 0 and self._is_last_of_producer(header):
             return Retention.RETAIN_EMPTY
         if header.last_offset + 1 == self.upper_bound:
-            # The end of the cleaned part stays known.
+            # Keeps the end offset of the cleaned part known.
             return Retention.RETAIN_EMPTY
         return Retention.DELETE if discarded else Retention.DELETE_EMPTY
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Its last data, or, where there is none, the marker that has its epoch."""
+        """Return whether this is the producer's last data, or, without data, the marker of its
+        epoch.
+        """
         last = self.last_records.get(header.producer_id)
         if last is None:
             return False
@@ -144,14 +151,18 @@ class BatchFilter:
 
 
 def parse_body(body: bytes, header: BatchHeader) -> list[RecordSpan]:
-    """The records; CorruptRecord also for more of them than a worker has the memory to look at."""
+    """Return the records of a batch.
+
+    Raises:
+        CorruptRecord: The body is invalid, or has more records than fit into a worker's memory.
+    """
     if header.record_count > BATCH_RECORDS_MAX:
         raise CorruptRecord(f"{header.record_count} records are more than {BATCH_RECORDS_MAX}")
     return parse_records(body, header.record_count, header.last_offset_delta)
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """The batch without its records (``DefaultRecordBatch.writeEmptyHeader``)."""
+    """Return the batch without its records (``DefaultRecordBatch.writeEmptyHeader``)."""
     flags = header.attributes & (TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MASK | CONTROL_MASK)
     return _seal(
         header._replace(attributes=flags, base_timestamp=NO_TIMESTAMP, record_count=0), b""
@@ -161,10 +172,10 @@ def emptied(header: BatchHeader) -> bytearray:
 def rebuilt(
     header: BatchHeader, body: bytes, kept: list[RecordSpan], new_horizon_ms: int | None
 ) -> bytearray:
-    """The batch with the `kept` of its records, compressed as it was.
+    """Return the batch with only the `kept` records, with the same compression.
 
-    Records are copied as they are, unless a new delete horizon takes the place of the base
-    timestamp that their deltas count from.
+    Records are copied unchanged, unless a new delete horizon replaces the base timestamp of their
+    timestamp deltas.
     """
     attributes, base, latest = header.attributes, header.base_timestamp, header.max_timestamp
     if not attributes & TIMESTAMP_TYPE_MASK:

@@ -1,8 +1,8 @@
-"""One cleaning, from the files of a log to ``.cleaned`` files beside them: what a worker does.
+"""One cleaning, from the files of a log to ``.cleaned`` files beside them, run by a worker.
 
-First the dirty segments are read into the offset map, as far as it holds them; then all segments up
-to there are copied, group by group, without what is superseded. Every batch's CRC is checked on the
-way: a log with a wrong byte in it is not cleaned at all, for a new CRC would hide the damage.
+First the dirty segments are read into the offset map, as far as it has room. Then all segments up
+to that offset are copied, group by group, without superseded records. The CRC of every batch is
+checked. A log with a damaged batch is not cleaned at all, because a new CRC would hide the damage.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Batches = Iterator[tuple[BatchHeader, memoryview]]
 
 
 class CorruptLog(Exception):
-    """A batch of the log is not whole, or not what its checksum says."""
+    """A batch of the log is incomplete, or does not match its checksum."""
 
 
 class Throttle:
-    """Holds reading and writing to so many bytes a second; None lets everything pass."""
+    """A limit of bytes per second for reads and writes. None means no limit."""
 
     def __init__(
         self, bytes_per_second: float | None, clock: Clock, wait: Callable[[float], object]
@@ -64,7 +64,7 @@ class Throttle:
 
 
 class Cleaning:
-    """One job; `groups` does the work."""
+    """One cleaning job. `groups` does the work."""
 
     def __init__(self, job: CleaningJob, files: Files, directory: str, throttle: Throttle) -> None:
         self._job = job
@@ -75,9 +75,12 @@ class Cleaning:
         self._end_offset = job.first_dirty_offset
 
     def groups(self) -> Iterator[CleanedGroup]:
-        """Cleans; gives each group when its files are on the disk, and goes on when asked to.
+        """Clean the log. Yield each group after its files were synced, and continue on the next
+        call.
 
-        OSError, or CorruptLog when the log cannot be cleaned.
+        Raises:
+            OSError: A file cannot be read or written.
+            CorruptLog: The log has a damaged batch.
         """
         job = self._job
         aborted = aborted_transactions(self._files, self._directory)
@@ -126,7 +129,7 @@ class Cleaning:
     def _map_segment(
         self, base: int, size: int, offset_map: OffsetMap, transactions: CleanedTransactions
     ) -> bool:
-        """False when the map is full."""
+        """Add the records of a segment to the map. Return False when the map is full."""
         start = self._job.first_dirty_offset
         for header, batch in self._batches(base, size):
             self.stats.map_bytes_read += len(batch)
@@ -194,9 +197,12 @@ class Cleaning:
         return CorruptLog(f"the batch at offset {header.base_offset}: {what}")
 
     def _batches(self, base: int, size: int) -> Batches:
-        """The batches of one segment, each whole, in its place and with its right checksum.
+        """Yield the batches of one segment after checking size, offsets and checksum.
 
-        CorruptLog at the first one that is not. A view is good until the next batch is asked for.
+        A view is valid until the next batch is requested.
+
+        Raises:
+            CorruptLog: A batch is incomplete, misplaced or damaged.
         """
         files, position, next_offset = self._files, 0, base
         handle = OpenFile(files, files.open(self._path(base), READ))
@@ -219,7 +225,7 @@ class Cleaning:
                 if header.magic != MAGIC_V2 or not crc_is_valid(batch):
                     raise self._corrupt(header, "its checksum is wrong")
                 if not next_offset <= header.base_offset <= header.last_offset:
-                    raise self._corrupt(header, f"it is out of place behind {next_offset}")
+                    raise self._corrupt(header, f"it does not follow offset {next_offset}")
                 yield header, batch
                 at, next_offset = end, header.last_offset + 1
             wanted = chunk_bytes if at else parse_header(chunk).size_bytes
@@ -229,7 +235,7 @@ class Cleaning:
 def group_segments(
     segments: Sequence[tuple[int, int]], job: CleaningJob
 ) -> Iterator[list[tuple[int, int]]]:
-    """Neighbours that together stay within the size of a segment and of its index.
+    """Yield groups of adjacent segments that together fit into one segment and its index.
 
     Offsets within a segment, and index entries, are 32 bits relative to its first offset.
     """
@@ -251,5 +257,5 @@ def group_segments(
 
 
 def _index_bytes(size: int, job: CleaningJob) -> int:
-    """How large the larger of the indexes over so many bytes may become."""
+    """Return the maximum size of the larger index over `size` bytes of log."""
     return size // max(job.index_interval_bytes, 1) * max(ENTRY_BYTES, TIME_ENTRY_BYTES)

@@ -1,14 +1,15 @@
-"""The newest offset of each key, in a bounded piece of memory: by a hash of the key.
+"""The newest offset of each key, in bounded memory, by a hash of the key.
 
-An open-addressing table with double hashing over three anonymous mappings, 16 bytes a slot: 64
-bits of hash, 32 more bits, and the offset relative to the map's first one. Kafka's
-``SkimpyOffsetMap`` has 24 bytes (MD5 and the offset), so that the same buffer holds half as many
-keys again here. The 96 bits are two values of SipHash-1-3 under the process's own random key,
-which CPython computes in a fifth of MD5's time: ten million keys collide with a probability of
-10^-15, and nobody outside can choose keys that collide, or that make probing slow, which MD5
-allows to everybody. A dict would need nine times the memory.
+The map is an open-addressing table with double hashing over three anonymous mappings. A slot has 16
+bytes: 64 bits of hash, 32 more bits, and the offset relative to the map's first one. Kafka's
+``SkimpyOffsetMap`` has 24 bytes (MD5 and the offset), so the same buffer holds half as many keys
+again here. A dict would need nine times the memory.
 
-The mappings are zero until they are written, so a large buffer costs what is used of it.
+The 96 bits are two values of SipHash-1-3 under the process's own random key. CPython computes them
+in a fifth of MD5's time. Among ten million keys the probability of a collision is 10^-15. Clients
+cannot choose keys that collide or that make probing slow. With MD5 they can.
+
+The mappings are zero until they are written, so a large buffer costs only its used part.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from odradek.log.cleaner.record_spans import RecordSpan
 
 SLOT_BYTES = 16
 OFFSETS_MAX = 2**32 - 1
-"""How many offsets a map may span: they are kept as 32 bits relative to the first."""
+"""Maximum range of offsets in a map: they are stored as 32 bits relative to the first."""
 SLOTS_MIN = 11
 
 _SALT = b"\x00odradek"
@@ -28,8 +29,9 @@ _CHECK_MASK = 2**32 - 1
 
 
 class OffsetMap:
-    """See the module. `latest_offset` is the last offset that was looked at: the map says nothing
-    of records behind it.
+    """The map; see the module. `latest_offset` is the last offset that was read into it.
+
+    The map has no information about later records.
     """
 
     def __init__(
@@ -46,13 +48,13 @@ class OffsetMap:
         self._offsets = memoryview(mmap.mmap(-1, 4 * self.slots)).cast("I")
         self._count = 0
         self.keyless = 0
-        """How many records without a key `newest` has left out."""
+        """Number of records without a key that `newest` has dropped."""
 
     def __len__(self) -> int:
         return self._count
 
     def looked_up_to(self, offset: int) -> None:
-        """Every record up to `offset` was put in, or needs no entry."""
+        """Note that every record up to `offset` was added, or needs no entry."""
         self.latest_offset = offset
 
     @property
@@ -60,10 +62,10 @@ class OffsetMap:
         return self._count / self.slots
 
     def put_records(self, records: Iterable[RecordSpan], base_offset: int) -> bool:
-        """Takes in records in the order of their offsets; False when the map is full.
+        """Add records in the order of their offsets. Return False when the map is full.
 
-        Then those up to `latest_offset` are in. Records without a key are passed over, as are those
-        before the map's first offset.
+        If it is full, the records up to `latest_offset` are in the map. Records without a key, and
+        records before the map's first offset, are skipped.
         """
         heads, checks, offsets, slots = self._heads, self._checks, self._offsets, self.slots
         first, count, keys_max = self.first_offset, self._count, self.keys_max
@@ -92,9 +94,7 @@ class OffsetMap:
         return True
 
     def newest(self, records: Iterable[RecordSpan], base_offset: int) -> list[RecordSpan]:
-        """Those that have a key and no newer record of it, and those that the map says nothing
-        of.
-        """
+        """Return the records to keep: the newest of each key, and those above `latest_offset`."""
         heads, checks, offsets, slots = self._heads, self._checks, self._offsets, self.slots
         first, latest = self.first_offset, self.latest_offset
         kept = []
@@ -122,7 +122,7 @@ class OffsetMap:
 
 
 def _prime_at_most(number: int) -> int:
-    """Double hashing visits every slot only when their number is prime."""
+    """Return the largest prime <= `number`: double hashing visits all slots only of a prime."""
     while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
         number -= 1
     return number

@@ -1,8 +1,8 @@
-"""One segment that comes out of a cleaning; until it is swapped in its files end in ``.cleaned``.
+"""One segment that a cleaning writes. Until the swap its files end in ``.cleaned``.
 
-``.log.cleaned``, ``.index.cleaned``, ``.timeindex.cleaned`` and, where aborted transactions are
-left, ``.txnindex.cleaned``. All are on the disk when `finish` returns; a crash before the swap
-leaves them behind for the next start to remove.
+The files are ``.log.cleaned``, ``.index.cleaned``, ``.timeindex.cleaned`` and, if aborted
+transactions remain, ``.txnindex.cleaned``. `finish` syncs them all. A crash before the swap leaves
+them behind, and the next start removes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WRITE_BYTES = 1 << 18
 
 
 class CleanedSegment:
-    """Appended to batch by batch; written in larger pieces."""
+    """A segment to which batches are appended. It is written in larger pieces."""
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, interval_bytes: int, index_bytes: int
@@ -50,7 +50,7 @@ class CleanedSegment:
         return index_path(self._directory, self.base_offset, suffix + CLEANED_SUFFIX)
 
     def append(self, batch: Buffer) -> None:
-        """Adds one batch, and what the indexes say of it, as `LogSegment.append` does."""
+        """Add one batch and its index entries, as `LogSegment.append` does."""
         header = parse_header(batch)
         if header.max_timestamp > self._max_timestamp:
             self._max_timestamp = header.max_timestamp
@@ -76,7 +76,7 @@ class CleanedSegment:
         self._waiting = 0
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> None:
-        """Everything to the disk, with the time of change of the newest segment that went in."""
+        """Sync all files. The ``.log`` gets the modification time of the newest source segment."""
         self._write()
         self._files.fsync(self._log.fd)
         self._add_time()

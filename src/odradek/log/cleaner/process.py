@@ -1,7 +1,8 @@
-"""The broker's end of a worker process: started when there is work, killed without harm.
+"""The broker's side of a worker process, which is started on demand and can be killed safely.
 
-The child gets three descriptors: two pipes, and the broker's stderr for what goes wrong. All calls
-but `kill` block, so they belong on a thread; a worker that ended, or was killed, is `WorkerEnded`.
+The child gets three descriptors: two pipes, and the broker's stderr for error messages. All calls
+but `kill` block, so they must run on a thread. If the worker ended or was killed they raise
+`WorkerEnded`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ _MODULE = "odradek.log.cleaner.worker"
 
 
 class WorkerEnded(Exception):
-    """The worker process is gone."""
+    """The worker process has ended."""
 
 
 class CleanerProcess:
-    """One worker; it is running when the constructor returns."""
+    """One worker, which is running when the constructor returns."""
 
     def __init__(self) -> None:
-        # The child finds the modules where this process found them; keys are hashed with a key of
-        # its own (see `offset_map`).
+        # The child imports modules from the same paths. It hashes keys with a hash key of its own
+        # (see `offset_map`).
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         environment["PYTHONHASHSEED"] = "random"
@@ -34,7 +35,7 @@ class CleanerProcess:
             stdout=subprocess.PIPE,
             env=environment,
             close_fds=True,
-            start_new_session=True,  # Ctrl-C is for the broker, which ends its workers
+            start_new_session=True,  # Ctrl-C goes to the broker only, which ends its workers
         )
 
     @property
@@ -45,7 +46,7 @@ class CleanerProcess:
         self._send(encode_job(job))
 
     def go_on(self) -> None:
-        """The last group is in its place: the worker may clean the next one."""
+        """Report that the last group was swapped in, so the worker may clean the next one."""
         self._send(GO.encode() + b"\n")
 
     def _send(self, line: bytes) -> None:
@@ -57,19 +58,19 @@ class CleanerProcess:
             raise WorkerEnded(str(error)) from error
 
     def report(self) -> Report:
-        """Waits for the worker's next report."""
+        """Wait for the worker's next report and return it."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
-            raise WorkerEnded(f"the worker ended with {self._process.wait()}")
+            raise WorkerEnded(f"the worker ended with exit status {self._process.wait()}")
         return decode_report(line)
 
     def kill(self) -> None:
-        """Ends the worker at once, whatever it does; from any thread."""
+        """Kill the worker, even in the middle of a job. May be called from any thread."""
         self._process.kill()
 
     def close(self) -> None:
-        """Ends the worker and waits until it is gone."""
+        """Kill the worker and wait until it has ended."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

@@ -1,7 +1,7 @@
-"""Records inside an unpacked batch as spans of bytes: what stays is copied, never built anew.
+"""Records inside an unpacked batch as spans of bytes. Kept records are copied, not rebuilt.
 
-The layout of a record is in `odradek.records.record`. Whatever does not fit its own lengths, or the
-offsets of its batch, is `CorruptRecord`.
+The layout of a record is in `odradek.records.record`. A record that does not fit its own lengths,
+or the offsets of its batch, raises `CorruptRecord`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from odradek.records.record import CorruptRecord, read_varint, write_varint
 
 RecordSpan = tuple[int, int, int, int, bytes | None, bool]
-"""Start (of the length in front), end, timestamp delta, offset delta, key, whether it has a
-value."""
+"""Start (of the length field), end, timestamp delta, offset delta, key, whether it has a value."""
 
 _NULL = 1
-"""A varint of -1: the length of nothing."""
+"""A varint of -1: the length of a null value."""
 
 
 def parse_records(body: bytes, count: int, last_offset_delta: int) -> list[RecordSpan]:
-    """The spans of the `count` records of a batch."""
+    """Return the spans of the `count` records of a batch."""
     try:
         return _parse(body, count, last_offset_delta)
     except IndexError:
@@ -27,7 +26,7 @@ def parse_records(body: bytes, count: int, last_offset_delta: int) -> list[Recor
 
 
 def _parse(body: bytes, count: int, last_offset_delta: int) -> list[RecordSpan]:  # noqa: C901
-    """Varints of one byte, and lengths of two, are read in place: calls would double the time."""
+    """Varints of one byte, and lengths of two, are read inline: calls would double the time."""
     spans: list[RecordSpan] = []
     pos, size, previous = 0, len(body), -1
     for _ in range(count):
@@ -54,7 +53,7 @@ def _parse(body: bytes, count: int, last_offset_delta: int) -> list[RecordSpan]:
         else:
             delta, pos = read_varint(body, pos, end)
         if not previous < delta <= last_offset_delta:
-            raise CorruptRecord(f"an offset delta of {delta} behind {previous}")
+            raise CorruptRecord(f"an offset delta of {delta} follows {previous}")
         previous = delta
         byte = body[pos]
         if byte < 0x80:
@@ -70,12 +69,12 @@ def _parse(body: bytes, count: int, last_offset_delta: int) -> list[RecordSpan]:
         spans.append((start, end, stamp, delta, key, body[pos] != _NULL))
         pos = end
     if pos != size:
-        raise CorruptRecord(f"{size - pos} bytes are left over behind {count} records")
+        raise CorruptRecord(f"{size - pos} bytes are left over after {count} records")
     return spans
 
 
 def join_records(body: bytes, records: Sequence[RecordSpan]) -> bytes:
-    """The bytes of these records, as they are; neighbours are copied together."""
+    """Return the unchanged bytes of these records. Adjacent records are copied together."""
     pieces = []
     first, last = records[0][:2]
     for start, end, *_ in records[1:]:
@@ -88,7 +87,7 @@ def join_records(body: bytes, records: Sequence[RecordSpan]) -> bytes:
 
 
 def shift_timestamps(body: bytes, records: Sequence[RecordSpan], shift_ms: int) -> bytes:
-    """The bytes of these records with `shift_ms` added to each timestamp delta."""
+    """Return the bytes of these records with `shift_ms` added to each timestamp delta."""
     out = bytearray()
     for start, end, stamp, _, _, _ in records:
         _, pos = read_varint(body, start, end)
@@ -103,5 +102,5 @@ def shift_timestamps(body: bytes, records: Sequence[RecordSpan], shift_ms: int) 
 
 
 def to_int64(number: int) -> int:
-    """`number` as 64 bits hold it: a client may send timestamps whose sum overflows, as in Java."""
+    """Wrap `number` to 64 bits, as Java does: a client's timestamps may overflow when added."""
     return (number + (1 << 63) & (1 << 64) - 1) - (1 << 63)

@@ -1,17 +1,18 @@
-"""A cleaned segment takes the place of the old ones: at once for readers, whatever happens on disk.
+"""The swap of a cleaned segment for the old ones: atomic for readers, and safe in a crash.
 
-The files go by Kafka's names (``LocalLog.replaceSegments``, ``LogLoader``):
+The files are renamed as in Kafka (``LocalLog.replaceSegments``, ``LogLoader``):
 
 1. ``.cleaned`` -> ``.swap`` (`begin_swap`), and the directory is synced (`prepare_swap`, which may
-   block): from here on the new segment counts. A crash before leaves a ``.cleaned`` file, and the
-   old segments are in force; with both suffixes there for an offset, the renaming was under way.
-2. The old files get ``.deleted``, the new ones lose ``.swap`` (`finish_swap`). A crash in between
-   is made good when the log is opened (`recover_swaps`): old segments that begin where the new one
-   has its offsets are removed, and it gets its name. A file system that writes names down in
-   another order may bring an old segment back beside the new one: `LogLoader`.
+   block). From here on the new segment is valid. A crash before this step leaves a ``.cleaned``
+   file and the old segments valid. If files with both suffixes exist for an offset, the crash
+   happened during the renaming. 2. The old files get ``.deleted``, and the new ones lose ``.swap``
+   (`finish_swap`). After a crash in between, `recover_swaps` completes the swap when the log is
+   opened. It removes old segments that begin within the offsets of the new one, and renames the new
+   one. On a file system that writes names in another order, an old segment may exist again beside
+   the new one: see `LogLoader`.
 
-Whoever reads the old segments goes on: they keep their files open, and their indexes in memory, for
-as long as somebody has them.
+Readers of the old segments continue: the segments keep their files open, and their indexes in
+memory, as long as they are referenced.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 def begin_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
-    """Step 1, on the owner's thread; False when the log has changed and the swap is off."""
+    """Do step 1, on the owner's thread. Return False, without a swap, if the log has changed."""
     if not _is_in_place(log, old):
         return False
     _rename(log.log_dir.files, log.directory, old[0].base_offset, CLEANED_SUFFIX, SWAP_SUFFIX)
@@ -42,10 +43,10 @@ def begin_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
 
 
 def prepare_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
-    """What blocks between the steps, on any thread: the renames are on the disk when it returns.
+    """Sync the renames of step 1. May block, on any thread.
 
-    All that needs the disk or a descriptor comes before anything is changed: the old segments hold
-    their files open and their indexes in memory, for the files are about to get other names.
+    Operations that need the disk or a descriptor come before the other changes. The old segments
+    keep their files open and their indexes in memory, because the files are about to be renamed. An
     OSError undoes that.
     """
     try:
@@ -60,7 +61,7 @@ def prepare_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
 def finish_swap(
     log: UnifiedLog, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
 ) -> bool:
-    """Step 2, on the owner's thread; False as in `begin_swap`, and then nothing is left of it."""
+    """Do step 2, on the owner's thread. Return False if the log has changed, and undo step 1."""
     files, base = log.log_dir.files, old[0].base_offset
     if not _is_in_place(log, old):
         if not log.closed:
@@ -80,7 +81,7 @@ def _release(old: Sequence[LogSegment]) -> None:
 
 
 def take_back(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
-    """Takes step 1 back: the old segments stay in force."""
+    """Undo step 1: the old segments stay valid."""
     _release(old)
     _remove(log.log_dir.files, log.directory, old[0].base_offset, SWAP_SUFFIX)
 
@@ -92,7 +93,7 @@ def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
 
 
 def _rename(files: Files, directory: str, base: int, source: str, target: str) -> None:
-    """The ``.log`` first: with it the segment is there, indexes can be made again."""
+    """Rename the files, the ``.log`` first: it makes the segment exist. Indexes can be rebuilt."""
     for suffix in SEGMENT_SUFFIXES:
         path = index_path(directory, base, suffix)
         try:
@@ -108,7 +109,7 @@ def _remove(files: Files, directory: str, base: int, suffix: str) -> None:
 
 
 def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:
-    """Removes what an unfinished cleaning left among these names of a directory."""
+    """Remove the files of an unfinished cleaning among these names of a directory."""
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
             unlink_if_exists(files, f"{directory}/{name}")
@@ -118,7 +119,7 @@ def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:
 
 
 def recover_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
-    """Finishes, or takes back, the swaps that a crash cut short; the names that are there now."""
+    """Complete or undo the swaps that a crash interrupted. Return the names that exist then."""
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not swaps:
         return names
@@ -126,7 +127,7 @@ def recover_swaps(files: Files, directory: str, names: list[str]) -> list[str]:
     first_cleaned = min(cleaned, default=None)
     if first_cleaned is not None:
         for name in [name for name in swaps if _offset(name) >= first_cleaned]:
-            _logger.info("taking back the unfinished swap of %s/%s", directory, name)
+            _logger.info("undoing the unfinished swap of %s/%s", directory, name)
             files.unlink(f"{directory}/{name}")
             swaps.remove(name)
     replaced = [
@@ -156,7 +157,7 @@ def _offset(name: str) -> int:
 
 
 def _next_offset(files: Files, path: str, base: int) -> int:
-    """The offset behind the last batch of a segment file."""
+    """Return the offset after the last batch of a segment file."""
     size, position, following = files.size(path), 0, base
     handle = OpenFile(files, files.open(path, READ))
     while position + HEADER_BYTES <= size:

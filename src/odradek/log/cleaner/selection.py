@@ -1,9 +1,10 @@
-"""Which log is to be cleaned, and how much of it (``LogCleanerManager``). On the owner's thread.
+"""The selection of the log to clean, and of its cleanable part (``LogCleanerManager``).
 
-Cleanable are the segments before the active one whose records are all decided (below the last
-stable offset), older than `min.compaction.lag.ms`, and below the recovery point that is on the
-disk: recovery after a crash reads what lies behind it batch by batch, takes a gap for a loss, and
-must never come upon the gaps that cleaning leaves.
+Runs on the owner's thread. Cleanable are the segments before the active one that meet three
+conditions. Their transactions have ended (they are below the last stable offset). They are older
+than `min.compaction.lag.ms`. They are below the recovery point on the disk, because recovery after
+a crash reads the rest batch by batch and takes a gap for a loss. It must never see the gaps that
+cleaning leaves.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LogToClean:
-    """A log with something to clean below `upper_bound`, which is the beginning of a segment.
+    """A log with a cleanable part below `upper_bound`, which is the base offset of a segment.
 
-    `overdue`: something has been dirty for longer than `max.compaction.lag.ms`.
+    Attributes:
+        overdue: A part has been dirty for longer than `max.compaction.lag.ms`.
     """
 
     log: UnifiedLog
@@ -43,7 +45,7 @@ class LogToClean:
 
 
 def first_dirty_offset(log: UnifiedLog, checkpoint: int | None) -> int:
-    """Where the part begins that was never cleaned; the log's start when nothing is known."""
+    """Return the start of the part that was never cleaned: the log's start if it is unknown."""
     start = log.log_start_offset
     if checkpoint is None:
         return start
@@ -66,19 +68,20 @@ def examine(
     *,
     wait: bool = True,
 ) -> LogToClean | None:
-    """What there is to clean in this log; None when its active segment is all that it has.
+    """Return the cleanable part of this log, or None if it has only its active segment.
 
-    Without `wait` NotResident is raised where the disk would have to be read: `load_timestamps`.
+    Raises:
+        NotResident: Without `wait`, the disk would have to be read: see `load_timestamps`.
     """
     if len(log.segments) < 2:
         return None
     dirty = first_dirty_offset(log, checkpoint)
     end = min(log.last_stable_offset, log.segments.active.base_offset, flushed_offset)
     end = min(end, _first_recent_offset(log, dirty, now_ms, wait=wait))
-    # Only whole segments: the one that holds the first uncleanable offset is left alone.
+    # Only whole segments are cleaned, so the segment with the first uncleanable offset is not.
     upper_bound = log.segments.bases[log.segments.index_of(max(end, dirty))]
     below = log.segments.below(upper_bound)
-    # A segment in the middle of which the dirty part begins counts for both.
+    # A segment counts for both parts if the dirty part begins in the middle of it.
     clean = sum(segment.size for segment in below if segment.base_offset < dirty)
     at = log.segments.index_of(dirty)
     cleanable = sum(segment.size for segment in below[at:])
@@ -89,7 +92,7 @@ def examine(
 
 
 def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> int:
-    """The base of the first segment with a record younger than `min.compaction.lag.ms`."""
+    """Return the base of the first segment with a record younger than `min.compaction.lag.ms`."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in log.segments.from_offset(dirty)[:-1]:
@@ -99,7 +102,7 @@ def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool
 
 
 def _is_overdue(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> bool:
-    """Whether a segment that is not clean began longer than `max.compaction.lag.ms` ago."""
+    """Return whether a dirty segment began longer than `max.compaction.lag.ms` ago."""
     oldest_ms = now_ms - log.config.max_compaction_lag_ms
     if oldest_ms <= 0:
         return False
@@ -111,21 +114,21 @@ def _is_overdue(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> bool
 
 
 def load_timestamps(log: UnifiedLog, checkpoint: int | None) -> None:
-    """Reads what `examine` needs without `wait`; from any thread."""
+    """Read the data that `examine` needs without `wait`. May run on any thread."""
     for segment in log.segments.from_offset(first_dirty_offset(log, checkpoint))[:-1]:
         segment.largest_timestamp()
         segment.load_first_timestamp()
 
 
 def filthiest(candidates: list[LogToClean]) -> LogToClean | None:
-    """The log with the largest dirty share of those that are due."""
+    """Return the log with the largest dirty share among the logs that are due."""
     due = [candidate for candidate in candidates if candidate.is_due]
     return max(due, key=lambda it: it.cleanable_ratio, default=None)
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one worker may use; `bytes_per_second` None is no limit."""
+    """The resources that one worker may use. `bytes_per_second` None means no limit."""
 
     dedupe_buffer_bytes: int
     load_factor: float = 0.9
@@ -134,7 +137,7 @@ class Budget:
 
 
 def job_for(chosen: LogToClean, budget: Budget, now_ms: int) -> CleaningJob:
-    """The order that goes to a worker."""
+    """Return the job for a worker."""
     log, config = chosen.log, chosen.log.config
     return CleaningJob(
         name=str(log.topic_partition),
@@ -160,7 +163,7 @@ def job_for(chosen: LogToClean, budget: Budget, now_ms: int) -> CleaningJob:
 
 
 def last_records(log: UnifiedLog) -> list[tuple[int, int, int]]:
-    """(producer id, offset of its last data or -1, epoch) of the producers that a log knows."""
+    """Return (producer id, offset of its last data or -1, epoch) of the log's producers."""
     return [
         (producer_id, entry.batches[-1][2] if entry.batches else -1, entry.epoch)
         for producer_id, entry in log.producers.producers.items()

@@ -1,7 +1,8 @@
-"""Transactions as the cleaner meets them: whose data is aborted, and which markers nobody needs.
+"""Transactions during a cleaning: aborted data, and markers that are no longer needed.
 
-A marker stays as long as a batch of its transaction does, for it says what became of the batch. So
-does an aborted transaction's entry in the segment's `TransactionIndex`.
+A marker is kept as long as a batch of its transaction exists, because it decides whether readers
+see the batch. The entry of an aborted transaction in the segment's `TransactionIndex` is kept as
+long, too.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from odradek.records.control import read_marker
 
 
 class CleanedTransactions:
-    """What is known of transactions while batches are read in the order of the log.
+    """The transactions at the current position, while batches are read in the order of the log.
 
-    ``CleanedTransactionMetadata``. `still_indexed` collects the aborted transactions whose entries
-    stay.
+    Kafka's ``CleanedTransactionMetadata``. `still_indexed` collects the aborted transactions whose
+    index entries are kept.
     """
 
     def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:
@@ -35,7 +36,7 @@ class CleanedTransactions:
         self.still_indexed: list[AbortedTransaction] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether this batch of data belongs to an aborted transaction."""
+        """Return whether this data batch belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -46,7 +47,7 @@ class CleanedTransactions:
         return False
 
     def marker_is_idle(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether no batch of this marker's transaction was met."""
+        """Return whether no batch of this marker's transaction was read, so it may be removed."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if not header.record_count:
@@ -72,9 +73,10 @@ class CleanedTransactions:
 
 
 def aborted_transactions(files: Files, directory: str) -> list[AbortedTransaction]:
-    """From the indexes of all segments: a marker may lie behind what is cleaned.
+    """Read the aborted transactions of all segments, because a marker may be above the cleaned
+    part.
 
-    The last index may be written to meanwhile: of an entry that is not whole nothing is read.
+    The last index may be written at the same time. An incomplete entry is ignored.
     """
     found: list[AbortedTransaction] = []
     for name in files.listdir(directory):

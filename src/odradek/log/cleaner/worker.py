@@ -1,12 +1,12 @@
-"""The cleaner's worker process: jobs come in on stdin, reports go out on stdout (see `job`).
+"""The cleaner's worker process: it reads jobs from stdin and writes reports to stdout.
 
-It inherits nothing of the broker but these pipes, stands back when others want the processors (see
-`stand_back`), and ends when stdin does, in the middle of a job too: a broker that was killed leaves
-no worker behind. It works in the directory of the log, by relative names: a partition that is
-deleted meanwhile is renamed with it.
+The messages are in `worker_protocol`. The worker inherits only these pipes from the broker, and
+leaves the processors to other processes (see `stand_back`). It ends when stdin ends, even in the
+middle of a job, so a killed broker leaves no worker behind. It works in the directory of the log
+with relative names. If the partition is deleted, the directory is renamed and the names stay valid.
 
-The worker shares no object with the broker, so the environment of the broker does not reach it.
-`main` is given files, clock and a wait of its own.
+The worker shares no object with the broker, so the environment of the broker does not apply to it.
+`main` takes its own files, clock and wait function.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HERE = "."
 
 
 class _Broker:
-    """The other end of the pipes."""
+    """The broker, at the other end of the pipes."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -58,7 +58,7 @@ class _Broker:
 
 
 def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
-    """Clean one log after the other. `wait(seconds)` holds the worker back for the throttle."""
+    """Clean one log at a time. `wait(seconds)` delays the worker for the throttle."""
     stand_back()
     broker = _Broker()
     while True:
@@ -70,26 +70,27 @@ def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
             broker.report(CleaningFailed(error.errno or -1, str(error)))
         except CorruptLog as error:
             broker.report(CleaningFailed(0, str(error)))
-        except Exception as error:  # noqa: BLE001 - the broker hears of it
-            # A bug that one log brings to light: the others are cleaned all the same.
+        except Exception as error:  # noqa: BLE001 - reported to the broker
+            # A bug that only one log triggers must not prevent the cleaning of the others.
             traceback.print_exc()
             broker.report(CleaningFailed(0, repr(error)))
 
 
 def stand_back() -> None:
-    """Others get the processors first. Before any thread is started: it inherits the nice value.
+    """Lower the priority of the process. Called before any thread starts: threads inherit it.
 
-    Where Linux groups processes by session ("autogroup", when the broker is in no cgroup) a nice
-    value counts only within the worker's session, in which it is alone: there the group itself has
-    to be nice, or the worker takes as large a share as the whole broker. It does not starve: beside
-    one busy process of the usual priority on its processor the group gets 1.4 % of it (a weight of
-    15 to 1,024), and without such groups the nice value leaves it 9.7 % (110 to 1,024).
+    Linux may group processes by session ("autogroup", if the broker is in no cgroup). A nice value
+    then counts only within the worker's session, which has no other process. In this case the group
+    needs a nice value of its own, or the worker gets as large a share as the whole broker. The
+    worker does not starve. Beside one busy process of normal priority on its processor the group
+    gets 1.4 % of it (a weight of 15 to 1,024). Without such groups the nice value gives it 9.7 %
+    (110 to 1,024).
 
-    It is not SCHED_IDLE: a processor on which only such a process runs counts as free, so threads
-    that wake up are put there, but between groups they do not displace it at once.
+    SCHED_IDLE is not used. A processor that runs only such a process counts as free, so the
+    scheduler places waking threads there. Between groups they do not preempt it immediately.
     """
     os.nice(NICE)
-    if os.getsid(0) == os.getpid():  # in another's session it would be the other's
+    if os.getsid(0) == os.getpid():  # another session's group belongs to other processes, too
         with contextlib.suppress(OSError), open(AUTOGROUP, "r+", encoding="ascii") as group:  # noqa: PTH123
             group.write(str(AUTOGROUP_NICE))
 

@@ -1,8 +1,8 @@
-"""What the broker asks of a cleaner's worker, and what it hears: lines of JSON.
+"""The messages between the broker and a cleaner's worker: lines of JSON.
 
-The broker sends a `CleaningJob`; the worker answers with a `CleanedGroup` for each group of
-segments, waits for the broker's ``go`` (the swap is done) before it begins the next one, and ends
-with `CleaningDone` or `CleaningFailed`.
+The broker sends a `CleaningJob`. The worker sends a `CleanedGroup` for each group of segments, and
+waits for the broker's ``go`` (the swap is done) before the next one. Its last message is
+`CleaningDone` or `CleaningFailed`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ GO = "go"
 
 @dataclass(slots=True)
 class CleaningJob:
-    """One log to be cleaned below `upper_bound`; dirty from `first_dirty_offset` on.
+    """One log to be cleaned from `first_dirty_offset` up to `upper_bound`.
 
-    `segments` are (base offset, size in bytes) of those below `upper_bound`, `last_records`
-    (producer id, offset of its last data or -1, epoch) of the producers that are active.
+    Attributes:
+        segments: (base offset, size in bytes) of the segments below `upper_bound`.
+        last_records: (producer id, offset of its last data or -1, epoch) of the active producers.
     """
 
     name: str
@@ -41,9 +42,9 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleanedGroup:
-    """The segments with these base offsets have become one: ``<first base>.log.cleaned``.
+    """The segments with these base offsets were merged into ``<first base>.log.cleaned``.
 
-    `has_aborted`: it has an index of aborted transactions, too.
+    `has_aborted`: the new segment has an index of aborted transactions.
     """
 
     bases: list[int]
@@ -53,7 +54,7 @@ class CleanedGroup:
 
 @dataclass(slots=True)
 class CleaningDone:
-    """Everything below `end_offset` is clean; `stats` as in `CleanerStats`."""
+    """All records below `end_offset` are clean. `stats` are those of `CleanerStats`."""
 
     end_offset: int
     elapsed_s: float
@@ -62,7 +63,7 @@ class CleaningDone:
 
 @dataclass(slots=True)
 class CleaningFailed:
-    """`errno` is 0 unless the operating system refused; then `reason` says what is corrupt."""
+    """`errno` is 0 unless the operating system raised an error. `reason` is the error message."""
 
     errno: int
     reason: str
@@ -90,7 +91,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(line: bytes) -> Report:
-    """ValueError when the line is none of ours."""
+    """Decode a report. Raise ValueError if the line is not a report."""
     ((kind, fields),) = json.loads(line).items()
     report: Report = _REPORTS[kind](**fields)
     return report
