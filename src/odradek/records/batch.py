@@ -1,5 +1,4 @@
-"""Record batch v2: the 61-byte header, read and written in place; the records behind it stay
-opaque.
+"""Record batch v2: the 61-byte header, read and written in place. The records stay opaque.
 
 Layout, big-endian (`org.apache.kafka.common.record.DefaultRecordBatch`)::
 
@@ -31,7 +30,7 @@ from odradek.records.checksum import crc32c
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12
-"""Bytes before the part that `batch_length` counts: base offset and the length itself."""
+"""Bytes that `batch_length` does not count: base offset and the length itself."""
 
 MAGIC_V2 = 2
 CRC_POSITION = 17
@@ -51,10 +50,10 @@ NO_SEQUENCE = -1
 INT32_MAX = 2**31 - 1
 
 LEADER_FIELDS = struct.Struct(">qii")
-"""What the leader writes in front: base offset, batch length (unchanged), leader epoch."""
+"""The fields that the leader writes: base offset, batch length (unchanged), leader epoch."""
 
 OFFSETS = struct.Struct(">qi11xi")
-"""Base offset, batch length and last offset delta: all that finding an offset needs (27 bytes)."""
+"""Base offset, batch length and last offset delta (27 bytes): enough to find an offset."""
 
 _CRC = struct.Struct(">I")
 _INT16 = struct.Struct(">h")
@@ -74,7 +73,7 @@ class Compression(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header's fields in the order of the wire; times in milliseconds, sizes in bytes."""
+    """The header's fields in the order of the wire. Times in milliseconds, sizes in bytes."""
 
     base_offset: int
     batch_length: int
@@ -100,7 +99,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> int:
-        """The compression bits; a `Compression` when below 5."""
+        """The compression bits: a `Compression` if below 5."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -118,37 +117,43 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 without a base sequence; wraps from 2^31-1 to 0."""
+        """-1 without a base sequence. Wraps from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
 
 def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`; struct.error when fewer than 61 bytes remain. Checks nothing else."""
+    """Parse the header at `pos` without further checks.
+
+    Raises:
+        struct.error: Fewer than 61 bytes remain.
+    """
     return BatchHeader._make(HEADER.unpack_from(view, pos))
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Sequences wrap from 2^31-1 to 0 (``DefaultRecordBatch.incrementSequence``)."""
+    """Add to a sequence, which wraps from 2^31-1 to 0
+    (``DefaultRecordBatch.incrementSequence``).
+    """
     moved = sequence + increment
     return moved if moved <= INT32_MAX else moved - INT32_MAX - 1
 
 
 def crc_is_valid(batch: memoryview) -> bool:
-    """Whether the stored CRC-32C is that of the bytes from `attributes` to the end of `batch`."""
+    """Compare the stored CRC-32C with the bytes from `attributes` to the end of `batch`."""
     stored: int = _CRC.unpack_from(batch, CRC_POSITION)[0]
     return crc32c(batch[ATTRIBUTES_POSITION:]) == stored
 
 
 def write_crc(batch: memoryview | bytearray) -> None:
-    """Writes the CRC-32C of one whole batch into its header."""
+    """Write the CRC-32C of one whole batch to its header."""
     with memoryview(batch) as view:
         _CRC.pack_into(view, CRC_POSITION, crc32c(view[ATTRIBUTES_POSITION:]))
 
 
 def set_timestamp_type(batch: memoryview | bytearray, attributes: int, max_timestamp: int) -> None:
-    """Replaces attributes and max timestamp in place and renews the CRC."""
+    """Replace attributes and max timestamp in place and update the CRC."""
     _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
     write_crc(batch)

@@ -1,8 +1,8 @@
 """CRC-32C from the `crc32c` package's C extension, loaded without the package around it.
 
 ``crc32c/__init__.py`` reads its own version through `importlib.metadata`, which takes a fifth of
-the time that a broker needs to start. Where the extension is not where it was, the package itself
-is imported.
+the time that a broker needs to start. If the extension is not found, the package itself is
+imported.
 """
 
 from __future__ import annotations

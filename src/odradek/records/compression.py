@@ -1,13 +1,16 @@
-"""The four compressions of record bodies, in the framings of Kafka's Java client, with capped
-output.
+"""The four compressions of record bodies, in the framings of Kafka's Java client.
 
-Nothing here is on the produce or fetch path: batches travel opaque. It serves whoever must look
-into a batch (coordinators, offsets for timestamps, the command line, `compression.type` other
-than producer).
+The size of the output is limited. The produce and fetch paths do not use this module, because
+batches stay opaque there. It is for readers of records: coordinators, offsets for timestamps, the
+command line, and topics whose `compression.type` is not producer.
 
-Framings: gzip members; snappy as xerial's stream (a 16-byte header, then int32 size + raw block,
-32 KiB of input each) and, on reading, also one raw block as librdkafka may write it; lz4 frames
-with independent 64 KiB blocks and no content checksum; zstd frames.
+Framings:
+
+- gzip: members.
+- snappy: xerial's stream (a 16-byte header, then int32 size + raw block for each 32 KiB of input).
+  The reader also accepts one raw block, as librdkafka may write it.
+- lz4: frames with independent 64 KiB blocks and no content checksum.
+- zstd: frames.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ from odradek.records.batch import Compression
 R = TypeVar("R")
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""The most that one batch may unpack to; beyond it is `CorruptCompression`, whatever its header
-says.
+"""Maximum unpacked size of one batch, in bytes. A larger batch raises `CorruptCompression`,
+regardless of the size in its header.
 """
 
 COPIED_BYTES_MAX = 1024 * 1024
 SMALL_PACKED_BYTES = 128 * 1024
 SMALL_UNPACKED_BYTES = 256 * 1024
-"""So much is unpacked on the event loop: it takes less than a millisecond."""
+"""Maximum size that is unpacked on the event loop: it takes less than a millisecond."""
 RELEASED_AT_ONCE_BYTES = 4 * 1024 * 1024
-"""So much is released on the event loop: it takes a third of a millisecond."""
+"""Maximum size that is released on the event loop: it takes a third of a millisecond."""
 
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
@@ -49,16 +52,16 @@ _LZ4_STORED = 0x8000_0000
 _INT32_BE = struct.Struct(">i")
 _OVERFLOW = "failed to write whole buffer"
 _USUAL_RATIO = 64
-"""How much room is made at first, for each packed byte."""
+"""Bytes of output buffer for each packed byte in the first attempt."""
 _UNPACKED_BYTES_MIN = 1024 * 1024
 
 
 class CorruptCompression(ValueError):
-    """The bytes are no stream of that compression, or unpack to more than allowed."""
+    """The bytes are not a stream of that compression, or their unpacked size is above the limit."""
 
 
 def compress(compression: Compression, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """`data` in the framing of `compression`; `level` None means Kafka's default."""
+    """Compress `data` in the framing of `compression`. `level` None means Kafka's default."""
     if compression is Compression.NONE:
         return bytes(data)
     if compression is Compression.GZIP:
@@ -76,7 +79,11 @@ def decompress(
     data: bytes | memoryview,
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """The unpacked bytes, at most `bytes_max`; CorruptCompression otherwise."""
+    """Return the unpacked bytes.
+
+    Raises:
+        CorruptCompression: The bytes are damaged, or unpack to more than `bytes_max`.
+    """
     if compression is Compression.NONE:
         return bytes(data)
     body = unpack(compression, data, bytes_max)
@@ -91,7 +98,7 @@ class Body:
     """The unpacked records of one batch.
 
     Attributes:
-        data: The records, and bytes without meaning behind them.
+        data: The records, possibly followed by unused bytes.
         size: The number of bytes that the records take.
     """
 
@@ -100,7 +107,7 @@ class Body:
     _memory: mmap.mmap | None = None
 
     def close(self) -> None:
-        """Release the memory. It takes milliseconds for many MiB, without the interpreter lock."""
+        """Release the memory. For many MiB it takes milliseconds, without the interpreter lock."""
         if self._memory is not None:
             self._memory.close()
 
@@ -112,10 +119,10 @@ def unpack(
 ) -> Body:
     """Unpack at most `bytes_max` bytes, for readers that share the work with the event loop.
 
-    To make, grow or join byte strings of many MiB holds the interpreter lock for as many
-    milliseconds. So the codecs, which release it, write to anonymous memory, to which the kernel
-    adds pages while they do. Records that are not compressed are copied if they are few: indexing
-    bytes is faster than indexing a view.
+    Creating, growing or joining byte strings of many MiB holds the interpreter lock for as many
+    milliseconds. The codecs release the lock. They therefore write to anonymous memory, to which
+    the kernel adds pages at the same time. Uncompressed records are copied if they are few, because
+    indexing bytes is faster than indexing a view.
 
     Raises:
         CorruptCompression: The bytes are damaged, or unpack to more.
@@ -144,7 +151,7 @@ def _unpack(compression: Compression, data: bytes | memoryview, bytes_max: int) 
 def unpack_in_thread(
     compression: Compression, data: bytes | memoryview, bytes_max: int
 ) -> Work[Body]:
-    """As `unpack`, in a thread unless it is sure to take less time than to change threads."""
+    """As `unpack`, in a thread unless unpacking surely takes less time than a change of threads."""
     if len(data) <= SMALL_PACKED_BYTES or compression is Compression.NONE:
         try:
             return unpack(compression, data, min(bytes_max, SMALL_UNPACKED_BYTES))
@@ -197,11 +204,11 @@ def _compress_lz4(data: bytes | memoryview, level: int) -> bytes:
 
 
 class _TooSmall(CorruptCompression):
-    """There is no room for all that a stream unpacks to."""
+    """The unpacked stream does not fit into the output buffer."""
 
 
 def _unpack_gzip(data: bytes | memoryview, out: memoryview) -> int:
-    """All members of the stream, by one call: between two calls a thread waits for the lock."""
+    """Unpack all members of the stream with one call: between calls a thread waits for the lock."""
     return _unpack_frames(cramjam.gzip.decompress_into, data, out) if data else 0
 
 
@@ -223,7 +230,7 @@ def _unpack_snappy(data: bytes | memoryview, out: memoryview) -> int:
 
 
 def _unpack_snappy_block(block: bytes, out: memoryview, at: int) -> int:
-    """A raw block begins with its unpacked size: it is not believed beyond the cap."""
+    """Unpack a raw block. It begins with its unpacked size, which is checked against the limit."""
     try:
         size: int = cramjam.snappy.decompress_raw_len(block)
         if size > len(out) - at:

@@ -22,7 +22,7 @@ _VALUE = struct.Struct(">hi")
 
 
 class EndTransactionMarker(NamedTuple):
-    """How a transaction ended, and the epoch of the coordinator that said so."""
+    """The outcome of a transaction, and the epoch of the coordinator that decided it."""
 
     committed: bool
     coordinator_epoch: int
@@ -31,7 +31,7 @@ class EndTransactionMarker(NamedTuple):
 def build_marker(
     producer_id: int, producer_epoch: int, marker: EndTransactionMarker, timestamp_ms: int
 ) -> bytearray:
-    """The control batch of `marker`."""
+    """Build the control batch of `marker`."""
     key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return build_batch(
@@ -45,8 +45,10 @@ def build_marker(
 
 
 def read_marker(batch: Buffer) -> EndTransactionMarker | None:
-    """The marker in a control batch; None for control records of another type, and for a batch
-    that compaction has emptied.
+    """Return the marker in a control batch.
+
+    The result is None for control records of another type, and for a batch that compaction has
+    emptied.
     """
     try:
         record = next(iter_records(batch), None)

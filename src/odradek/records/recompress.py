@@ -21,11 +21,11 @@ from odradek.records.validate import too_large
 PRODUCER = "producer"
 UNCOMPRESSED = "uncompressed"
 SMALL_BODY_BYTES = 8 * 1024
-"""So much is compressed on the event loop: a change of threads takes as long."""
+"""Maximum size that is compressed on the event loop. A change of threads takes as long."""
 
 
 def target_compression(config: LogConfig) -> Compression | None:
-    """What the topic's batches are to be compressed with; None: as the producer sent them."""
+    """Return the compression of the topic's batches, or None for the producer's."""
     if config.compression_type == PRODUCER:
         return None
     if config.compression_type == UNCOMPRESSED:
@@ -34,7 +34,7 @@ def target_compression(config: LogConfig) -> Compression | None:
 
 
 def compression_level(config: LogConfig, compression: Compression) -> int | None:
-    """The topic's level for that compression; None where there is none to set."""
+    """Return the topic's level for that compression, or None if it has no level."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
@@ -46,12 +46,12 @@ def compression_level(config: LogConfig, compression: Compression) -> int | None
 def recompressed(
     batch: Buffer, header: BatchHeader, body: Body, target: Compression, config: LogConfig
 ) -> Work[bytearray]:
-    """Return a copy of a checked batch whose `body` is compressed with `target`.
+    """Return a copy of a validated batch whose `body` is compressed with `target`.
 
-    The records are not decoded: their bytes are the same in each compression.
+    The records are not decoded, because their bytes are the same in each compression.
     """
     if target is Compression.NONE and HEADER_BYTES + body.size > config.max_message_bytes:
-        # The append would refuse it, after a copy that holds the interpreter lock.
+        # The append would refuse it later, after a copy that holds the interpreter lock.
         raise too_large(HEADER_BYTES + body.size, config.max_message_bytes)
     level = compression_level(config, target)
 

@@ -1,11 +1,12 @@
 """Single records inside a batch: for coordinators, offsets for timestamps and the command line.
 
-A record is, behind a zig-zag varint of its length: attributes int8 (unused), timestamp delta
-varlong, offset delta varint, key length varint (-1: null) and key, value length varint and value,
-number of headers varint, and each header as key length, key (UTF-8), value length, value
-(`org.apache.kafka.common.record.DefaultRecord`). What the body says is not trusted: every length
-is checked against what remains, the unpacked size is capped, and anything else is
-`CorruptRecord`.
+A record begins with a zig-zag varint of its length. It continues with: attributes int8 (unused),
+timestamp delta varlong, offset delta varint, key length varint (-1: null) and key, value length
+varint and value, number of headers varint. Each header has key length, key (UTF-8), value length
+and value (`org.apache.kafka.common.record.DefaultRecord`).
+
+The content is not trusted. Every length is compared with the remaining bytes, and the unpacked size
+is limited. Invalid content raises `CorruptRecord`.
 """
 
 from __future__ import annotations
@@ -39,14 +40,17 @@ Header = tuple[str, bytes | None]
 
 
 class CorruptRecord(ValueError):
-    """The body of a batch is not what its header and its own lengths say."""
+    """The body of a batch does not match its header or its own lengths."""
 
 
 @dataclass(slots=True)
 class Record:
-    """One record; `timestamp` in milliseconds (-1 none), `offset` absolute once read from a batch.
+    """One record.
 
-    To be written, a record needs no offset: it gets its place in the batch.
+    Attributes:
+        timestamp: In milliseconds; -1 means none.
+        offset: The absolute offset of a record that was read. A record to be written needs none,
+            because its position in the batch decides.
     """
 
     key: bytes | None
@@ -57,7 +61,7 @@ class Record:
 
 
 def write_varint(out: bytearray, number: int) -> None:
-    """Zig-zag varint of a signed number of up to 64 bits."""
+    """Append the zig-zag varint of a signed number of up to 64 bits."""
     bits = (number << 1) ^ (number >> 63)
     while bits > 0x7F:
         out.append(bits & 0x7F | 0x80)
@@ -66,13 +70,15 @@ def write_varint(out: bytearray, number: int) -> None:
 
 
 def read_varint(data: bytes | memoryview | mmap, pos: int, end: int) -> tuple[int, int]:
-    """The number at `pos` and the position behind it; CorruptRecord when it is cut off or too
-    long.
+    """Return the number at `pos` and the position after it.
+
+    Raises:
+        CorruptRecord: The varint is cut off or too long.
     """
     bits = shift = 0
     while True:
         if pos >= end or shift >= 7 * VARINT_BYTES_MAX:
-            raise CorruptRecord("a varint does not end")
+            raise CorruptRecord("a varint is cut off or too long")
         byte = data[pos]
         pos += 1
         bits |= (byte & 0x7F) << shift
@@ -82,7 +88,7 @@ def read_varint(data: bytes | memoryview | mmap, pos: int, end: int) -> tuple[in
 
 
 def encode_record(out: bytearray, record: Record, timestamp_delta: int, offset_delta: int) -> None:
-    """Appends the record with its length in front."""
+    """Append the record, preceded by its length."""
     body = bytearray(1)
     write_varint(body, timestamp_delta)
     write_varint(body, offset_delta)
@@ -118,10 +124,13 @@ def build_batch(
     control: bool = False,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """One whole v2 batch. A record without a timestamp gets `timestamp_ms`; offsets count from
-    the base.
+    """Build one whole v2 batch. Offsets count from `base_offset`.
 
-    ValueError without records: a batch has at least one.
+    Args:
+        timestamp_ms: The timestamp of records that have none.
+
+    Raises:
+        ValueError: There are no records.
     """
     if isinstance(compression, str):
         compression = Compression[compression.upper()]
@@ -135,7 +144,7 @@ def build_batch(
         encode_record(body, record, stamp - base_timestamp, count)
         count += 1
     if count == 0:
-        raise ValueError("a batch has at least one record")
+        raise ValueError("a batch needs at least one record")
     payload = codec.compress(compression, bytes(body), level)
     attributes = int(compression)
     attributes |= TRANSACTIONAL_MASK if transactional else 0
@@ -167,19 +176,21 @@ def iter_records(
     batch: bytes | bytearray | memoryview,
     bytes_max: int = codec.DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[Record]:
-    """The records of one whole batch in order, unpacked to at most `bytes_max` bytes.
+    """Yield the records of one whole batch in order, unpacked to at most `bytes_max` bytes.
 
-    Raises CorruptRecord at the first record that is not what the lengths say; those before it
-    have been given by then. Does not check the CRC: whoever reads from outside has done that.
+    The CRC is not checked: code that reads untrusted bytes checks it first.
+
+    Raises:
+        CorruptRecord: A record does not match its lengths. Earlier records were already yielded.
     """
     if len(batch) < HEADER_BYTES:
-        raise CorruptRecord(f"{len(batch)} bytes are no batch")
+        raise CorruptRecord(f"{len(batch)} bytes are too short for a batch")
     header = parse_header(batch)
     yield from records_of(body_of(batch, header, bytes_max), header)
 
 
 def records_of(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """The records of an unpacked body; raises CorruptRecord as `iter_records` does."""
+    """Yield the records of an unpacked body. Raise CorruptRecord as `iter_records` does."""
     pos, end = 0, len(body)
     for _ in range(header.record_count):
         length, pos = read_varint(body, pos, end)
@@ -192,7 +203,7 @@ def records_of(body: bytes, header: BatchHeader) -> Iterator[Record]:
 def iter_batches(
     data: bytes | bytearray | memoryview,
 ) -> Iterator[memoryview]:
-    """The whole batches in `data` in order; a last one that is cut off is left out."""
+    """Yield the whole batches in `data` in order. An incomplete last batch is ignored."""
     view = memoryview(data)
     pos = 0
     while pos + HEADER_BYTES <= len(view):
@@ -208,7 +219,11 @@ def body_of(
     header: BatchHeader,
     bytes_max: int = codec.DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
-    """The unpacked bytes behind the header; CorruptRecord when they cannot be unpacked."""
+    """Return the unpacked bytes after the header.
+
+    Raises:
+        CorruptRecord: They cannot be unpacked.
+    """
     if header.compression > Compression.ZSTD:
         raise CorruptRecord(f"unknown compression type id: {header.compression}")
     packed = memoryview(batch)[HEADER_BYTES : header.size_bytes]
@@ -225,7 +240,7 @@ def _decode_record(data: bytes, pos: int, end: int, header: BatchHeader) -> Reco
     value, pos = _read_nullable(data, pos, end)
     headers, pos = _read_headers(data, pos, end)
     if pos != end:
-        raise CorruptRecord(f"{end - pos} bytes are left over behind a record")
+        raise CorruptRecord(f"{end - pos} bytes are left over after a record")
     if header.attributes & TIMESTAMP_TYPE_MASK:
         timestamp = header.max_timestamp
     else:
@@ -259,7 +274,11 @@ def _read_headers(data: bytes, pos: int, end: int) -> tuple[tuple[Header, ...], 
 
 
 def decode_header_key(name: bytes) -> str:
-    """Return the key of a record header as text, or raise CorruptRecord."""
+    """Return the key of a record header as text.
+
+    Raises:
+        CorruptRecord: The key is not UTF-8.
+    """
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError as error:

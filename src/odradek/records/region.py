@@ -1,11 +1,11 @@
-"""A range of an open file that goes to a socket without passing through Python.
+"""A range of an open file that is sent to a socket without passing through Python.
 
 A region keeps its file open. In the meantime the segment may be rolled, evicted from the pool of
-open files, renamed or deleted. CPython's reference count is the count of holders. The descriptor is
-closed with the last reference. A file that was truncated under a region has fewer bytes than
-`len(region)`. The sender closes the connection then.
+open files, renamed or deleted. CPython's reference count counts the users of the file, and the
+descriptor is closed with the last reference. A file that was truncated under a region has fewer
+bytes than `len(region)`. In that case the sender closes the connection.
 
-Every read goes through the file system that opened the file, which a test may replace.
+Every read uses the file system object that opened the file, so a test can replace it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 PROBE_STEP_BYTES = 1_048_576
-"""Distance between the bytes probed for residency, a usual fetch: its first and last byte. Linux
-reads ahead, and evicts, in runs; a hole between two probes costs the loop a disk's read of it.
+"""Distance between the bytes that are probed for residency. In a usual fetch these are its first
+and last byte. Linux reads ahead, and evicts, in runs. If pages between two probes are missing, the
+event loop waits for one read of the disk.
 """
 
 TOUCH_STEP_BYTES = 131_072
-"""How much `touch` reads with one call."""
+"""Number of bytes that `touch` reads with one call."""
 
 _CANNOT_TELL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _PROBE = (bytearray(1),)
-"""Where probed bytes go; nobody looks at them."""
+"""The buffer for probed bytes. Its content is not used."""
 
 
 class RegionFiles(Protocol):
@@ -46,8 +47,8 @@ class RegionFiles(Protocol):
 
 
 class RegionFile(Protocol):
-    """An open file: its descriptor, valid while the object is referenced, and the file system that
-    opened it.
+    """An open file: the file system that opened it, and its descriptor, which is valid while the
+    object is referenced.
     """
 
     @property
@@ -58,10 +59,13 @@ class RegionFile(Protocol):
 
 
 class FileRegion:
-    """`length` bytes of `file` from `position` on. `close` it when sent or dropped.
+    """`length` bytes of `file` from `position`. Call `close` when the region was sent or dropped.
 
-    `begun`: its first byte was just read, so `resident` need not probe it. `warm`: bytes from its
-    start that a thread has just read.
+    Attributes:
+        warm: Number of bytes from the start of the region that a thread has just read.
+
+    Args:
+        begun: The first byte was just read, so `resident` need not probe it.
     """
 
     __slots__ = ("_begun", "_file", "length", "position", "warm")
@@ -77,15 +81,19 @@ class FileRegion:
         return self.length
 
     def _held(self) -> RegionFile:
-        """The open file. Code on another thread keeps it, because `close` may run in between.
-        ValueError when the region is closed.
+        """Return the open file.
+
+        Code on another thread keeps the reference, because `close` may run in between.
+
+        Raises:
+            ValueError: The region is closed.
         """
         if self._file is None:
             raise ValueError("the region is closed")
         return self._file
 
     def read(self) -> bytes:
-        """The bytes of the region; fewer when the file was cut short."""
+        """Return the bytes of the region, or fewer if the file was truncated."""
         file, position, remaining = self._held(), self.position, self.length
         chunks = []
         while remaining > 0:
@@ -98,20 +106,21 @@ class FileRegion:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def read_piece(self, offset: int, count: int) -> bytes:
-        """`count` bytes from `offset` of the region on; fewer when the file was cut short."""
+        """Return `count` bytes from `offset` of the region, or fewer if the file was truncated."""
         file = self._held()
         return file.files.pread(file.fd, count, self.position + offset)
 
     def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
-        """Send `count` bytes from `offset` on to a socket; return how many it took."""
+        """Send `count` bytes from `offset` to a socket. Return the number of bytes it accepted."""
         file = self._file
         if file is None:
             raise ValueError("the region is closed")
         return file.files.sendfile(socket_fd, file.fd, self.position + offset, count)
 
     def touch(self, offset: int, count: int) -> None:
-        """Read `count` bytes from `offset` on, so that they are in the page cache. Waits for the
-        disk: for a thread.
+        """Read `count` bytes from `offset`, so that they are in the page cache.
+
+        Waits for the disk, so it runs on a thread.
         """
         file = self._held()
         scratch = memoryview(bytearray(min(count, TOUCH_STEP_BYTES)))
@@ -120,16 +129,16 @@ class FileRegion:
         while position < end:
             got = file.files.preadv(file.fd, [scratch[: end - position]], position, 0)
             if got == 0:
-                return  # cut short: the sender finds out
+                return  # the file was truncated: the sender detects it
             position += got
         if offset <= self.warm:
             self.warm = max(self.warm, offset + count)
 
     def resident(self) -> int:  # noqa: C901 - calls are what this path costs
-        """How many bytes from the start of the region can be read without waiting for the disk.
+        """Return how many bytes from the start of the region can be read without the disk.
 
-        Probes a byte at every `PROBE_STEP_BYTES` and the last one with RWF_NOWAIT. Without
-        RWF_NOWAIT: the bytes that `touch` has read.
+        A byte at every `PROBE_STEP_BYTES` and the last one are probed with RWF_NOWAIT. Without
+        RWF_NOWAIT the result is the number of bytes that `touch` has read.
         """
         length = self.length
         if self.warm >= length:
@@ -146,7 +155,7 @@ class FileRegion:
             at = last if last < PROBE_STEP_BYTES else PROBE_STEP_BYTES
         try:
             while True:
-                files.preadv(fd, _PROBE, position + at, nowait)  # nothing past the end: no wait
+                files.preadv(fd, _PROBE, position + at, nowait)  # behind the file's end: no wait
                 if at == last:
                     return length
                 found, at = at, at + PROBE_STEP_BYTES
@@ -160,5 +169,5 @@ class FileRegion:
             raise
 
     def close(self) -> None:
-        """Lets go of the file; harmless when done twice."""
+        """Drop the reference to the file. May be called twice."""
         self._file = None

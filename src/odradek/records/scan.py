@@ -1,10 +1,10 @@
 """Checks and searches over the records of one unpacked batch, in time slices.
 
 A Python loop in a thread holds the interpreter lock, so these loops run on the event loop. Each is
-a generator that yields when a slice is over. A slice is bounded by the number of records, so a test
-can count slices. The loops read varints of the usual sizes in place and build no objects. A record
-that they do not accept goes through `_check_record`, which uses the decoder's own functions and
-raises its errors. For the layout see `odradek.records.record`.
+a generator that yields at the end of a slice. The number of records limits a slice, so a test can
+count slices. The loops read varints of the usual sizes inline and build no objects. A record that
+they do not accept is passed to `_check_record`, which uses the decoder's functions and raises its
+errors. For the layout see `odradek.records.record`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.records.record import CorruptRecord, decode_header_key, read_varint
 RECORDS_A_SLICE = 1_000
 """Records of the usual form that are checked in one slice: about half a millisecond."""
 UNUSUAL_RECORD_COST = 10
-"""A record of any other form counts as so many."""
+"""A record of another form counts as this many records."""
 TIMESTAMPS_A_SLICE = 2_000
 """Records whose timestamps are compared in one slice."""
 DECODED_A_SLICE = 500
@@ -42,32 +42,32 @@ VALUE_BYTES_USUAL_MAX = 8_191
 """The largest values whose length has one byte, and two bytes."""
 ONE_BYTE_DELTAS = 64
 TWO_BYTE_DELTAS = 8_192
-"""Offset deltas below have one byte, and two bytes."""
+"""Smaller offset deltas have one byte, and two bytes."""
 RUN_MIN = 8
-"""Fewer records of the same sizes are not checked together."""
+"""Minimum number of records of the same sizes that are checked together."""
 STRETCH_MIN = 64
-"""Records that are checked one by one where there is no run, before one is looked for again."""
+"""Records that are checked one by one after a failed search for a run, before the next search."""
 RECORD_LENGTH_MIN = 6
-"""The length of an empty record: five varints of one byte behind the attributes."""
+"""The length of an empty record: five varints of one byte after the attributes."""
 _CONTINUED = bytes(range(0x80, 0x100))
 """The bytes of a varint that are not its last one."""
 _unpack_start = struct.Struct("<H5B").unpack_from
 _unpack_shape = struct.Struct(">8xi9xh34xi").unpack_from
-"""Of a batch's header: batch length, attributes, number of records."""
+"""Fields of a batch's header: batch length, attributes, number of records."""
 _unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 
 
 def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[int], int]]:
     """Check that `count` records decode and have the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Bytes behind the last record are not looked at.
+    Yields at the end of each slice. Bytes behind the last record are not read.
 
     Returns:
-        The indexes of the records without a key, and the position behind the last record.
+        The indexes of the records without a key, and the position after the last record.
 
     Raises:
-        CorruptRecord: for the first record that `iter_records` refuses, with the same text, or
-            whose offset delta is wrong.
+        CorruptRecord: The first record that `iter_records` refuses, with the same text, or that has
+            a wrong offset delta.
     """
     keyless: list[int] = []
     index = position = 0
@@ -78,7 +78,7 @@ def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[in
         index, position = _check_runs(body, position, index, end, keyless)
         left -= index - first
         if index < end:
-            # Records of a batch are alike: after one of another form, do not expect the usual one.
+            # Records of a batch are similar: after one of another form, expect more of that form.
             others = 1 if index > first else max(1, left // UNUSUAL_RECORD_COST)
             end = min(index + others, count)
             left -= (end - index) * UNUSUAL_RECORD_COST
@@ -96,10 +96,10 @@ def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[in
 
 
 def is_usual(batch: memoryview) -> bool:
-    """Whether the batch is small and not compressed, and its records are sound and have keys.
+    """Return whether the batch is small and uncompressed, and its records are valid and have keys.
 
-    The check needs no generator. It says nothing of other batches, and nothing of header and CRC,
-    which the append validates.
+    The check needs no generator. False says nothing about the batch. Header and CRC are not
+    checked, because the append validates them.
     """
     size = len(batch) - HEADER_BYTES
     if not 0 < size <= COPIED_BYTES_MAX:
@@ -140,10 +140,10 @@ def _check_runs(
 def _skip_run(  # noqa: C901 - one condition for each field
     body: Body, template: int, position: int, index: int, end: int
 ) -> tuple[int, int]:
-    """Skip the records behind a usual one, at `template`, that have the same sizes and a key.
+    """Skip the records after a usual one, at `template`, that have the same sizes and a key.
 
-    The bytes at one place in all of these records are compared by a few calls. Return the index and
-    the position behind them, those of the first record if there is no long run.
+    The bytes at one position in all of these records are compared by a few calls. Return the index
+    and the position after them, or of the first record if there is no long run.
     """
     data, span, none = body.data, position - template, (index, position)
     count = min(end - index, (body.size - position) // span)
@@ -225,7 +225,7 @@ def _check_usual(  # noqa: C901 - calls for each varint would double the time
                 break
             if delta != index_twice or (key & 0x81 and key != _NULL):
                 break
-            # The value has to end before the last byte, which is the number of headers.
+            # The value must end before the last byte, which is the number of headers.
             at += key >> 1
             left = stop - at
             if left > VALUE_BYTES_SHORT_MAX + 2:
@@ -247,9 +247,9 @@ def _check_usual(  # noqa: C901 - calls for each varint would double the time
 
 @cache
 def _spans() -> list[int]:
-    """How many bytes a record takes, by the first two bytes (little-endian) of its length.
+    """Return the size of a record by the first two bytes (little-endian) of its length.
 
-    A length of another size, or a negative one, has a span that no body has.
+    A length of another size, or a negative one, has a size that no body has.
     """
     spans = [1 << 60] * 65_536
     for low in range(0, 0x80, 2):
@@ -260,14 +260,16 @@ def _spans() -> list[int]:
 
 @cache
 def _offset_deltas() -> tuple[bytes, bytes]:
-    """The first and the second byte of the offset deltas that have two bytes, by their index."""
+    """Return the first and the second byte of the two-byte offset deltas, by their index."""
     indexes = range(TWO_BYTE_DELTAS)
     return bytes(2 * at & 0x7F | 0x80 for at in indexes), bytes(at >> 6 for at in indexes)
 
 
 @cache
 def _value_lengths() -> list[bytes]:
-    """The length of a value, which has two bytes, by the bytes from there to the record's end."""
+    """Return the encoded two-byte length of a value, by the bytes from there to the record's
+    end.
+    """
     unused = VALUE_BYTES_SHORT_MAX + 3
     values = range(VALUE_BYTES_SHORT_MAX + 1, VALUE_BYTES_USUAL_MAX + 1)
     lengths = [bytes((2 * value & 0x7F | 0x80, value >> 6)) for value in values]
@@ -278,9 +280,9 @@ def _value_lengths() -> list[bytes]:
 def _check_others(  # noqa: C901 - calls for each varint would double the time
     body: Body, position: int, first: int, end: int, keyless: list[int]
 ) -> tuple[int, int]:
-    """As `_check_usual`, for records of any form that are sound and have few headers.
+    """As `_check_usual`, for valid records of any form with few headers.
 
-    Reads may pass the end of a record, so a record counts only when the last one ends there.
+    Reads may pass the end of a record, so a record counts only if its last field ends there.
     """
     data, size = body.data, body.size
     index = first
@@ -333,7 +335,7 @@ def _check_others(  # noqa: C901 - calls for each varint would double the time
 
 
 def _skip_headers(body: Body, at: int) -> int:
-    """The position behind the headers of a record, or -1 if there are many."""
+    """Return the position after the headers of a record, or -1 if there are many."""
     data, size = body.data, body.size
     count = data[at]
     if count & 1 or count > 2 * HEADERS_AT_ONCE:
@@ -366,7 +368,7 @@ def _check_record(body: Body, position: int, index: int) -> Generator[None, None
     Yields within the headers of a record that has many.
 
     Returns:
-        The position behind the record, and the length of its key.
+        The position after the record, and the length of its key.
     """
     data = body.data
     length, position = read_varint(data, position, body.size)
@@ -383,7 +385,7 @@ def _check_record(body: Body, position: int, index: int) -> Generator[None, None
             raise CorruptRecord(f"{headers} headers do not fit in {stop - position} bytes")
         position = yield from _check_headers(body, position, stop, headers)
     if position != stop:
-        raise CorruptRecord(f"{stop - position} bytes are left over behind a record")
+        raise CorruptRecord(f"{stop - position} bytes are left over after a record")
     if delta != index:
         raise CorruptRecord(f"record {index} has the offset delta {delta}")
     return position, key_length
@@ -402,7 +404,7 @@ def _check_headers(body: Body, position: int, stop: int, count: int) -> Generato
 
 
 def _skip_nullable(body: Body, position: int, stop: int) -> tuple[int, int]:
-    """The length (negative for null) and the position behind a nullable byte string."""
+    """Return the length (negative for null) and the position after a nullable byte string."""
     length, position = read_varint(body.data, position, stop)
     if length < 0:
         return length, position
@@ -414,11 +416,11 @@ def _skip_nullable(body: Body, position: int, stop: int) -> tuple[int, int]:
 def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
     """Check that the body is `count` records with the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Keys, values and headers are not looked at. Bytes behind the
-    last record are an error.
+    Yields at the end of each slice. Keys, values and headers are not read. Bytes after the last
+    record are an error.
 
     Raises:
-        CorruptRecord: for the first record that is not.
+        CorruptRecord: A record has a wrong length or offset delta, or bytes are left over.
     """
     data, size, position = body.data, body.size, 0
     for index in range(count):
@@ -441,18 +443,18 @@ def check_offset_deltas(body: Body, count: int) -> Generator[None, None, None]:
 
 
 def bytes_left_over(size: int, count: int) -> CorruptRecord:
-    """The error for bytes behind the records of a batch."""
-    return CorruptRecord(f"{size} bytes are left over behind {count} records")
+    """Return the error for bytes after the records of a batch."""
+    return CorruptRecord(f"{size} bytes are left over after {count} records")
 
 
 def find_timestamp(
     body: Body, header: BatchHeader, timestamp: int, start_offset: int, count: int
 ) -> Generator[None, None, tuple[int, int] | None]:
-    """Return timestamp and offset of the first of `count` records that is not too old.
+    """Return timestamp and offset of the first of `count` records that is recent enough.
 
-    That is the first one at or after `start_offset` whose timestamp is `timestamp` or larger; None
-    without one. Yields at the end of each slice. Only the length and the timestamp of a record are
-    read, and its offset when the timestamp fits.
+    That is the first record at or above `start_offset` whose timestamp is at least `timestamp`. The
+    result is None if there is none. Yields at the end of each slice. Only the length and the
+    timestamp of a record are read, and its offset if the timestamp matches.
 
     Raises:
         CorruptRecord: A length does not fit.
@@ -520,7 +522,7 @@ def _skip_older(  # noqa: C901 - calls for each varint would double the time
                     c = c & 0x7F | (d & 0x7F) << 7 | (e & 0x7F) << 14 | f << 21
                 else:
                     return index, position
-            # An odd varint is a negative number: old, unless any number is wanted.
+            # An odd varint is a negative number: too old, unless negative deltas are accepted.
             if c >= wanted_twice and (not c & 1 or wanted <= 0):
                 return index, position
             position = stop
@@ -532,7 +534,7 @@ def _skip_older(  # noqa: C901 - calls for each varint would double the time
 def largest_timestamp(
     body: Body, header: BatchHeader, start_offset: int
 ) -> Generator[None, None, int | None]:
-    """Return the largest timestamp of the records from `start_offset` on; None without them.
+    """Return the largest timestamp of the records from `start_offset`, or None without records.
 
     Yields at the end of each slice.
 

@@ -1,11 +1,10 @@
-"""What a batch from a client must be before the leader appends it; Kafka's error for what it is
-not.
+"""Validate a client's record batch before the leader appends it.
 
-Only the header is looked at and the CRC computed over the body: no work per record. The order of
-the checks is Kafka's (``ProduceRequest.validateRecords``,
-``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``), so that a batch with
-two faults gets the error that Kafka gives. A lie inside a correctly summed body is stored as it
-is (see docs/deviations.md).
+Only the header is read, and the CRC is computed over the body: there is no work per record. The
+order of the checks is Kafka's (``ProduceRequest.validateRecords``,
+``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``). A batch with two faults
+therefore gets the same error as in Kafka. Wrong content in a body with a correct checksum is stored
+unchanged (see docs/deviations.md).
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ UNUSUAL_ATTRIBUTES_MASK = CONTROL_MASK | TIMESTAMP_TYPE_MASK | TRANSACTIONAL_MAS
 RECORD_BYTES_MIN = 7
 """An empty record: length, attributes, two deltas, key and value length, number of headers."""
 PACKED_RECORDS_MAX = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN
-"""A packed batch may say that it holds so many: more would not be unpacked by anyone."""
+"""Maximum record count in the header of a packed batch. No reader would unpack more records."""
 LENGTH_MIN_V0 = 14
-"""Kafka's smallest record of any format: a shorter length is CORRUPT_MESSAGE at once."""
+"""Kafka's smallest record of any format. A shorter length is CORRUPT_MESSAGE."""
 
 _unpack_header = HEADER.unpack_from
 MAGIC_POSITION = 16
@@ -46,10 +45,11 @@ HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, 
 
 
 class BatchRules:
-    """The limits of one topic, taken out of its `LogConfig` once instead of at each batch.
+    """The limits of one topic, read from its `LogConfig` once instead of at each batch.
 
-    `transactional`: for batches of a request that names a transactional id. `trusted`: for those of
-    the broker's own, which may be markers, or have no sequence.
+    Args:
+        transactional: The rules are for batches of a request that names a transactional id.
+        trusted: The rules are for batches of the broker, which may be markers or have no sequence.
     """
 
     __slots__ = (
@@ -77,10 +77,13 @@ class BatchRules:
 
 
 def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Writable, HeaderTuple]:
-    """The batch and its header's 13 fields; KafkaError with Kafka's code for what is no good.
+    """Return the batch and the 13 fields of its header.
 
-    Exactly one whole v2 batch is good. A torn piece of another one behind it is cut off, as in
-    Kafka: that is why the batch is given back.
+    A valid batch is exactly one whole v2 batch. An incomplete batch behind it is cut off, as in
+    Kafka, so the returned batch may be shorter.
+
+    Raises:
+        KafkaError: Kafka's error code for an invalid batch.
     """
     size = len(batch)
     if size < HEADER_BYTES:
@@ -113,7 +116,11 @@ def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Wri
 
 
 def one_batch(batch: Writable) -> Writable:
-    """The one batch of magic 2 in these bytes, without a torn piece behind it; raises otherwise."""
+    """Return the only batch (magic 2) in these bytes, without an incomplete one behind it.
+
+    Raises:
+        KafkaError: There is no whole batch, more than one, or one of another magic.
+    """
     size = _whole_batch_size(batch)
     if size is None:
         raise KafkaError(
@@ -136,7 +143,10 @@ def one_batch(batch: Writable) -> Writable:
 
 
 def _whole_batch_size(data: Buffer) -> int | None:
-    """The size of the batch in front, None when it is not whole (``ByteBufferLogInputStream``)."""
+    """Return the size of the first batch, or None if it is incomplete.
+
+    Follows ``ByteBufferLogInputStream``.
+    """
     if len(data) < LOG_OVERHEAD:
         return None
     length = int.from_bytes(data[8:12], "big", signed=True)
@@ -155,16 +165,16 @@ def _whole_batch_size(data: Buffer) -> int | None:
 
 
 def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
-    """The slow second look at a batch that is not usual: raises, or returns when it is good."""
+    """Repeat the checks of an unusual batch one by one. Raise KafkaError for the first failure."""
     if header.is_transactional and not rules.transactional:
-        # ``KafkaApis.handleProduceRequest``: whoever names no transactional id may not use it.
+        # ``KafkaApis.handleProduceRequest``: a request without a transactional id cannot use it.
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if header.base_offset != 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
             f"The base offset of the record batch should be 0, but it is {header.base_offset}",
         )
-    # A transaction must end in its partitions, whatever has become of their limit meanwhile.
+    # A transaction must end in its partitions even if their limit was lowered in the meantime.
     is_marker = rules.trusted and header.is_control
     if len(batch) > rules.message_bytes_max and not is_marker:
         raise too_large(len(batch), rules.message_bytes_max)
@@ -173,8 +183,7 @@ def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int)
             ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
         )
     if header.compression > Compression.ZSTD:
-        # Kafka answers UNKNOWN_SERVER_ERROR here, which old clients take for a reason to send
-        # again.
+        # Kafka responds UNKNOWN_SERVER_ERROR here. Old clients retry after that error.
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Unknown compression type id: {header.compression}",
@@ -187,7 +196,7 @@ def _examine(batch: Buffer, header: BatchHeader, rules: BatchRules, now_ms: int)
 
 
 def too_large(size_bytes: int, bytes_max: int) -> KafkaError:
-    """The error for a batch above ``max.message.bytes``."""
+    """Return the error for a batch above ``max.message.bytes``."""
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch size is {size_bytes} bytes which exceeds the maximum configured "

@@ -1,8 +1,9 @@
-"""The records of a client's batch, checked one by one, and recompressed if the topic asks for it.
+"""Validate the records of a client's batch one by one, and recompress them if the topic asks for
+it.
 
-Kafka reads the records of every batch. Here two kinds of topics need it. A client may write to an
-internal topic, and a coordinator cannot load a damaged record. A compacted topic cannot keep a
-record without a key.
+Kafka reads the records of every batch. Here only two kinds of topics need it. Clients may write to
+internal topics, and a coordinator cannot load a damaged record. Compacted topics cannot keep
+records without a key.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from odradek.records.scan import bytes_left_over, check_offset_deltas, check_rec
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
 UNPACKED_BYTES_MAX = 16 * 1024 * 1024
-"""The most that a batch is unpacked to when its records are checked."""
+"""Maximum size in bytes to which a batch is unpacked for the validation of its records."""
 RECORDS_MAX = 100_000
-"""How many records of a batch are checked."""
+"""Maximum number of validated records in a batch."""
 
 
 def open_batch(
     batch: Writable, config: LogConfig, now_ms: int, *, checked: bool, where: str = ""
 ) -> Work[Writable]:
-    """Return the batch in the topic's compression, after a check of its records.
+    """Validate the records of a batch, and return it in the topic's compression.
 
-    Small batches that are not compressed take no more than the first slice. Nothing is unpacked
-    before the header and the CRC are validated as an append does.
+    Small uncompressed batches take only the first slice. Nothing is unpacked before the header and
+    the CRC were validated as for an append.
 
     Args:
         batch: The records of one partition in a produce request.
         config: The configs of the topic.
         now_ms: The time of the request.
-        checked: Whether each record must decode and have its place, and a key if the topic is
-            compacted. Otherwise only the places are checked, and only to recompress.
+        checked: Whether each record must decode, have the next offset, and have a key if the topic
+            is compacted. Otherwise only the offsets are checked, and only to recompress.
         where: The partition, for error messages.
 
     Raises:
