@@ -251,17 +251,13 @@ class UnifiedLog:
         origin: Origin | None = None,
         commit: bool = False,
     ) -> LogAppendInfo:
-        """Append one v2 batch: validate it, write offset and epoch to its header, and write it.
+        """Append one v2 batch, which is changed in place: validate it, fill its header, write it.
 
         With `commit` the high watermark follows, unless the append must be flushed first.
 
-        Args:
-            batch: A writable batch, which is changed in place.
-
         Raises:
-            KafkaError: Kafka's code if the batch is refused. KAFKA_STORAGE_ERROR if it could not be
-                written. After a full disk the log is unchanged and later appends may succeed. After
-                an I/O error the directory is offline.
+            KafkaError: The batch is refused, or KAFKA_STORAGE_ERROR. After a full disk the log is
+                unchanged. After an I/O error the directory is offline.
         """
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()

@@ -247,7 +247,7 @@ def test_a_damaged_batch_is_not_given_a_new_checksum(manager, log, tmp_path) -> 
     data[65] ^= 1
     data[7] = 1  # the base offset, which the checksum does not cover
     path.write_bytes(data)
-    with pytest.raises(CorruptLog, match="out of place"):
+    with pytest.raises(CorruptLog, match="out of order"):
         list(cleaning_of(chosen).groups())
 
 

@@ -1,10 +1,10 @@
 """The selection of the log to clean, and of its cleanable part (``LogCleanerManager``).
 
-Runs on the owner's thread. Cleanable are the segments before the active one that meet three
-conditions. Their transactions have ended (they are below the last stable offset). They are older
-than `min.compaction.lag.ms`. They are below the recovery point on the disk, because recovery after
-a crash reads the rest batch by batch and takes a gap for a loss. It must never see the gaps that
-cleaning leaves.
+Runs on the owner's thread. A segment before the active one is cleanable on three conditions. Its
+transactions have ended (it is below the last stable offset). It is older than
+`min.compaction.lag.ms`. It is below the recovery point on the disk, because recovery after a crash
+reads the rest batch by batch and takes a gap for a loss. It must never see the gaps that cleaning
+leaves.
 """
 
 from __future__ import annotations
