@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from odradek.pipeline.session import SHORT_LIFE
 from tests.docs.pages import ROOT
 
 
@@ -52,7 +53,11 @@ class SparkCommands:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.docs.spark_commands"],
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+                env=os.environ
+                | {
+                    "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+                    "JAVA_TOOL_OPTIONS": SHORT_LIFE,
+                },
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr.open("wb"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ QUOTED = sorted(set(re.findall(r"^\| (?:log: )?`([^`]* [^`]* [^`]*)` \|", PAGE, 
 OF_OTHERS = {"Address already in use", "fixture 'kafka' not found"}
 
 
+@cache
 def _literals() -> str:
     """All texts of the product. A placeholder of a formatted string is `...`."""
     found = []
