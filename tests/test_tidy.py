@@ -217,6 +217,49 @@ def test_symbols_that_the_architecture_names_exist() -> None:
     assert not missing, sorted(missing)
 
 
+RULES_PAGE = ROOT / "docs" / "kafka-semantics.md"
+RULE_HEADING = re.compile(r"^### ([A-Z]\d+)\. .+$", re.M)
+RULE_TEST = re.compile(r"^- `([\w/]+\.py)::(test_\w+)`$", re.M)
+CITED_RULES = re.compile(r"\brules?\s+((?:[A-Z]\d+(?:,\s+|\s+and\s+|\s+or\s+)?)+)", re.IGNORECASE)
+
+
+def _rules_of_kafka() -> dict[str, str]:
+    """Return the text of each rule of the page by its number."""
+    parts = RULE_HEADING.split(RULES_PAGE.read_text(encoding="utf-8"))[1:]
+    assert len(parts[::2]) == len(set(parts[::2])), "a number stands for two rules"
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_every_rule_of_kafka_names_existing_tests() -> None:
+    """After a rename of a test, correct its name in docs/kafka-semantics.md."""
+    rules = _rules_of_kafka()
+    assert len(rules) > 60
+    assert not [number for number, text in rules.items() if not RULE_TEST.search(text)]
+    missing = [
+        f"{number}: {file}::{name}"
+        for number, text in rules.items()
+        for file, name in RULE_TEST.findall(text)
+        if not re.search(rf"def {name}\(", _text_or_nothing(ROOT / "tests" / file))
+    ]
+    assert not missing, f"correct these names in {_name(RULES_PAGE)}"
+
+
+def _text_or_nothing(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def test_every_cited_rule_of_kafka_is_on_its_page() -> None:
+    rules = _rules_of_kafka()
+    cited = {
+        (number, _name(path))
+        for path in [*CODE, *DOCUMENTS]
+        for group in CITED_RULES.findall(path.read_text(encoding="utf-8"))
+        for number in re.findall(r"[A-Z]\d+", group)
+    }
+    assert ("T5", _name(RULES_PAGE)) in cited, "the pattern finds no citation"
+    assert not [each for each in sorted(cited) if each[0] not in rules]
+
+
 def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
     """Time comes in by constructor: only `clock.py` reads the clock (the tools may, too)."""
     tools = {"cli", "demo", "pipeline", "testing"}
