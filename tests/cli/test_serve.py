@@ -179,7 +179,7 @@ def test_the_log_directory_of_a_stopped_kafka_is_served_as_it_is(kind: str, data
     unpack(kind, Path(data))
     with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
         assert (
-            "took over 7 topics with 15 partitions, 19 configs, quotas of 3 entities" in broker.log
+            "imported 7 topics with 15 partitions, 19 configs, quotas of 3 entities" in broker.log
         )
         metadata = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=TIMEOUT_S)
         assert list(metadata.brokers) == [NODE_ID]

@@ -1,4 +1,4 @@
-"""Kafka's metadata: snapshots, segments that a crash has torn, records and what they come to."""
+"""Kafka's metadata: snapshots, torn segments, and the cluster that the records describe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from odradek.ids import Uuid
 from odradek.log.directories.log_manager import METADATA_DIRECTORY
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
-from odradek.metadata.kafka_import.metadata_replay import FoundCluster, replay
+from odradek.metadata.kafka_import.metadata_replay import ImportedCluster, replay
 from odradek.protocol import interpret
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
@@ -53,7 +53,7 @@ def batch(values: Sequence[bytes], base_offset: int) -> bytes:
 
 
 def write_log(directory: Path, *values: bytes, base_offset: int = 0) -> Path:
-    """A segment with a batch for each value."""
+    """Write a segment with a batch for each value."""
     path = directory / f"{base_offset:020d}.log"
     path.write_bytes(b"".join(batch([v], base_offset + i) for i, v in enumerate(values)))
     return path
@@ -65,7 +65,7 @@ def write_snapshot(directory: Path, end_offset: int, *values: bytes) -> Path:
     return path
 
 
-def found(directory: Path) -> FoundCluster:
+def found(directory: Path) -> ImportedCluster:
     return replay(read_frames(directory))
 
 
@@ -76,14 +76,14 @@ def topics(directory: Path) -> set[str]:
 TOPIC_A, TOPIC_B = framed(TopicRecord("a", A)), framed(TopicRecord("b", B))
 
 
-def test_the_log_goes_on_where_the_newest_snapshot_ends(tmp_path: Path) -> None:
+def test_the_log_continues_where_the_newest_snapshot_ends(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 1, TOPIC_B)
     write_snapshot(tmp_path, 2, TOPIC_A)
     write_log(tmp_path, b"never read", b"never read", TOPIC_B)
     assert topics(tmp_path) == {"a", "b"}
 
 
-def test_a_snapshot_that_is_cut_off_gives_way_to_the_one_before(tmp_path: Path) -> None:
+def test_a_truncated_snapshot_is_replaced_by_the_one_before(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 1, TOPIC_A)
     newest = write_snapshot(tmp_path, 2, TOPIC_A)
     newest.write_bytes(newest.read_bytes()[:-1])
@@ -92,13 +92,13 @@ def test_a_snapshot_that_is_cut_off_gives_way_to_the_one_before(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("cut", [1, 30])
-def test_a_torn_end_is_left_out(tmp_path: Path, cut: int) -> None:
+def test_an_incomplete_last_batch_is_ignored(tmp_path: Path, cut: int) -> None:
     path = write_log(tmp_path, TOPIC_A, TOPIC_B)
     path.write_bytes(path.read_bytes()[:-cut])
     assert topics(tmp_path) == {"a"}
 
 
-def test_a_batch_with_a_wrong_sum_ends_the_log(tmp_path: Path) -> None:
+def test_a_batch_with_a_wrong_crc_ends_the_log(tmp_path: Path) -> None:
     path = write_log(tmp_path, TOPIC_A, TOPIC_B)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -106,7 +106,7 @@ def test_a_batch_with_a_wrong_sum_ends_the_log(tmp_path: Path) -> None:
     assert topics(tmp_path) == {"a"}
 
 
-def test_segments_follow_on_one_another(tmp_path: Path) -> None:
+def test_segments_are_read_in_order(tmp_path: Path) -> None:
     write_log(tmp_path, TOPIC_A)
     write_log(tmp_path, TOPIC_B, base_offset=1)
     assert topics(tmp_path) == {"a", "b"}
@@ -119,24 +119,24 @@ def test_a_gap_between_segments_is_refused(tmp_path: Path) -> None:
         topics(tmp_path)
 
 
-def test_a_log_that_begins_behind_the_snapshot_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_starts_behind_the_snapshot_is_refused(tmp_path: Path) -> None:
     write_snapshot(tmp_path, 1, TOPIC_A)
     write_log(tmp_path, TOPIC_B, base_offset=3)
     with pytest.raises(UnreadableMetadata, match="lacks the records from 1 to 2"):
         topics(tmp_path)
 
 
-def test_a_transaction_counts_when_it_has_ended(tmp_path: Path) -> None:
+def test_a_transaction_takes_effect_when_it_has_ended(tmp_path: Path) -> None:
     write_log(tmp_path, BEGIN, TOPIC_A, END, BEGIN, TOPIC_B, ABORT)
     assert topics(tmp_path) == {"a"}
 
 
-def test_a_transaction_that_never_ended_does_not_count(tmp_path: Path) -> None:
+def test_a_transaction_that_never_ended_has_no_effect(tmp_path: Path) -> None:
     write_log(tmp_path, TOPIC_A, BEGIN, TOPIC_B)
     assert topics(tmp_path) == {"a"}
 
 
-def test_types_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
+def test_unknown_record_types_are_skipped(tmp_path: Path) -> None:
     write_log(tmp_path, TOPIC_A, b"\x01\x7f\x00whatever", b"\x01\x80\x01\x00later")
     assert topics(tmp_path) == {"a"}
 
@@ -145,8 +145,8 @@ def test_types_that_are_not_known_are_passed_over(tmp_path: Path) -> None:
     ("value", "reason"),
     [
         (framed(TopicRecord("b", B), 1), "version 1"),
-        (TOPIC_B[:-1], "makes no sense"),
-        (framed(PartitionRecord(0, B)), "makes no sense"),
+        (TOPIC_B[:-1], "has an invalid"),
+        (framed(PartitionRecord(0, B)), "has an invalid"),
         (b"\x02" + TOPIC_B[1:], "frame version 2"),
         (b"\x80", "varint"),
     ],
@@ -157,7 +157,7 @@ def test_a_record_that_cannot_be_read_is_refused(tmp_path: Path, value: bytes, r
         found(tmp_path)
 
 
-def test_the_epoch_rises_with_every_choice_of_a_leader(tmp_path: Path) -> None:
+def test_the_epoch_rises_with_every_leader_election(tmp_path: Path) -> None:
     write_log(
         tmp_path,
         TOPIC_A,
@@ -170,7 +170,7 @@ def test_the_epoch_rises_with_every_choice_of_a_leader(tmp_path: Path) -> None:
     assert (partition.leader_epoch, partition.replicas, partition.isr) == (6, (1,), (1,))
 
 
-def test_a_topic_that_was_removed_is_gone_with_its_configs(tmp_path: Path) -> None:
+def test_a_topic_is_removed_with_its_configs(tmp_path: Path) -> None:
     config = framed(ConfigRecord(2, "a", "retention.ms", "1"))
     write_log(tmp_path, TOPIC_A, config, TOPIC_B, framed(RemoveTopicRecord(A)))
     cluster = found(tmp_path)
@@ -178,7 +178,7 @@ def test_a_topic_that_was_removed_is_gone_with_its_configs(tmp_path: Path) -> No
     assert cluster.configs == {}
 
 
-def test_configs_quotas_and_features_can_be_taken_back(tmp_path: Path) -> None:
+def test_configs_quotas_and_features_can_be_removed(tmp_path: Path) -> None:
     entity = [EntityData("user", None)]
     write_log(
         tmp_path,
@@ -201,7 +201,7 @@ def test_configs_quotas_and_features_can_be_taken_back(tmp_path: Path) -> None:
 
 @pytest.fixture
 def whole_log(kind: str, tmp_path: Path) -> Path:
-    """Kafka's metadata, with every record since the first one, and no snapshot."""
+    """Return a directory with Kafka's metadata from the first record on, without a snapshot."""
     directory = unpack(kind, tmp_path) / METADATA_DIRECTORY
     for path in directory.glob("*.checkpoint"):
         path.unlink()
@@ -209,7 +209,7 @@ def whole_log(kind: str, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kafkas_own_records_are_read_and_written_alike(kind: str, whole_log: Path) -> None:
+def test_kafkas_own_records_are_read_and_written_back_unchanged(kind: str, whole_log: Path) -> None:
     seen = set()
     for frame in read_frames(whole_log):
         cls = CLASSES.get(frame.api_key)
@@ -222,7 +222,7 @@ def test_kafkas_own_records_are_read_and_written_alike(kind: str, whole_log: Pat
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_whole_log_comes_to_what_kafkas_snapshot_says(
+def test_the_whole_log_gives_the_state_of_kafkas_snapshot(
     kind: str, whole_log: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "with snapshots"

@@ -1,4 +1,4 @@
-"""A cluster of Kafka's in a store of ours: all of it or nothing, and what is left out is said."""
+"""Import of a Kafka cluster into a store: all or nothing, and unsupported metadata is logged."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ def partition(number: int, replicas: list[int], epoch: int = 0) -> bytes:
     return framed(PartitionRecord(number, A, replicas, replicas, leader_epoch=epoch))
 
 
-def test_an_empty_directory_has_nothing_to_take_over(tmp_path: Path) -> None:
+def test_an_empty_directory_has_no_cluster_to_import(tmp_path: Path) -> None:
     assert take_over(tmp_path) is None
 
 
-def test_the_replica_here_becomes_the_only_one(tmp_path: Path) -> None:
+def test_the_replica_of_this_node_becomes_the_only_one(tmp_path: Path) -> None:
     image = taken(tmp_path, TOPIC_A, partition(0, [1, 7, 2]), partition(1, [1, 2]))
     here, away = image.topics_by_name[TopicName("a")].partitions
     assert (here.replicas, here.isr, here.leader) == ((7,), (7,), 7)
     assert (away.replicas, away.leader) == ((1, 2), NO_LEADER)
 
 
-def test_epochs_are_never_behind_those_in_the_log(tmp_path: Path, logs: LogManager) -> None:
+def test_epochs_are_never_below_those_in_the_log(tmp_path: Path, logs: LogManager) -> None:
     append(logs, TopicPartition("a", 0), 12)
     image = taken(tmp_path, TOPIC_A, partition(0, [7], 3), partition(1, [7], 4), logs=logs)
     topic = image.topics_by_name[TopicName("a")]
@@ -83,7 +83,7 @@ def test_partitions_that_are_missing_in_the_metadata_are_refused(tmp_path: Path)
         taken(tmp_path, TOPIC_A, partition(1, [7]))
 
 
-def test_configs_that_cannot_be_set_here_are_named_and_left_out(
+def test_configs_that_cannot_be_set_here_are_logged_and_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     configs = (
@@ -125,7 +125,7 @@ def test_missing_directories_of_a_topic_are_empty_partitions(
 
 
 class FailingStore(MemoryStore):
-    """Ends at the first write of several nodes."""
+    """Fails at the first write of several nodes."""
 
     fails = True
 
@@ -135,7 +135,7 @@ class FailingStore(MemoryStore):
         await super().multi(operations)
 
 
-def test_a_start_that_is_cut_short_leaves_nothing_and_the_next_one_takes_all(
+def test_an_interrupted_import_leaves_nothing_and_the_next_start_imports_all(
     tmp_path: Path,
 ) -> None:
     config = config_for(unpack("killed", tmp_path))
@@ -160,11 +160,11 @@ def test_a_start_that_is_cut_short_leaves_nothing_and_the_next_one_takes_all(
     assert len(image.client_quotas) == 3
 
 
-def test_a_store_that_has_begun_takes_nothing_over(tmp_path: Path) -> None:
+def test_a_store_that_is_not_new_imports_nothing(tmp_path: Path) -> None:
     config = config_for(tmp_path)
 
     async def never() -> Takeover | None:
-        raise AssertionError("it was asked")
+        raise AssertionError("the store looked for a cluster to import")
 
     async def run() -> None:
         store = MemoryStore()

@@ -1,4 +1,4 @@
-"""The SQLite store's own: what it does with a foreign file, a full disk, and its thread."""
+"""The SQLite store: a foreign file, a full disk, durability, and its thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from odradek.metadata.store.interface import Create, NoNodeError, StoreFailure
 from odradek.metadata.store.sqlite import SqliteStore
 
 
-def test_a_file_that_is_no_database_is_refused_and_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_leaks_no_thread(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     path.write_bytes(b"this is not a database" * 100)
-    before = _own_threads()  # those of a broker that other tests share may be there
+    before = _own_threads()  # a broker that other tests share may have some
     with pytest.raises(StoreFailure):
         asyncio.run(SqliteStore(path).open())
     assert _own_threads() <= before
@@ -51,7 +51,7 @@ def test_writes_are_synced_before_they_return(tmp_path: Path) -> None:
     assert asyncio.run(synchronous()) == full
 
 
-def test_a_write_that_does_not_fit_the_disk_changes_nothing(tmp_path: Path) -> None:
+def test_a_write_to_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     async def fill() -> None:
         store = SqliteStore(tmp_path / "metadata.sqlite")
         await store.open()

@@ -1,4 +1,4 @@
-"""Both metadata stores against one model: a dictionary of paths, driven at random."""
+"""Both metadata stores compared with a model, a dictionary of paths, by random operations."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def children_of(tree: Tree, path: str) -> list[str]:
 
 
 def apply(tree: Tree, operation: Operation) -> None:
-    """The model: changes the tree, or raises what a store must raise."""
+    """Change the model's tree, or raise the error that a store must raise."""
     path = operation.path
     if isinstance(operation, Create):
         if path in tree:
@@ -88,7 +88,7 @@ def apply_all(tree: Tree, operations: Iterable[Operation]) -> Tree:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Rules for any store; a subclass says which, and how it is opened again."""
+    """Rules for any store. A subclass creates the store and reopens it."""
 
     store: MetadataStore
 
@@ -263,7 +263,7 @@ class SqliteMachine(StoreMachine):
     @precondition(lambda self: len(self.directories) < 5)
     @rule()
     def crash(self) -> None:
-        """What another process finds when this one is gone: the files as they are now."""
+        """Open a copy of the files as they are now, as another process would after a crash."""
         after = Path(tempfile.mkdtemp(prefix="odradek-store-"))
         for name in ("metadata.sqlite", "metadata.sqlite-wal"):
             source = self.directories[-1] / name

@@ -1,9 +1,9 @@
-"""Reads the log of ``__cluster_metadata`` that a stopped Apache Kafka left, and never writes to it.
+"""Reader of the ``__cluster_metadata`` log of a stopped Apache Kafka. It never writes to the log.
 
-The directory holds snapshots, ``<end offset>-<epoch>.checkpoint``, and segments as of any topic. A
-snapshot says what all records before its end offset came to. The value of a record is a frame
+The directory has snapshots, ``<end offset>-<epoch>.checkpoint``, and segments like any topic. A
+snapshot has the state after all records before its end offset. The value of a record is a frame
 version (1), the type and the version of the message, each an unsigned varint, and the message
-(``MetadataRecordSerde``). Control batches are Raft's own.
+(``MetadataRecordSerde``). Control batches belong to Raft and are ignored.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _logger = logging.getLogger(__name__)
 
 
 class UnreadableMetadata(OSError):
-    """Kafka's metadata cannot be taken over; the message is one clear line for the operator."""
+    """Kafka's metadata cannot be imported. The message is one clear line for the operator."""
 
 
 class Frame(NamedTuple):
-    """One record: the message's type and version, and its bytes."""
+    """One record: the message's type, version and bytes."""
 
     api_key: int
     version: int
@@ -38,10 +38,13 @@ class Frame(NamedTuple):
 
 
 def read_frames(directory: Path) -> Iterator[Frame]:
-    """All that the newest whole snapshot says, then what the log has behind it.
+    """Yield the records of the newest whole snapshot, then the records of the log behind it.
 
-    The log ends before the first batch that a crash has torn, as when Kafka recovers it. Raises
-    UnreadableMetadata when records are missing, or are none that can be read; OSError may arise.
+    The log ends before the first batch that a crash has torn, as in Kafka's recovery.
+
+    Raises:
+        UnreadableMetadata: Records are missing or cannot be read.
+        OSError: A file cannot be read.
     """
     end_offset, frames = _newest_snapshot(directory)
     yield from frames
@@ -49,7 +52,7 @@ def read_frames(directory: Path) -> Iterator[Frame]:
 
 
 def _newest_snapshot(directory: Path) -> tuple[int, list[Frame]]:
-    """The end offset of the newest snapshot that is whole, and its records; 0 without any."""
+    """Return end offset and records of the newest snapshot that is whole. 0 if there is none."""
     found = ((_SNAPSHOT.match(path.name), path) for path in directory.iterdir())
     snapshots = {int(match[1]): path for match, path in found if match is not None}
     for end_offset in sorted(snapshots, reverse=True):
@@ -58,23 +61,25 @@ def _newest_snapshot(directory: Path) -> tuple[int, list[Frame]]:
         batches = list(_whole_batches(data))
         if data and sum(map(len, batches)) == len(data):
             return end_offset, [frame for batch in batches for frame in _frames(path, batch, 0)]
-        _logger.warning("%s is not whole: going on with the snapshot before it", path)
+        _logger.warning("the snapshot %s is incomplete: using the one before it", path)
     return 0, []
 
 
 def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
-    """The records of the segments from an offset on."""
+    """Yield the records of the segments from an offset on."""
     found = ((_SEGMENT.match(path.name), path) for path in directory.iterdir())
     segments = sorted((int(match[1]), path) for match, path in found if match is not None)
     next_offset = segments[0][0] if segments else start_offset
     if next_offset > start_offset:
         raise UnreadableMetadata(
-            f"{directory} lacks the records from {start_offset} to {next_offset - 1}"
+            f"{directory} lacks the records from {start_offset} to {next_offset - 1}. "
+            "Restore its missing files"
         )
     for base_offset, path in segments:
         if base_offset != next_offset:
             raise UnreadableMetadata(
-                f"{directory} lacks the records from {next_offset} to {base_offset - 1}"
+                f"{directory} lacks the records from {next_offset} to {base_offset - 1}. "
+                "Restore its missing files"
             )
         data = path.read_bytes()
         position = 0
@@ -87,11 +92,13 @@ def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
             if next_offset > start_offset:
                 yield from _frames(path, batch, start_offset)
         if position < len(data):
-            _logger.warning("%s is torn: %d bytes are left out", path, len(data) - position)
+            _logger.warning(
+                "%s ends in an incomplete batch: ignoring %d bytes", path, len(data) - position
+            )
 
 
 def _whole_batches(data: bytes) -> Iterator[memoryview]:
-    """The batches up to the first one that is torn or has a wrong CRC."""
+    """Yield the batches in front of the first batch that is torn or has a wrong CRC."""
     for batch in iter_batches(data):
         if len(batch) < HEADER_BYTES or parse_header(batch).magic != MAGIC_V2:
             return
@@ -101,7 +108,7 @@ def _whole_batches(data: bytes) -> Iterator[memoryview]:
 
 
 def _frames(path: Path, batch: memoryview, start_offset: int) -> Iterator[Frame]:
-    """The records of one batch from an offset on."""
+    """Yield the records of one batch from an offset on."""
     if parse_header(batch).attributes & CONTROL_MASK:
         return
     try:
@@ -122,7 +129,7 @@ def _frame(value: bytes) -> Frame:
 
 
 def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at a position, and the position behind it; ValueError when it does not end."""
+    """Return the number at a position, and the position behind it. ValueError if it is torn."""
     number = 0
     for i, byte in enumerate(data[position : position + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * i)

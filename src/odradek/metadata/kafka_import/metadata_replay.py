@@ -1,8 +1,8 @@
-"""What the records of ``__cluster_metadata`` come to: a cluster as Kafka last knew it.
+"""Replay of the records of ``__cluster_metadata`` to the last state of a Kafka cluster.
 
 The rules are those of Kafka's images (``TopicsDelta``, ``PartitionRegistration.merge``,
-``ConfigurationsDelta``). Records between BeginTransaction and EndTransaction count together or
-not at all. Types that say nothing of what is kept here are passed over.
+``ConfigurationsDelta``). Records between BeginTransaction and EndTransaction take effect together
+or not at all. Record types without relevant state are skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odradek.protocol.messages.topic_record import TopicRecord
 
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 LEADER_UNCHANGED = -2
-# What Odradek has no use for, and an operator should hear of: type -> (what it is, how many more).
+# Metadata that Odradek does not use, but reports to the operator: type -> (name, change of count).
 _UNUSED = {
     10: ("delegation tokens", 1),
     26: ("delegation tokens", -1),
@@ -40,24 +40,24 @@ _UNUSED = {
 
 
 @dataclass(slots=True)
-class FoundPartition:
+class ImportedPartition:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
 @dataclass(slots=True)
-class FoundTopic:
+class ImportedTopic:
     name: str
     topic_id: Uuid
-    partitions: dict[int, FoundPartition] = field(default_factory=dict)
+    partitions: dict[int, ImportedPartition] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class FoundCluster:
-    """A cluster as Kafka left it; configs by the number of the resource's type and its name."""
+class ImportedCluster:
+    """The last state of a Kafka cluster. `configs` is by the resource's type number and name."""
 
-    topics: dict[Uuid, FoundTopic] = field(default_factory=dict)
+    topics: dict[Uuid, ImportedTopic] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     quotas: dict[Entity, dict[str, float]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -65,11 +65,13 @@ class FoundCluster:
     unused: Counter[str] = field(default_factory=Counter)
 
 
-def replay(frames: Iterable[Frame]) -> FoundCluster:
-    """The cluster after all records; UnreadableMetadata when one makes no sense or is too new. A
-    transaction that has not ended has not happened.
+def replay(frames: Iterable[Frame]) -> ImportedCluster:
+    """Return the cluster after all records. A transaction that has not ended has no effect.
+
+    Raises:
+        UnreadableMetadata: A record is invalid or too new.
     """
-    cluster = FoundCluster()
+    cluster = ImportedCluster()
     pending: list[Frame] | None = None
     for frame in frames:
         if frame.api_key == BEGIN_TRANSACTION:
@@ -86,7 +88,7 @@ def replay(frames: Iterable[Frame]) -> FoundCluster:
     return cluster
 
 
-def _apply(cluster: FoundCluster, frame: Frame) -> None:
+def _apply(cluster: ImportedCluster, frame: Frame) -> None:
     if frame.api_key in _UNUSED:
         what, more = _UNUSED[frame.api_key]
         cluster.unused[what] += more
@@ -103,21 +105,21 @@ def _apply(cluster: FoundCluster, frame: Frame) -> None:
     try:
         apply(cluster, decode(cls, frame.version, frame.body))
     except (MalformedMessage, KeyError) as error:
-        text = f"Kafka's metadata has a {cls.__name__} that makes no sense: {error!r}"
+        text = f"Kafka's metadata has an invalid {cls.__name__}: {error!r}"
         raise UnreadableMetadata(text) from error
 
 
-def _topic(cluster: FoundCluster, record: TopicRecord) -> None:
-    cluster.topics[record.topic_id] = FoundTopic(record.name, record.topic_id)
+def _topic(cluster: ImportedCluster, record: TopicRecord) -> None:
+    cluster.topics[record.topic_id] = ImportedTopic(record.name, record.topic_id)
 
 
-def _partition(cluster: FoundCluster, record: PartitionRecord) -> None:
-    cluster.topics[record.topic_id].partitions[record.partition_id] = FoundPartition(
+def _partition(cluster: ImportedCluster, record: PartitionRecord) -> None:
+    cluster.topics[record.topic_id].partitions[record.partition_id] = ImportedPartition(
         record.leader_epoch, tuple(record.replicas), tuple(record.isr)
     )
 
 
-def _partition_change(cluster: FoundCluster, record: PartitionChangeRecord) -> None:
+def _partition_change(cluster: ImportedCluster, record: PartitionChangeRecord) -> None:
     partition = cluster.topics[record.topic_id].partitions[record.partition_id]
     if record.leader != LEADER_UNCHANGED:
         partition.leader_epoch += 1
@@ -127,12 +129,12 @@ def _partition_change(cluster: FoundCluster, record: PartitionChangeRecord) -> N
         partition.isr = tuple(record.isr)
 
 
-def _remove_topic(cluster: FoundCluster, record: RemoveTopicRecord) -> None:
+def _remove_topic(cluster: ImportedCluster, record: RemoveTopicRecord) -> None:
     topic = cluster.topics.pop(record.topic_id)
     cluster.configs.pop((ResourceType.TOPIC, topic.name), None)
 
 
-def _config(cluster: FoundCluster, record: ConfigRecord) -> None:
+def _config(cluster: ImportedCluster, record: ConfigRecord) -> None:
     resource = (record.resource_type, record.resource_name)
     configs = cluster.configs.setdefault(resource, {})
     if record.value is None:
@@ -143,13 +145,13 @@ def _config(cluster: FoundCluster, record: ConfigRecord) -> None:
         del cluster.configs[resource]
 
 
-def _feature(cluster: FoundCluster, record: FeatureLevelRecord) -> None:
+def _feature(cluster: ImportedCluster, record: FeatureLevelRecord) -> None:
     cluster.features[record.name] = record.feature_level
     if record.feature_level == 0:
         del cluster.features[record.name]
 
 
-def _quota(cluster: FoundCluster, record: ClientQuotaRecord) -> None:
+def _quota(cluster: ImportedCluster, record: ClientQuotaRecord) -> None:
     entity = entity_of((part.entity_type, part.entity_name) for part in record.entity)
     values = cluster.quotas.setdefault(entity, {})
     if record.remove:
@@ -160,7 +162,7 @@ def _quota(cluster: FoundCluster, record: ClientQuotaRecord) -> None:
         del cluster.quotas[entity]
 
 
-def _producer_ids(cluster: FoundCluster, record: ProducerIdsRecord) -> None:
+def _producer_ids(cluster: ImportedCluster, record: ProducerIdsRecord) -> None:
     cluster.next_producer_id = record.next_producer_id
 
 

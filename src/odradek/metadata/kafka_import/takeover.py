@@ -1,8 +1,8 @@
-"""The first start on the log directories of a stopped Apache Kafka: what its cluster becomes here.
+"""Import of a stopped Apache Kafka's cluster at the first start on its log directories.
 
-With ``__cluster_metadata`` everything comes from it; without, topics come from the directories of
-their partitions, and all configs are defaults. What Odradek does not have is named in the log and
-left out. Nothing of Kafka's metadata is written to or removed.
+If there is a ``__cluster_metadata`` directory, everything is imported from it. Otherwise the topics
+are those of the partitions' directories, and all configs have their defaults. Metadata that Odradek
+does not support is logged and left out. Kafka's metadata is never changed or removed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, Top
 from odradek.metadata.internal_topics import internal_topic
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
 from odradek.metadata.kafka_import.metadata_replay import (
-    FoundCluster,
-    FoundPartition,
-    FoundTopic,
+    ImportedCluster,
+    ImportedPartition,
+    ImportedTopic,
     replay,
 )
 from odradek.metadata.quota_nodes import quota_operations
@@ -43,14 +43,14 @@ Logs = Mapping[TopicPartition, UnifiedLog]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """The cluster that broker `node_id` takes over, and the first producer id never given out."""
+    """The cluster that broker `node_id` imports, and the first producer id not yet allocated."""
 
     image: MetadataImage
     node_id: BrokerId
     next_producer_id: int = 0
 
     def operations(self) -> list[Operation]:
-        """Writes all of it into a store that has the parents (`znodes.PERSISTENT_PATHS`) only."""
+        """Return its writes to a store with only the parent nodes (`znodes.PERSISTENT_PATHS`)."""
         image = self.image
         cluster = znodes.encode({"version": "1", "id": image.cluster_id})
         operations: list[Operation] = [
@@ -86,35 +86,39 @@ def find_takeover(
     metadata_dirs: Sequence[str],
     new_uuid: Callable[[], Uuid],
 ) -> Takeover | None:
-    """What the directories hold of an earlier cluster, if anything. Blocks on the disk.
+    """Return the earlier cluster that the directories hold, or None. Blocks on the disk.
 
-    Raises UnreadableMetadata where taking half of it would harm the rest; OSError may arise.
+    Raises:
+        UnreadableMetadata: The metadata is incomplete, so importing a part would do harm.
+        OSError: A file cannot be read.
     """
     by_partition = {log.topic_partition: log for log in logs}
     for path in metadata_dirs:
         directory = Path(path) / METADATA_DIRECTORY
         if directory.is_dir():
             found = replay(read_frames(directory))
-            _logger.info("taking over what Apache Kafka's metadata in %s says", directory)
+            _logger.info("importing Apache Kafka's metadata from %s", directory)
             return _take_over(config, cluster_id, found, by_partition)
     if not logs:
         return None
     if len(by_partition) < len(logs):
         raise UnreadableMetadata(
-            "several log directories have directories of one partition with different topic ids: "
-            "move those of the wrong topic away"
+            "several log directories have directories of one partition with different topic ids. "
+            "Move the directories of the wrong topic to another place"
         )
     found = _from_directories(config, by_partition, new_uuid)
     _logger.warning(
-        "the log directories hold %d topics, and neither a metadata store nor %s: "
-        "their configs are defaults, retention included",
+        "the log directories have %d topics, but there is no metadata store and no %s: "
+        "their configs, with retention, are the defaults. Set them before old records are deleted",
         len(found.topics),
         METADATA_DIRECTORY,
     )
     return _take_over(config, cluster_id, found, by_partition)
 
 
-def _take_over(config: BrokerConfig, cluster_id: str, found: FoundCluster, logs: Logs) -> Takeover:
+def _take_over(
+    config: BrokerConfig, cluster_id: str, found: ImportedCluster, logs: Logs
+) -> Takeover:
     node = BrokerId(config.node_id)
     topics = [_topic_image(node, topic, logs) for topic in found.topics.values()]
     image = MetadataImage(
@@ -135,10 +139,13 @@ def _highest_producer_id(logs: Logs) -> int:
     return max((pid for log in logs.values() for pid in log.producers.producers), default=-1)
 
 
-def _topic_image(node: BrokerId, found: FoundTopic, logs: Logs) -> TopicImage:
+def _topic_image(node: BrokerId, found: ImportedTopic, logs: Logs) -> TopicImage:
     name = TopicName(found.name)
     if sorted(found.partitions) != list(range(len(found.partitions))) or not found.partitions:
-        raise UnreadableMetadata(f"the partitions of topic {name} are {sorted(found.partitions)}")
+        raise UnreadableMetadata(
+            f"the partitions of topic {name} are {sorted(found.partitions)}, and must be "
+            "consecutive from 0"
+        )
     partitions = tuple(
         _partition_image(node, number, partition, logs.get(TopicPartition(name, number)))
         for number, partition in sorted(found.partitions.items())
@@ -147,10 +154,11 @@ def _topic_image(node: BrokerId, found: FoundTopic, logs: Logs) -> TopicImage:
 
 
 def _partition_image(
-    node: BrokerId, number: int, found: FoundPartition, log: UnifiedLog | None
+    node: BrokerId, number: int, found: ImportedPartition, log: UnifiedLog | None
 ) -> PartitionImage:
-    """The partition with its replica here as the only one: there are no other brokers. The epoch
-    is one that no batch in the log is ahead of.
+    """Return the partition with this broker's replica as the only one, as there is no other broker.
+
+    Its leader epoch is not below the epoch of any batch in the log.
     """
     epoch = max(found.leader_epoch, log.latest_epoch if log is not None else 0, 0)
     if node in found.replicas:
@@ -161,39 +169,41 @@ def _partition_image(
 
 
 def _features(found: Mapping[str, int]) -> dict[str, int]:
-    """Kafka's levels as far as they are supported here; what it had off stays off."""
+    """Return Kafka's levels as far as they are supported. Features that were off stay off."""
     if not found:
         return default_levels()
     levels = {}
     for name, level in sorted(found.items()):
         feature = FEATURES.get(name)
         if feature is None:
-            _logger.info("not taken over: feature %s, level %d", name, level)
+            _logger.info("not imported: feature %s, level %d", name, level)
             continue
         levels[name] = min(max(level, feature.min_level), feature.max_level)
         if levels[name] != level:
-            _logger.info("feature %s has level %d here, not %d", name, levels[name], level)
+            _logger.info("feature %s has level %d now, not %d", name, levels[name], level)
     return levels
 
 
-def _quotas(found: FoundCluster) -> Quotas:
+def _quotas(found: ImportedCluster) -> Quotas:
     quotas: Quotas = {}
     for entity, values in found.quotas.items():
         for key, value in sorted(values.items()):
             alteration = QuotaAlteration(entity, [(key, value)])
             quotas, results = plan_alterations(quotas, [alteration])
             if (error := results[entity]) is not None:
-                _logger.warning("not taken over: quota %s of %s: %s", key, entity, error.message)
+                _logger.warning("not imported: quota %s of %s: %s", key, entity, error.message)
     return quotas
 
 
-def _with_configs(image: MetadataImage, config: BrokerConfig, found: FoundCluster) -> MetadataImage:
+def _with_configs(
+    image: MetadataImage, config: BrokerConfig, found: ImportedCluster
+) -> MetadataImage:
     topics: dict[TopicName, dict[str, str]] = {}
     groups: dict[str, dict[str, str]] = {}
     client_metrics: dict[str, dict[str, str]] = {}
     for (kind, name), values in sorted(found.configs.items()):
         if kind not in ResourceType.__members__.values():
-            _logger.warning("not taken over: configs of %s, of unknown type %d", name, kind)
+            _logger.warning("not imported: configs of %s, of unknown type %d", name, kind)
             continue
         configs = _accepted(image, config, ResourceType(kind), name, values)
         if not configs:
@@ -216,8 +226,9 @@ def _accepted(
     name: str,
     values: Mapping[str, str],
 ) -> dict[str, str]:
-    """Those of a resource's configs that could be set here too; the others are named. Values are
-    not: they may be secret.
+    """Return the configs of a resource that are valid here. Log the names of the others.
+
+    Their values are not logged, because they may be secret.
     """
     ops = [ConfigOp(key, OpType.SET, value) for key, value in sorted(values.items())]
     try:
@@ -231,7 +242,7 @@ def _accepted(
             configs = plan_change(image, config, ConfigChange(kind, name, [*accepted, op]))
         except KafkaError:
             _logger.warning(
-                "not taken over: config %s of %s %s", op.name, kind.name.lower(), name or "default"
+                "not imported: config %s of %s %s", op.name, kind.name.lower(), name or "default"
             )
             continue
         accepted.append(op)
@@ -243,19 +254,19 @@ def _accepted(
 
 def _from_directories(
     config: BrokerConfig, logs: Logs, new_uuid: Callable[[], Uuid]
-) -> FoundCluster:
-    """The topics that partitions were found of, with the id in their ``partition.metadata``."""
-    cluster = FoundCluster()
+) -> ImportedCluster:
+    """Return the topics of the partitions found, with the id in their ``partition.metadata``."""
+    cluster = ImportedCluster()
     names = sorted({partition.topic for partition in logs})
     for name in names:
         found = {tp.partition: log for tp, log in logs.items() if tp.topic == name}
         topic_id = _common_id(name, found) or new_uuid()
         epochs = {n: found[n].latest_epoch if n in found else 0 for n in range(max(found) + 1)}
-        cluster.topics[topic_id] = FoundTopic(
+        cluster.topics[topic_id] = ImportedTopic(
             name,
             topic_id,
             {
-                n: FoundPartition(epoch, (config.node_id,), (config.node_id,))
+                n: ImportedPartition(epoch, (config.node_id,), (config.node_id,))
                 for n, epoch in epochs.items()
             },
         )
@@ -264,7 +275,7 @@ def _from_directories(
             configs = {key: value for key, value in own.configs if value is not None}
             cluster.configs[ResourceType.TOPIC, name] = configs
     used = _highest_producer_id(logs)
-    # The newest block may have been taken without any log showing an id of it.
+    # The newest block may have been allocated although no log has an id of it.
     size = znodes.PRODUCER_ID_BLOCK_SIZE
     cluster.next_producer_id = (used // size + 2) * size
     return cluster
@@ -275,16 +286,16 @@ def _common_id(name: str, logs: Mapping[int, UnifiedLog]) -> Uuid | None:
     if len(ids) > 1:
         numbers = ", ".join(map(str, sorted(logs)))
         raise UnreadableMetadata(
-            f"the directories of topic {name} (partitions {numbers}) have different topic ids: "
-            "move those of the wrong topic away"
+            f"the directories of topic {name} (partitions {numbers}) have different topic ids. "
+            "Move the directories of the wrong topic to another place"
         )
     return ids.pop() if ids else None
 
 
-# --- what the log is told ---
+# --- logging ---
 
 
-def _report(image: MetadataImage, found: FoundCluster) -> None:
+def _report(image: MetadataImage, found: ImportedCluster) -> None:
     configs = (
         *image.topic_configs.values(),
         *image.broker_configs.values(),
@@ -293,7 +304,7 @@ def _report(image: MetadataImage, found: FoundCluster) -> None:
     )
     partitions = [p for topic in image.topics_by_name.values() for p in topic.partitions]
     _logger.info(
-        "cluster %s: took over %d topics with %d partitions, %d configs, quotas of %d entities",
+        "cluster %s: imported %d topics with %d partitions, %d configs, quotas of %d entities",
         image.cluster_id,
         len(image.topics_by_name),
         len(partitions),
@@ -301,7 +312,7 @@ def _report(image: MetadataImage, found: FoundCluster) -> None:
         len(image.client_quotas),
     )
     if away := sum(partition.leader == NO_LEADER for partition in partitions):
-        _logger.warning("%d partitions have no replica here, and no leader", away)
+        _logger.warning("%d partitions have no replica on this node, and therefore no leader", away)
     for what, count in sorted(found.unused.items()):
         if count > 0:
-            _logger.warning("not taken over: %d %s", count, what)
+            _logger.warning("not imported: %d %s", count, what)

@@ -1,11 +1,12 @@
-"""The metadata store: versioned nodes in a tree of paths, ZooKeeper's model as far as one node
-uses it.
+"""The metadata store: versioned nodes in a tree of paths, a part of ZooKeeper's model.
 
-A node has data and a version that begins at 0 and rises by one with every `set`. Writes can name
-the version that they expect (`ANY_VERSION` for no expectation), `multi` does several or none. A
-watch is given with a read and fires once, at the next change of what was read. All methods are
-called on one event loop, where watches fire too; what a write did is durable when it returns, as
-far as the implementation keeps anything.
+A node has data and a version, which starts at 0 and rises by one with every `set`. A write can name
+the version that it expects (`ANY_VERSION` for no expectation). `multi` performs all of several
+operations, or none. A watch is registered with a read and fires once, at the next change of the
+node or children that were read.
+
+All methods are called on one event loop, and watches fire on it. A write is durable when it
+returns, if the implementation is durable at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ANY_VERSION = -1
 
 
 class StoreError(Exception):
-    """A write or a read that the tree does not allow; nothing has changed."""
+    """The tree does not allow a read or write. Nothing has changed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -26,15 +27,15 @@ class StoreError(Exception):
 
 
 class NoNodeError(StoreError):
-    """There is no node at the path, or, for a create, none at its parent."""
+    """The node does not exist, or, for a create, its parent does not."""
 
 
 class NodeExistsError(StoreError):
-    """There is a node at the path already."""
+    """The node exists already."""
 
 
 class BadVersionError(StoreError):
-    """The node has another version than the one expected."""
+    """The node has another version than the expected one."""
 
 
 class NotEmptyError(StoreError):
@@ -42,7 +43,7 @@ class NotEmptyError(StoreError):
 
 
 class StoreFailure(Exception):
-    """The store cannot read or write, as when its disk is full; nothing has changed."""
+    """The store cannot read or write, for example on a full disk. Nothing has changed."""
 
 
 class Node(NamedTuple):
@@ -51,7 +52,7 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Creates a node with version 0; its parent must be there."""
+    """Creates a node with version 0. Its parent must exist."""
 
     path: str
     data: bytes = b""
@@ -69,7 +70,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Changes nothing, and fails the whole `multi` if the node is gone or has another version."""
+    """Changes nothing. Fails the whole `multi` if the node is missing or has another version."""
 
     path: str
     version: int = ANY_VERSION
@@ -94,43 +95,47 @@ Watcher = Callable[[WatchEvent], None]
 
 
 def changes_in(operations: Sequence[Operation]) -> int:
-    """How many of the operations change a node."""
+    """Return how many of the operations change a node."""
     return sum(not isinstance(operation, Check) for operation in operations)
 
 
 class MetadataStore(Protocol):
-    """What the controller keeps its state in. The root, ``/``, is always there."""
+    """The store of the controller's state. The root, ``/``, always exists."""
 
     async def open(self) -> None:
-        """Makes the store usable; what was kept before is there."""
+        """Open the store with the contents that it had when it was closed."""
 
     async def close(self) -> None:
-        """Ends the store; watches never fire again."""
+        """Close the store. Watches never fire again."""
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
-        """The node; NoNodeError if there is none (and then no watch is left)."""
+        """Return the node. Raise NoNodeError, and register no watch, if it does not exist."""
 
     async def change_count(self) -> int:
-        """How many nodes were created, set and deleted since the store began; it never falls."""
+        """Return how many nodes were ever created, set and deleted in this store."""
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Many nodes in one go, None for each that is not there."""
+        """Return several nodes in one call, None for each node that does not exist."""
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The last parts of the paths of a node's children, sorted; NoNodeError if it is not
-        there.
+        """Return the sorted names of a node's children: the last parts of their paths.
+
+        Raises:
+            NoNodeError: The node does not exist.
         """
 
     async def create(self, path: str, data: bytes = b"") -> None: ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        """Replaces a node's data; returns its new version."""
+        """Replace a node's data. Return its new version."""
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        """All of the operations, each seeing those before it, or none: then the error of the first
-        that failed is raised.
+        """Perform all operations, or none. Each one sees the effects of those before it.
+
+        Raises:
+            StoreError: The error of the first operation that failed.
         """
 
 
@@ -140,7 +145,7 @@ def parent_of(path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """A programmer's mistake if a path is not of the form ``/a/b``."""
+    """Assert that a path has the form ``/a/b``."""
     assert path.startswith("/"), path
     assert path == "/" or not path.endswith("/"), path
     assert "//" not in path, path

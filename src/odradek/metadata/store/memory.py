@@ -1,4 +1,4 @@
-"""The metadata store in memory: for brokers that live as long as a test, and for the simulator."""
+"""The metadata store in memory, for brokers of a single test, and for the simulator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Entry:
 
 
 class MemoryStore:
-    """`MetadataStore` that forgets everything when it is dropped; outlives `close` and `open`."""
+    """`MetadataStore` without a file. Its contents survive `close` and `open`."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {"/": _Entry(b"")}
@@ -136,7 +136,7 @@ class MemoryStore:
 
     def _delete(self, operation: Delete, undo: list[Callable[[], None]]) -> None:
         path = operation.path
-        assert path != "/", "the root stays"
+        assert path != "/", "the root cannot be deleted"
         entry = self._entry(path, operation.version)
         if entry.children:
             raise NotEmptyError(path)

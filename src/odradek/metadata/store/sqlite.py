@@ -1,13 +1,14 @@
-"""The metadata store in a SQLite file: for a single broker that keeps its topics over restarts.
+"""The metadata store in a SQLite file, for a single broker that keeps its topics over restarts.
 
-All of SQLite runs on one thread of the store's own, which the event loop hands its calls to; a read
-sees every write that was handed over before it.
+All SQLite calls run on one thread that belongs to the store. The event loop submits calls to it in
+order, so a read sees every write that was submitted before it.
 
-Format: one table, ``nodes(path, parent, data, version)``, a row for each node; the version of the
-root, which has no parent, counts the changes of all others. The database's ``user_version`` is 1.
-Durability: a write-ahead log with synchronous=FULL, so a write that has returned survives a power
-cut, and one that was cut off has either happened as a whole or not at all; SQLite itself replays
-its log at the next open.
+Format: one table, ``nodes(path, parent, data, version)``, with a row for each node. The root has no
+parent, and its version counts the changes of all other nodes. The database's ``user_version`` is 1.
+
+Durability: a write-ahead log with synchronous=FULL. A write that has returned survives a power cut.
+A write in progress has happened either as a whole or not at all. SQLite replays its log at the next
+open.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """`MetadataStore` in the file at `path`; its directory is there."""
+    """`MetadataStore` in the file at `path`, whose directory must exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,7 +68,7 @@ class SqliteStore:
         self._tree: _Tree | None = None
 
     async def open(self) -> None:
-        """Opens or creates the file; StoreFailure when it is something else."""
+        """Open or create the file. Raise StoreFailure if it is not a metadata store."""
         assert self._thread is None, "opened twice"
         self._thread = ThreadPool(1, "odradek-metadata")
         try:
@@ -97,7 +98,7 @@ class SqliteStore:
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
         if watch is not None:
-            # Before the read is handed over: a write after it must find the watch.
+            # Registered before the read is submitted, because later writes must fire the watch.
             self._watches.add_node(path, watch)
         node = (await self.get_many([path]))[0]
         if node is None:
@@ -156,10 +157,10 @@ class SqliteStore:
 
 
 class _Tree:
-    """The file itself; used on the store's thread only."""
+    """The file itself. Used only on the store's thread."""
 
     def __init__(self, path: Path) -> None:
-        # SQLite would create the file for all users. Its other files get the mode of this one.
+        # SQLite would let all users read the file. Its other files get the mode of this one.
         create_file(RealFiles(), str(path))
         self._connection = sqlite3.connect(path, isolation_level=None)
         try:
@@ -175,7 +176,8 @@ class _Tree:
         found = execute("PRAGMA user_version").fetchone()[0]
         if found > FORMAT_VERSION:
             raise sqlite3.DatabaseError(
-                f"the metadata store has format {found}, this version knows {FORMAT_VERSION}"
+                f"the metadata store has format {found}, but this version of Odradek supports "
+                f"only {FORMAT_VERSION}. Use a newer version"
             )
         if found < FORMAT_VERSION:
             self._connection.executescript(_SCHEMA)
@@ -203,7 +205,7 @@ class _Tree:
         return sorted(child[child.rfind("/") + 1 :] for (child,) in rows)
 
     def apply_all(self, operations: Sequence[Operation]) -> None:
-        """One transaction; whatever stops it, a full disk included, leaves the tree as it was."""
+        """Perform the operations in one transaction. Any failure leaves the tree unchanged."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
@@ -252,7 +254,7 @@ class _Tree:
         )
 
     def _delete(self, operation: Delete) -> None:
-        assert operation.path != "/", "the root stays"
+        assert operation.path != "/", "the root cannot be deleted"
         child = self._connection.execute(
             "SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", (operation.path,)
         ).fetchone()

@@ -1,4 +1,4 @@
-"""The watches of a store: who waits for which path, each told once."""
+"""The watches of a store, by path. Each fires once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from odradek.metadata.store.interface import (
 
 
 class Watches:
-    """Owned by the event loop. A watcher that raises is a bug and is not caught."""
+    """The registered watches. Owned by the event loop. A watcher's exception is not caught."""
 
     __slots__ = ("_children", "_nodes")
 
@@ -32,7 +32,7 @@ class Watches:
         self._children.setdefault(path, []).append(watcher)
 
     def drop_node(self, path: str, watcher: Watcher) -> None:
-        """Takes a watch back whose read has failed, if it has not fired meanwhile."""
+        """Remove a watch whose read has failed, if it has not fired in the meantime."""
         self._drop(self._nodes, path, watcher)
 
     def drop_children(self, path: str, watcher: Watcher) -> None:
@@ -43,21 +43,19 @@ class Watches:
         self._children.clear()
 
     def fire(self, operations: Sequence[Operation]) -> None:
-        """Tells the watchers of everything that a write has changed, in the order of its
-        changes.
-        """
+        """Call the watchers of everything that a write changed, in the order of its changes."""
         if not self._nodes and not self._children:
             return
         for operation in operations:
             if isinstance(operation, Set):
-                self._tell(self._nodes, EventKind.CHANGED, operation.path)
+                self._notify(self._nodes, EventKind.CHANGED, operation.path)
             elif isinstance(operation, Create):
-                self._tell(self._nodes, EventKind.CREATED, operation.path)
-                self._tell(self._children, EventKind.CHILDREN, parent_of(operation.path))
+                self._notify(self._nodes, EventKind.CREATED, operation.path)
+                self._notify(self._children, EventKind.CHILDREN, parent_of(operation.path))
             elif isinstance(operation, Delete):
-                self._tell(self._nodes, EventKind.DELETED, operation.path)
-                self._tell(self._children, EventKind.DELETED, operation.path)
-                self._tell(self._children, EventKind.CHILDREN, parent_of(operation.path))
+                self._notify(self._nodes, EventKind.DELETED, operation.path)
+                self._notify(self._children, EventKind.DELETED, operation.path)
+                self._notify(self._children, EventKind.CHILDREN, parent_of(operation.path))
 
     @staticmethod
     def _drop(watchers: dict[str, list[Watcher]], path: str, watcher: Watcher) -> None:
@@ -66,6 +64,6 @@ class Watches:
             waiting.remove(watcher)
 
     @staticmethod
-    def _tell(watchers: dict[str, list[Watcher]], kind: EventKind, path: str) -> None:
+    def _notify(watchers: dict[str, list[Watcher]], kind: EventKind, path: str) -> None:
         for watcher in watchers.pop(path, ()):
             watcher(WatchEvent(kind, path))
