@@ -69,7 +69,7 @@ def test_the_processes_of_a_case_that_hangs_are_listed_and_ended(
     ],
     ids=["Python", "Node", "another"],
 )
-def test_a_process_is_asked_for_its_stacks(
+def test_a_process_writes_its_stacks(
     command: list[str], frame: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(command[0]) is None:

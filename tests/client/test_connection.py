@@ -102,8 +102,8 @@ def test_pipelined_requests_get_their_responses_in_order_however_the_bytes_arriv
         expected.append((number, response_class(api_key), version, data))
     assert connection.in_flight == len(expected)
     found = []
-    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
-    for begin, end in pairwise(places):
+    bounds = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    for begin, end in pairwise(bounds):
         connection.receive_data(bytes(stream[begin:end]))
         while (response := connection.next_response()) is not None:
             found.append(response)
@@ -122,10 +122,10 @@ def test_reading_the_needed_bytes_never_reads_into_the_next_frame(
     stream = memoryview(b"".join(framed(bytes(size)) for size in sizes))
     frames = []
     while len(frames) < len(sizes):
-        wanted = connection.bytes_needed
-        assert wanted > 0
-        connection.receive_data(bytes(stream[:wanted]))
-        stream = stream[wanted:]
+        needed = connection.bytes_needed
+        assert needed > 0
+        connection.receive_data(bytes(stream[:needed]))
+        stream = stream[needed:]
         if (frame := connection.next_frame()) is not None:
             frames.append(len(frame))
             assert connection.bytes_needed == 4
@@ -229,7 +229,7 @@ def test_the_version_is_the_highest_that_both_sides_know(cls: Any, data: st.Data
             connection.version_of(cls)
 
 
-def test_without_the_brokers_versions_a_version_must_be_given() -> None:
+def test_without_the_brokers_versions_a_version_is_required() -> None:
     connection = ClientConnection()
     with pytest.raises(UnsupportedRequest):
         connection.send(HEARTBEAT)

@@ -36,15 +36,15 @@ SPLITS = st.lists(st.one_of(st.integers(1, 9), st.integers(1, 2 * SCRATCH_BYTES)
 
 
 def _feed_split(connection: Any, stream: bytes, splits: list[int]) -> None:
-    pos = turn = 0
+    pos = step = 0
     while pos < len(stream):
-        count = splits[turn % len(splits)]
+        count = splits[step % len(splits)]
         if len(stream) > 100_000:
             count = max(count, 1_000)
         taken = feed(connection, memoryview(stream)[pos : pos + count])
         assert taken, "reading stopped although nothing waits"
         pos += taken
-        turn += 1
+        step += 1
 
 
 @settings(max_examples=100)
@@ -100,13 +100,13 @@ def test_the_bytes_of_a_request_in_execution_are_kept_while_more_arrive(
 
         scratch = Scratch(lent_bytes_max)
         connection, _ = open_connection(dispatch, scratch=scratch)
-        pos = turn = 0
+        pos = step = 0
         while pos < len(stream) or gates:
-            count = max(splits[turn % len(splits)], 1_000)
+            count = max(splits[step % len(splits)], 1_000)
             pos += feed(connection, memoryview(stream)[pos : pos + count])
-            turn += 1
+            step += 1
             assert len(gates) <= 1, "a request started while another was being executed"
-            if gates and (turn % 3 == 0 or pos == len(stream) or not connection._reading):
+            if gates and (step % 3 == 0 or pos == len(stream) or not connection._reading):
                 gates.pop().set()
                 await iterations()
         assert not connection._shared.budget.used

@@ -377,7 +377,7 @@ def _room(takes: list[int | None], size: int) -> int:
 
 
 REGION_BYTES = 100_000
-SHORT_WAYS: list[list[int | None]] = [
+SHORT_SENDS: list[list[int | None]] = [
     [],
     [None],
     [0],
@@ -396,7 +396,7 @@ SHORT_WAYS: list[list[int | None]] = [
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
 @pytest.mark.parametrize("full", [False, True], ids=["", "plugged"])
 @pytest.mark.parametrize("end", [b"", b"end"], ids=["bare", "tail"])
-@pytest.mark.parametrize("takes", SHORT_WAYS, ids=str)
+@pytest.mark.parametrize("takes", SHORT_SENDS, ids=str)
 def test_a_socket_that_accepts_a_part_gets_the_rest_in_order(
     tmp_path: Path,
     takes: list[int | None],

@@ -82,14 +82,14 @@ def assert_equal(ours: Any, theirs: Any) -> None:
         # kio calls `timeout_ms` `timeout`, because it is a timedelta, and `id` `id_`.
         name = field.name.rstrip("_")
         name = name if hasattr(ours, name) else f"{name}_ms"
-        mine, his = getattr(ours, name), getattr(theirs, field.name)
-        if isinstance(mine, list):
-            assert len(mine) == len(his)
-            pairs = list(zip(mine, his, strict=True))
+        our_value, their_value = getattr(ours, name), getattr(theirs, field.name)
+        if isinstance(our_value, list):
+            assert len(our_value) == len(their_value)
+            pairs = list(zip(our_value, their_value, strict=True))
         else:
-            pairs = [(mine, his)]
-        for my_value, his_value in pairs:
-            assert_value_equal(my_value, his_value)
+            pairs = [(our_value, their_value)]
+        for our_element, their_element in pairs:
+            assert_value_equal(our_element, their_element)
 
 
 def assert_value_equal(ours: Any, theirs: Any) -> None:
