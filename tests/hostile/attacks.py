@@ -43,5 +43,5 @@ def answers_until_closed(client: WireClient) -> list[bytes]:
 def reason(attacker: Attacker) -> str:
     """Why the broker closed the connection, from its log."""
     host, port = attacker.socket.getsockname()
-    line = re.compile(rf"closing the connection from {host}:{port} \(\w+\)(?: at once)?: (.*)")
+    line = re.compile(rf"closing the connection from {host}:{port} \(\w+\)(?: immediately)?: (.*)")
     return attacker.process.wait_for_line(line.search, since=attacker.since)[1]
