@@ -229,7 +229,7 @@ def test_without_the_metadata_configs_are_defaults_and_a_warning_says_so(
         configs = server.services.image().topic_configs
     assert {name: len(topic.partitions) for name, topic in topics.items()} == TOPICS
     assert uuid_to_string(topics["plain"].topic_id) == PLAIN_ID
-    assert "their configs are defaults, retention included" in caplog.text
+    assert "their configs, with retention, are the defaults" in caplog.text
     assert "plain" not in configs
     assert configs["__consumer_offsets"]["cleanup.policy"] == "compact"  # type: ignore[index]
     assert (directory / STORE_FILE).exists()

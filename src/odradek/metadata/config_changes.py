@@ -195,7 +195,7 @@ def _check_dynamic(op: ConfigOp, per_broker: bool) -> None:
         return
     if name not in BROKER_CONFIGS:
         reason = inapplicable_reason(name)
-        detail = f"it does not apply, {reason}" if reason else "it is unknown"
+        detail = f"it does not apply here, {reason}" if reason else "it is unknown"
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Broker config {name} cannot be altered: {detail}"
         )

@@ -165,7 +165,7 @@ def test_sizes_of_pools_that_are_not_there_are_kept_and_shown_for_the_tools_that
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("max.connection.creation.rate", "of quotas only the byte rates of clients are enforced"),
+        ("max.connection.creation.rate", "only the byte rates of clients are enforced as quotas"),
         ("remote.log.reader.threads", "there is no tiered storage"),
         ("ssl.keystore.location", "only PLAINTEXT listeners are served"),
     ],
