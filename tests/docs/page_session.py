@@ -26,6 +26,7 @@ from tests.docs.spark_commands import SparkCommands
 
 COMMAND_TIMEOUT_S = 300
 START_TIMEOUT_S = 60
+FREE_PORT = "127.0.0.1:0"
 SHIMS = {
     "odradek": f'exec {sys.executable} -m odradek "$@"',
     "python": f'exec {sys.executable} "$@"',
@@ -93,7 +94,9 @@ class PageSession:
     def _write(self, name: str, text: str) -> None:
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._with_address(text) if self._address else text, encoding="utf-8")
+        # Before the page has a broker the file configures that broker, with a free port.
+        address = self._address or FREE_PORT
+        path.write_text(_ADDRESS.sub(address, text), encoding="utf-8")
         self._files.append(name)
 
     def _run_python(self, text: str, line: int) -> str:
@@ -141,9 +144,9 @@ class PageSession:
         """Start the block's broker on a free port, after the one before has ended."""
         self._stop_serving()
         command = " ".join(re.sub(r"\\\n", " ", re.sub(r"#.*", "", text)).split())
-        command = re.sub(r"(?:127\.0\.0\.1|0\.0\.0\.0|localhost):9092", "127.0.0.1:0", command)
-        if "127.0.0.1:0" not in command and "--config" not in command:
-            command += " --listen 127.0.0.1:0"
+        command = re.sub(r"(?:127\.0\.0\.1|0\.0\.0\.0|localhost):9092", FREE_PORT, command)
+        if FREE_PORT not in command and "--config" not in command:
+            command += f" --listen {FREE_PORT}"
         self._serving = subprocess.Popen(
             ["/bin/sh", "-ec", f"exec {command}"],
             cwd=self._directory,
