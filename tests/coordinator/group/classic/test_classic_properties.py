@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -156,6 +157,35 @@ class GroupOfClients(RuleBasedStateMachine):
     def disk_fails(self, code):
         self.machine.store_code = code
 
+    # -- events whose append fails: `Machine.perform_failed` compares the group before and after ---
+
+    @rule(client=clients)
+    def append_fails_for_the_next_step(self, client):
+        with self._failing_disk():
+            self.act(client)
+
+    @rule(client=clients)
+    def append_fails_for_a_restarted_client(self, client):
+        with self._failing_disk():
+            self.restart_client(client)
+
+    @rule(clients=st.lists(clients, min_size=1, max_size=4))
+    def append_fails_for_leaving_clients(self, clients):
+        known = {client.member_id: client for client in clients if client.member_id}
+        with self._failing_disk():
+            self.machine.leave(*known)
+
+    @rule(delta_ms=st.sampled_from([100, 9_999, 60_000]))
+    def append_fails_for_deadlines(self, delta_ms):
+        with self._failing_disk():
+            self.machine.advance(delta_ms)
+
+    @contextmanager
+    def _failing_disk(self):
+        before, self.machine.store_code = self.machine.store_code, ErrorCode.NOT_COORDINATOR
+        yield
+        self.machine.store_code = before
+
     # -- invariants --------------------------------------------------------------------------------
 
     @invariant()
@@ -223,5 +253,5 @@ class GroupOfClients(RuleBasedStateMachine):
         assert self.machine.group.next_deadline_ms() == float("inf")
 
 
-GroupOfClients.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+GroupOfClients.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 TestGroupOfClients = GroupOfClients.TestCase
