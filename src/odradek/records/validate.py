@@ -38,6 +38,8 @@ LENGTH_MIN_V0 = 14
 """Kafka's smallest record of any format. A shorter length is CORRUPT_MESSAGE."""
 
 _unpack_header = HEADER.unpack_from
+# As a number: in Python 3.11 the lookup of a member in its enumeration is a call.
+_ZSTD = int(Compression.ZSTD)
 MAGIC_POSITION = 16
 
 Writable = memoryview | bytearray
@@ -101,7 +103,7 @@ def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Wri
         or last_delta != n - 1
         or n <= 0
         or attributes & rules.unusual_attributes
-        or attributes & COMPRESSION_MASK > Compression.ZSTD
+        or attributes & COMPRESSION_MASK > _ZSTD
         or (pid >= 0 and seq < 0)
         or (
             n * RECORD_BYTES_MIN > size - HEADER_BYTES
