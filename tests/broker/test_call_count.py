@@ -126,6 +126,8 @@ def test_produce_costs_the_same_for_any_number_of_records(
         async def count(records: bytes, partition: int) -> CallCount:
             connection, transport = open_connection(Dispatcher(server.services).dispatch)
             connection.remembered = remembered
+            if remembered is not None:
+                remembered.generation = server.services.replica_manager.generation
             # A log of its own: in a larger one, space is reserved ahead once in many appends.
             request = produce(records=records, partition=partition)
             result = counted(connection, framed(request, 9))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from odradek.broker.requests import repeated_produce
 from odradek.broker.requests.apis import PRODUCE_ZSTD_FROM
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.produce_shapes import PREFIX_BYTES_MAX
@@ -335,6 +336,64 @@ def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_
             assert first == second
             assert ends(sides[0]) == ends(sides[1])
         frame[position] = before
+
+
+def test_a_selection_of_partitions_is_composed_of_the_parts_of_others(
+    sides: tuple[Side, Side], hits: list[bool]
+) -> None:
+    sides[0].connection.remembered = None
+    learnt = [(0, 1, 2, 3, 4), (0, 2), (1, 3, 4), (2, 3)]
+    composed = [(0, 4, 1, 3, 2), (0, 3), (1, 2, 4), (1, 4, 3), (2, 4), (0, 1, 3, 2, 4)]
+    repeated = [(0, 0), (1, 3, 1), (1, 3, 3)]
+    for indexes in (*learnt, *composed, *repeated):
+        request = several(sides[0], ("wide", indexes), sizes=(len(indexes), 3))
+        frame = request_bytes(request, 9, client_id="me")
+        first, second = (side.execute(frame) for side in sides)
+        assert first == second
+    assert hits == [False] * 3 + [True] * len(composed) + [False] * len(repeated)
+
+
+selections = st.lists(
+    st.tuples(
+        st.sampled_from([("t", 3), ("second", 2), ("wide", 12)]),
+        st.lists(st.integers(0, 11), min_size=1, max_size=6),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from([8, 9, 12]), selections), min_size=2, max_size=12))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_selection_of_partitions_gets_what_it_would_have_got(
+    sides: tuple[Side, Side], requests: list[tuple[int, list[tuple[tuple[str, int], list[int]]]]]
+) -> None:
+    sides[0].connection.remembered = None
+    for version, selected in requests:
+        topics = [
+            (name, tuple(index % partitions for index in indexes))
+            for (name, partitions), indexes in selected
+        ]
+        frame = request_bytes(several(sides[0], *topics), version, client_id="me")
+        first, second = (side.execute(frame) for side in sides)
+        assert first == second
+
+
+def test_links_between_partitions_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_produce, "LINKS_MAX", 8)
+    with running_broker(tmp_path) as (runner, server):
+        runner.run(server.create_topic("wide", 20))
+        side = Side(runner, server, remembers=True)
+        for index in range(1, 20):
+            request = several(side, ("wide", (0, index)))
+            side.execute(request_bytes(request, 9, client_id="me"))
+            memory = remembered_shapes(side.connection)
+            assert memory.link_count == sum(map(len, memory.links.values()))
+            assert 0 < memory.link_count <= 8
 
 
 def test_a_batch_that_is_refused_leaves_the_others_to_be_appended(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 SHAPE_OBJECTS_BYTES = 900
 """Memory of the objects of one shape, without the bytes that it remembers (measured)."""
-PARTITION_OBJECTS_BYTES = 250
-"""The same for each partition after the first one."""
+STEP_BYTES = 130
+"""The same for each partition of a shape that has several."""
+LINK_BYTES = 300
+"""Memory of one link, see `Links`."""
 PREFIX_BYTES_MAX = 1_024
 """A request with more bytes before its first records is not remembered. A client id may have up to
 32 KB.
@@ -42,45 +44,53 @@ _NUMBERS = struct.Struct(">qqq")
 _MARKS = (0x2B4C6D8E0F1A3B5C, 0x3C5D7E9F102B4C6D, 0x4D6E8FA0213C5D7E)
 
 
+Link = tuple["Partition | None", bytes]
+"""The next partition of the request, and the bytes of the response between the numbers of two
+partitions. At the end of the request the partition is None.
+"""
+Links = dict[bytes, Link]
+"""Links by the bytes of the request between the records of a partition and the next length."""
+LinksByTopic = dict[tuple[int, str, int, int], Links]
+"""Links by version, topic, length of each key, and length of the response in each link.
+
+The bytes between two partitions of one topic depend only on the version and the next partition. All
+shapes of a connection therefore share the links of a topic. A request with any selection of the
+partitions matches a shape if each partition has a link.
+"""
+
+
 @dataclass(slots=True, eq=False)
 class ProduceShape:
     """The constant parts of a request and of its response.
 
     Attributes:
         position: Position in the frame at which the length of the first records begins.
-        partitions: The partitions, in the order of the request.
-        partition: The partition of a request that has only one. `tail` and `rest` are its gap and
-            its rest.
-        gaps: For each partition, the bytes after its records, up to the length of the next records
-            or the end of the frame.
+        first: The first partition.
+        partition: The partition of a request that has only one.
+        tail: The bytes after the last records, up to the end of the frame.
+        steps: For each partition, the number of bytes after its records, and the links to the next
+            partition. Empty for a request that has only one partition.
         pack: Makes the response from the correlation id, `head`, and for each partition three
-            numbers and its element of `rests`.
+            numbers and the bytes after them.
         head: The bytes of the response between the correlation id and the first numbers.
-        rests: For each partition, the bytes of the response after its three numbers.
-        size_bytes: The memory that is charged for the shape.
+        rest: The bytes of the response after the last numbers.
+        size_bytes: The memory that is charged for the shape, without the links that it shares.
         used: Whether a request has matched the shape since the connection last evicted one.
     """
 
-    generation: int
     version: int
     flexible: bool
     position: int
-    partitions: tuple[Partition, ...]
-    gaps: tuple[bytes, ...]
+    first: Partition
+    partition: Partition | None
+    tail: bytes
+    tail_bytes: int
+    steps: tuple[tuple[int, Links], ...]
     pack: Callable[..., bytes]
     head: bytes
-    rests: tuple[bytes, ...]
+    rest: bytes
     size_bytes: int
     used: bool = True
-    partition: Partition | None = field(init=False)
-    tail: bytes = field(init=False)
-    tail_bytes: int = field(init=False)
-    rest: bytes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.partition = self.partitions[0] if len(self.partitions) == 1 else None
-        self.tail, self.rest = self.gaps[0], self.rests[0]
-        self.tail_bytes = len(self.tail)
 
 
 def shape_of(
@@ -89,9 +99,9 @@ def shape_of(
     request: ProduceRequest,
     response: bytes,
     partitions: tuple[Partition, ...],
-    generation: int,
-) -> tuple[bytes, ProduceShape] | None:
-    """Return the prefix and the shape of a request.
+    links: LinksByTopic,
+) -> tuple[bytes, ProduceShape, int] | None:
+    """Return the prefix and the shape of a request, and the number of links added to `links`.
 
     Return None if the request or its response differs from the bytes that the codec would write, or
     if the prefix is longer than `PREFIX_BYTES_MAX`.
@@ -116,20 +126,62 @@ def shape_of(
         at += _NUMBERS.size + len(rest)
     if response != pack(correlation_id, head, *numbers):
         return None  # an error, or more than three numbers for a partition
-    size_bytes = SHAPE_OBJECTS_BYTES + PARTITION_OBJECTS_BYTES * (len(partitions) - 1)
-    size_bytes += len(prefix) + len(head) + sum(map(len, gaps)) + sum(map(len, rests))
-    return prefix, ProduceShape(
-        generation,
+    size_bytes = SHAPE_OBJECTS_BYTES + len(prefix) + len(head) + len(gaps[-1]) + len(rests[-1])
+    steps: tuple[tuple[int, Links], ...] = ()
+    added = 0
+    if len(partitions) > 1:
+        steps, own, added = _steps(version, request, gaps, rests, partitions, links)
+        size_bytes += STEP_BYTES * len(partitions) + LINK_BYTES * own
+    shape = ProduceShape(
         version,
         _is_flexible(version),
         position,
-        partitions,
-        gaps,
+        partitions[0],
+        partitions[0] if len(partitions) == 1 else None,
+        gaps[-1],
+        len(gaps[-1]),
+        steps,
         pack,
         head,
-        rests,
+        rests[-1],
         size_bytes,
     )
+    return prefix, shape, added
+
+
+def _steps(
+    version: int,
+    request: ProduceRequest,
+    gaps: tuple[bytes, ...],
+    rests: tuple[bytes, ...],
+    partitions: tuple[Partition, ...],
+    links: LinksByTopic,
+) -> tuple[tuple[tuple[int, Links], ...], int, int]:
+    """Return the steps of a shape, the number of its own links, and the number added to `links`.
+
+    The links to the next topic and to the end of the request belong to the shape. Each topic has
+    therefore as many partitions as in the request from which the shape was learnt.
+    """
+    followed = [
+        number + 1 < len(topic.partition_data)
+        for topic in request.topic_data
+        for number in range(len(topic.partition_data))
+    ]
+    steps: list[tuple[int, Links]] = []
+    own = added = 0
+    for gap, rest, partition, following, same_topic in zip(
+        gaps, rests, partitions, (*partitions[1:], None), followed, strict=True
+    ):
+        if same_topic:
+            key = (version, partition.topic_partition.topic, len(gap), len(rest))
+            shared = links.setdefault(key, {})
+            added += gap not in shared
+            shared[gap] = (following, rest)
+            steps.append((len(gap), shared))
+        else:
+            own += 1
+            steps.append((len(gap), {gap: (following, rest)}))
+    return tuple(steps), own, added
 
 
 def _is_flexible(version: int) -> bool:
