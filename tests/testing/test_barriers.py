@@ -1,4 +1,4 @@
-"""`Broker.wait_...`: through when the state is there, and a message of what was seen if not."""
+"""`Broker.wait_...`: return when the state is reached, or raise with the last state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_group_is_stable_when_all_members_have_joined(kafka: Broker) -> None:
     kafka.wait_until_group_empty("readers", timeout_s=TIMEOUT_S)
 
 
-def test_error_names_what_was_waited_for_and_what_was_seen(kafka: Broker) -> None:
+def test_error_names_the_expected_state_and_the_last_state(kafka: Broker) -> None:
     expected = 'waited 0 s for group "nobody" to be stable with 2 members; seen last: no '
     with pytest.raises(WaitTimeoutError, match=re.escape(expected)):
         kafka.wait_until_group_stable("nobody", members=2, timeout_s=0)
@@ -66,7 +66,7 @@ def test_error_names_what_was_waited_for_and_what_was_seen(kafka: Broker) -> Non
         kafka.wait_for_high_watermark("words", 1, timeout_s=0)
 
 
-def test_topic_of_another_client_is_waited_for(kafka: Broker) -> None:
+def test_wait_for_a_topic_that_another_client_creates(kafka: Broker) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce("pages", b"1")
     kafka.wait_for_topic("pages", timeout_s=TIMEOUT_S)
@@ -74,7 +74,7 @@ def test_topic_of_another_client_is_waited_for(kafka: Broker) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def test_committed_offset_is_waited_for(kafka: Broker) -> None:
+def test_wait_for_a_committed_offset(kafka: Broker) -> None:
     kafka.create_topic("pages")
     produce(kafka, "pages", 3)
     consumer = consumer_of(kafka, "readers", "pages")
@@ -102,8 +102,8 @@ def test_open_transactions_are_counted(kafka: Broker) -> None:
     kafka.wait_for_open_transactions(0, timeout_s=TIMEOUT_S)
 
 
-def test_any_condition_of_the_test_can_be_waited_for(kafka: Broker) -> None:
-    answers = iter([0, 0, 7])
-    assert kafka.wait_until(lambda: next(answers), "a seven") == 7
-    with pytest.raises(WaitTimeoutError, match="waited 0 s for rain: it gave 0"):
+def test_wait_until_accepts_any_condition_of_the_test(kafka: Broker) -> None:
+    values = iter([0, 0, 7])
+    assert kafka.wait_until(lambda: next(values), "a seven") == 7
+    with pytest.raises(WaitTimeoutError, match="waited 0 s for rain: it returned 0"):
         kafka.wait_until(lambda: 0, "rain", timeout_s=0)

@@ -1,4 +1,4 @@
-"""`odradek.testing.Broker`: ready when it returns, nothing left when it closes."""
+"""`odradek.testing.Broker`: ready after the start, and nothing left after `close`."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_round_trip_in_a_with_statement() -> None:
 
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of its threads, see the thousand brokers below: here others may run meanwhile."""
-    (port,) = free_ports(1)  # one that nobody else gets when it is free again
+    """Threads are checked below with a thousand brokers, because others may run here too."""
+    (port,) = free_ports(1)  # a port that the system does not assign to others later
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Broker(port=port) as broker:
         assert list(tmp_path.iterdir())
@@ -68,7 +68,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
 
 
-def test_reset_forgets_topics_and_groups_and_gives_new_topic_ids(kafka: Broker) -> None:
+def test_reset_deletes_topics_and_groups_and_changes_topic_ids(kafka: Broker) -> None:
     servers = kafka.bootstrap_servers
     kafka.create_topic("t", partitions=2)
     _produce(servers, "t", b"old")
@@ -79,7 +79,7 @@ def test_reset_forgets_topics_and_groups_and_gives_new_topic_ids(kafka: Broker) 
     assert _consume(servers, "t", 1) == [b"new"]
 
 
-def test_reset_forgets_configs_and_quotas_that_were_altered(kafka: Broker) -> None:
+def test_reset_deletes_altered_configs_and_quotas(kafka: Broker) -> None:
     async def alter(server: BrokerServer) -> None:
         change = ConfigOp(THREADS, OpType.SET, "2")
         group = ConfigOp("consumer.session.timeout.ms", OpType.SET, "50000")
@@ -104,7 +104,7 @@ def test_reset_forgets_configs_and_quotas_that_were_altered(kafka: Broker) -> No
     assert kafka.call(altered) == [False]
 
 
-def test_reset_takes_back_a_number_of_threads_that_was_raised_step_by_step(kafka: Broker) -> None:
+def test_reset_restores_a_number_of_threads_that_was_raised_step_by_step(kafka: Broker) -> None:
     async def raise_threads(server: BrokerServer) -> list[object]:
         changes = [
             ConfigChange(ResourceType.BROKER, "", [ConfigOp(THREADS, OpType.SET, str(count))])
@@ -122,7 +122,7 @@ def test_reset_takes_back_a_number_of_threads_that_was_raised_step_by_step(kafka
 
 
 class TestFixtureAfterTheSharedBrokerWasUsed:
-    """What a test leaves in the session's `kafka_broker` is not seen through `kafka`."""
+    """Topics that a test leaves in the session's `kafka_broker` do not exist in `kafka`."""
 
     @pytest.fixture(autouse=True)
     def _used(self, kafka_broker: Broker) -> None:
@@ -133,21 +133,21 @@ class TestFixtureAfterTheSharedBrokerWasUsed:
         assert admin.list_topics(timeout=TIMEOUT_S).topics == {}
 
 
-def test_configs_of_kafka_are_obeyed() -> None:
+def test_configs_of_kafka_are_applied() -> None:
     with Broker({"num.partitions": 4, "auto.create.topics.enable": True}) as broker:
         _produce(broker.bootstrap_servers, "t", b"1")
         metadata = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics("t")
         assert len(metadata.topics["t"].partitions) == 4
 
 
-def test_a_directory_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
+def test_a_data_directory_of_the_caller_remains_after_close(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path) as broker:
         _produce(broker.bootstrap_servers, "t", b"kept")
     with Broker(data_dir=tmp_path) as broker:
         assert _consume(broker.bootstrap_servers, "t", 1) == [b"kept"]
 
 
-def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
+def test_error_that_prevents_the_start_is_raised(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with pytest.raises((OSError, KafkaError), match="in use"):
             Broker(port=taken.getsockname()[1]).start()
@@ -159,7 +159,7 @@ def test_what_keeps_it_from_starting_is_raised(tmp_path: Path) -> None:
     assert caught.value.code == ErrorCode.INVALID_CONFIG
 
 
-def test_two_brokers_do_not_share_anything() -> None:
+def test_two_brokers_share_no_state() -> None:
     with Broker() as one, Broker() as other:
         _produce(one.bootstrap_servers, "t", b"one")
         admin = AdminClient({"bootstrap.servers": other.bootstrap_servers})
@@ -171,7 +171,7 @@ WORKERS = 8
 
 
 def test_a_thousand_brokers_by_eight_workers_leave_nothing_behind(tmp_path: Path) -> None:
-    """Open, produce, consume, close: no port, descriptor, thread or directory stays."""
+    """After open, produce, consume and close no port, descriptor, thread or directory is left."""
     script = tmp_path / "cycles.py"
     script.write_text(
         textwrap.dedent(
@@ -198,7 +198,7 @@ def test_a_thousand_brokers_by_eight_workers_leave_nothing_behind(tmp_path: Path
                 ports = list(pool.map(cycle, range(cycles)))
             deadline = time.monotonic() + 60
             while (after := held()) != before and time.monotonic() < deadline:
-                time.sleep(0.01)  # the clients' own threads may be about to end
+                time.sleep(0.01)  # threads of the clients may still be ending
             tcp = Path("/proc/net/tcp").read_text().splitlines()[1:]
             listening = {int(l.split()[1].split(":")[1], 16) for l in tcp if l.split()[3] == "0A"}
             print(before, after, sorted(listening & set(ports)), list(temporary.iterdir()))

@@ -1,4 +1,4 @@
-"""Faults on a real broker, as real clients meet them."""
+"""Faults on a real broker, with real clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_S = 120
 
 
 class Sender:
-    """A producer whose `send` tells how one record fared."""
+    """A producer whose `send` returns the error of one record, or None."""
 
     def __init__(self, broker: Broker, **options: object) -> None:
         self.producer = Producer(
@@ -51,7 +51,7 @@ class Sender:
         return lambda: errors[0]
 
 
-def test_error_strikes_so_many_times_and_the_client_tries_again(kafka: Broker) -> None:
+def test_error_affects_a_limited_number_of_requests_and_the_client_retries(kafka: Broker) -> None:
     kafka.create_topic("pages")
     fault = kafka.fail("Produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     assert Sender(kafka).send("pages") is None
@@ -93,7 +93,7 @@ def test_fault_of_one_client_id_spares_the_others(kafka: Broker) -> None:
         ("Metadata", "LEADER_NOT_AVAILABLE"),
     ],
 )
-def test_consumer_overcomes_passing_errors(kafka: Broker, api: str, error: str) -> None:
+def test_consumer_recovers_from_temporary_errors(kafka: Broker, api: str, error: str) -> None:
     kafka.create_topic("pages")
     assert Sender(kafka).send("pages") is None
     fault = kafka.fail(api, error, times=2)
@@ -119,7 +119,7 @@ def test_consumer_overcomes_passing_errors(kafka: Broker, api: str, error: str) 
     assert fault.struck == 2
 
 
-def test_metadata_has_the_error_in_the_topic_alone(kafka: Broker) -> None:
+def test_metadata_has_the_error_only_in_the_topic(kafka: Broker) -> None:
     kafka.create_topic("pages")
     kafka.create_topic("words")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -129,7 +129,7 @@ def test_metadata_has_the_error_in_the_topic_alone(kafka: Broker) -> None:
         assert admin.list_topics("words", timeout=TIMEOUT_S).topics["words"].error is None
 
 
-def test_delayed_answer_comes_when_the_time_is_moved(kafka: Broker) -> None:
+def test_delayed_response_is_sent_when_the_time_is_moved(kafka: Broker) -> None:
     kafka.create_topic("pages")
     sender = Sender(kafka)
     with kafka.delay("Produce", 3600, times=1) as fault:
@@ -142,7 +142,7 @@ def test_delayed_answer_comes_when_the_time_is_moved(kafka: Broker) -> None:
         assert outcome() is None
 
 
-def test_delayed_fetch_is_answered_late_with_its_records(kafka: Broker) -> None:
+def test_delayed_fetch_response_contains_the_records(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as client:
         client.call(produce("pages", records=batch(b"1")), 9)
@@ -154,7 +154,7 @@ def test_delayed_fetch_is_answered_late_with_its_records(kafka: Broker) -> None:
             assert len(topic.partitions[0].records) > 0
 
 
-def test_lost_answer_of_an_executed_request_makes_no_duplicate(kafka: Broker) -> None:
+def test_lost_response_of_an_executed_request_makes_no_duplicate(kafka: Broker) -> None:
     kafka.create_topic("pages")
     sender = Sender(kafka, **{"enable.idempotence": True})
     with kafka.disconnect("Produce", executed=True, times=1) as fault:
@@ -166,7 +166,7 @@ def test_lost_answer_of_an_executed_request_makes_no_duplicate(kafka: Broker) ->
         kafka.wait_for_high_watermark("pages", 3, timeout_s=0)
 
 
-def test_request_that_is_cut_off_was_not_executed(kafka: Broker) -> None:
+def test_request_with_a_disconnect_is_not_executed(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as client, kafka.disconnect("Produce"):
         with pytest.raises((ConnectionClosed, ConnectionError)):
@@ -175,7 +175,7 @@ def test_request_that_is_cut_off_was_not_executed(kafka: Broker) -> None:
         kafka.wait_for_high_watermark("pages", 1, timeout_s=0)
 
 
-def test_blackhole_swallows_one_client_until_it_is_cleared(kafka: Broker) -> None:
+def test_blackhole_keeps_one_client_without_responses_until_it_is_cleared(kafka: Broker) -> None:
     kafka.create_topic("pages")
     lost = Sender(kafka, **{"client.id": "lost", "reconnect.backoff.ms": 1})
     assert lost.send("pages") is None
@@ -189,7 +189,7 @@ def test_blackhole_swallows_one_client_until_it_is_cleared(kafka: Broker) -> Non
     kafka.wait_for_high_watermark("pages", 3, timeout_s=0)
 
 
-def test_swallowed_requests_are_executed_if_wanted(kafka: Broker) -> None:
+def test_blackhole_with_executed_executes_the_requests(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as client:
         fault = kafka.blackhole("Produce", executed=True, times=1)
@@ -204,7 +204,7 @@ def test_swallowed_requests_are_executed_if_wanted(kafka: Broker) -> None:
             client.receive()
 
 
-def test_first_fault_that_fits_strikes(kafka: Broker) -> None:
+def test_first_matching_fault_applies(kafka: Broker) -> None:
     with (
         kafka.fail("Heartbeat", "REBALANCE_IN_PROGRESS", times=1) as first,
         kafka.fail("Heartbeat", "FENCED_INSTANCE_ID") as second,
@@ -219,7 +219,7 @@ def test_first_fault_that_fits_strikes(kafka: Broker) -> None:
     assert (first.struck, second.struck) == (1, 2)
 
 
-def test_fetch_of_a_session_is_asked_to_name_its_partitions_and_struck_then(kafka: Broker) -> None:
+def test_fault_of_a_topic_ends_a_fetch_session_and_affects_the_full_fetch(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as client:
         full = fetch_of("pages")
@@ -227,24 +227,24 @@ def test_fetch_of_a_session_is_asked_to_name_its_partitions_and_struck_then(kafk
         session_id = client.call(full, 11).session_id
         assert session_id
         with kafka.fail("Fetch", "KAFKA_STORAGE_ERROR", topic="pages") as fault:
-            going_on = FetchRequest(
+            incremental = FetchRequest(
                 max_wait_ms=0, session_id=session_id, session_epoch=1, topics=[]
             )
-            answer = client.call(going_on, 11)
-            assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            response = client.call(incremental, 11)
+            assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             assert fault.struck == 0
             [topic] = client.call(full, 11).responses
             assert topic.partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_requests_are_executed_unread_while_no_fault_is_set() -> None:
+def test_requests_are_executed_without_decoding_while_no_fault_is_set() -> None:
     faults = Faults(lambda _: None, LoopTimers())
     unreadable = memoryview(b"")
     connection: Any = object()
     assert faults.intercept(connection, unreadable, lambda: "executed") == "executed"
 
 
-def test_fault_strikes_on_connections_that_are_open_or_being_accepted(kafka: Broker) -> None:
+def test_fault_affects_connections_that_are_open_or_being_accepted(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as opened:
         assert error_of_produce(opened) == 0
@@ -259,8 +259,8 @@ def test_fault_strikes_on_connections_that_are_open_or_being_accepted(kafka: Bro
 
 
 def error_of_produce(client: WireClient) -> int:
-    answer = client.call(produce("pages", records=batch(b"1")), 9)
-    return int(answer.responses[0].partition_responses[0].error_code)
+    response = client.call(produce("pages", records=batch(b"1")), 9)
+    return int(response.responses[0].partition_responses[0].error_code)
 
 
 @pytest.mark.parametrize("end", ["reset", "clear_faults"])
@@ -291,17 +291,19 @@ def test_broker_closes_while_requests_are_held() -> None:
         (("Produse", "INVALID_RECORD"), r"no API 'Produse'; did you mean 'Produce'\?"),
         (("Produce", "NOT_LEADER"), r"no error 'NOT_LEADER'"),
         (("Produce", "INVALID_RECRD"), r"did you mean 'INVALID_RECORD'\?"),
-        (("Produce", 0), "NONE is no error"),
+        (("Produce", 0), "NONE is not an error"),
         ((999, 1), "no API with key 999"),
-        ((None, 1), "wants an API"),
+        ((None, 1), "needs an API"),
     ],
 )
-def test_mistakes_are_named(kafka: Broker, arguments: tuple[Any, Any], message: str) -> None:
+def test_wrong_apis_and_errors_are_refused(
+    kafka: Broker, arguments: tuple[Any, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         kafka.fail(*arguments)
 
 
-def test_limits_that_make_no_sense_are_refused(kafka: Broker) -> None:
+def test_invalid_limits_are_refused(kafka: Broker) -> None:
     with pytest.raises(ValueError, match="Heartbeat requests name no topic"):
         kafka.fail("Heartbeat", "REBALANCE_IN_PROGRESS", topic="pages")
     with pytest.raises(ValueError, match="times is 1 or more"):
@@ -311,7 +313,7 @@ def test_limits_that_make_no_sense_are_refused(kafka: Broker) -> None:
             kafka.delay("Heartbeat", seconds)
 
 
-def test_waiting_for_a_fault_names_it(kafka: Broker) -> None:
+def test_timeout_of_a_wait_for_a_fault_describes_the_fault(kafka: Broker) -> None:
     with kafka.fail("Produce", "INVALID_RECORD", client_id="x", topic="t", times=3) as fault:
         expected = r"<error INVALID_RECORD: Produce of client 'x' for topic 't', struck 0 of 3>"
         with pytest.raises(WaitTimeoutError, match=expected):
@@ -320,25 +322,25 @@ def test_waiting_for_a_fault_names_it(kafka: Broker) -> None:
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.message_name)
 def test_every_api_and_version_has_an_error_response(api: Api) -> None:
-    """With one element in each array of the request; the code stands where a client looks."""
-    question_class, answer_class = request_class(api.key), response_class(api.key)
-    for version in range(max(api.min_version, question_class.MIN_VERSION), api.max_version + 1):
-        request = filled(question_class, version)
+    """Each array of the request has one element, and the response must contain the code."""
+    of_request, of_response = request_class(api.key), response_class(api.key)
+    for version in range(max(api.min_version, of_request.MIN_VERSION), api.max_version + 1):
+        request = filled(of_request, version)
         try:
-            response = error_response(answer_class, request, version, ErrorCode.CORRUPT_MESSAGE)
+            response = error_response(of_response, request, version, ErrorCode.CORRUPT_MESSAGE)
         except LookupError:
             assert (api.key, version) in WITHOUT_ERRORS
             continue
-        back = decode(answer_class, version, memoryview(encode(response, version)))
+        back = decode(of_response, version, memoryview(encode(response, version)))
         assert f"error_code={ErrorCode.CORRUPT_MESSAGE.value}," in repr(back).replace(")", ",")
 
 
-# Nothing in these versions' responses can say an error.
+# Versions whose responses have no field for an error code.
 WITHOUT_ERRORS: set[tuple[ApiKey, int]] = set()
 
 
 def filled(request_class: Any, version: int) -> Any:
-    """A request with one element in each array, and a name in each string."""
+    """Return a request with one element in each array and a name in each string."""
     import importlib
 
     from odradek.protocol.spec import StructSpec, load

@@ -1,4 +1,4 @@
-"""`Broker.advance`: what falls due by the broker's clock is done when it returns."""
+"""`Broker.advance`: work that becomes due by the broker's clock is done when it returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR_S = 3600.0
 
 @contextmanager
 def member(broker: Broker, group: str, topic: str, **options: object) -> Iterator[Any]:
-    """A consumer that joins `group`; what it holds is gone when the block ends."""
+    """Run a consumer in `group`, and close it when the block ends."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -73,7 +73,7 @@ async def quiet() -> None:
     await loop.quiet()
 
 
-def test_timers_that_fall_due_run_in_the_order_of_their_moments(runner: asyncio.Runner) -> None:
+def test_timers_that_become_due_run_in_the_order_of_their_times(runner: asyncio.Runner) -> None:
     ran: list[str] = []
     clock = MovableClock()
     timers = MovableTimers(clock)
@@ -114,7 +114,7 @@ def test_timer_that_is_cancelled_after_the_move_does_not_run(runner: asyncio.Run
     assert ran == []
 
 
-def test_real_time_goes_on_and_a_move_shortens_what_is_left(runner: asyncio.Runner) -> None:
+def test_real_time_continues_and_a_move_shortens_delays(runner: asyncio.Runner) -> None:
     clock = MovableClock()
     timers = MovableTimers(clock)
 
@@ -142,7 +142,7 @@ def test_sleep_that_is_cancelled_leaves_no_timer(runner: asyncio.Runner) -> None
     runner.run(scenario())
 
 
-def test_wall_clock_is_right_again_after_a_reset_and_the_other_never_goes_back() -> None:
+def test_reset_corrects_the_wall_clock_and_not_the_monotonic_clock() -> None:
     clock = MovableClock()
     before_ms = clock.monotonic_ms()
     clock.advance(HOUR_S * 1000)
@@ -152,9 +152,9 @@ def test_wall_clock_is_right_again_after_a_reset_and_the_other_never_goes_back()
     assert clock.monotonic_ms() - before_ms >= HOUR_S * 1000
 
 
-def test_member_that_is_not_heard_of_is_expelled(kafka: Broker) -> None:
+def test_member_without_heartbeats_is_removed(kafka: Broker) -> None:
     kafka.create_topic("pages", partitions=2)
-    # Its first heartbeat comes right behind SyncGroup, and may come after a move of the time.
+    # The first heartbeat follows SyncGroup directly, and may arrive after a move of the time.
     unheard = kafka.fail("Heartbeat", "COORDINATOR_LOAD_IN_PROGRESS")
     with unheard, member(kafka, "readers", "pages") as consumer:
         consumer.poll(0)
@@ -165,23 +165,23 @@ def test_member_that_is_not_heard_of_is_expelled(kafka: Broker) -> None:
         kafka.wait_until_group_empty("readers", timeout_s=0)
 
 
-def test_open_transaction_is_aborted_when_its_time_is_up(kafka: Broker) -> None:
+def test_open_transaction_is_aborted_after_its_timeout(kafka: Broker) -> None:
     kafka.create_topic("pages")
     producer = transactional(kafka, "mover", **{"transaction.timeout.ms": 60_000})
     producer.begin_transaction()
     producer.produce("pages", b"never seen")
     assert producer.flush(TIMEOUT_S) == 0
-    kafka.advance(30)  # real time goes on as well: the margin is for a slow machine
+    kafka.advance(30)  # real time continues too, so the margin is for a slow machine
     kafka.wait_for_open_transactions(1, timeout_s=0)
     kafka.advance(31)
     kafka.wait_for_open_transactions(0, timeout_s=0)
-    # The marker of the abort lies behind the record.
+    # The abort marker follows the record.
     kafka.wait_for_high_watermark("pages", 2, timeout_s=0)
     with pytest.raises(KafkaException):
         producer.commit_transaction(TIMEOUT_S)
 
 
-def test_retention_deletes_what_has_aged(kafka: Broker) -> None:
+def test_retention_deletes_old_records(kafka: Broker) -> None:
     kafka.create_topic("pages", config={"retention.ms": 3_600_000, "segment.ms": 600_000})
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce("pages", b"old")
@@ -196,7 +196,7 @@ def test_compaction_is_done_when_it_is_due(kafka: Broker) -> None:
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": 0.01,
         "segment.ms": 60_000,
-        # The records' time is the broker's, which moves; a client's does not.
+        # The topic uses the broker's time, which moves, because a client's time does not.
         "message.timestamp.type": "LogAppendTime",
     }
     kafka.create_topic("profiles", config=config)
@@ -211,7 +211,7 @@ def test_compaction_is_done_when_it_is_due(kafka: Broker) -> None:
     assert values(kafka, "profiles", 2) == [b"3", b"other"]
 
 
-def test_transactional_id_of_nobody_expires(kafka: Broker) -> None:
+def test_unused_transactional_id_expires(kafka: Broker) -> None:
     producer = transactional(kafka, "once")
     del producer
     kafka.advance(8 * 24 * HOUR_S)
@@ -222,16 +222,16 @@ def test_transactional_id_of_nobody_expires(kafka: Broker) -> None:
     assert kafka.call(known) == []
 
 
-def test_clients_stay_connected_however_far_the_time_is_moved(kafka: Broker) -> None:
+def test_clients_stay_connected_after_a_long_move_of_the_time(kafka: Broker) -> None:
     kafka.create_topic("pages")
     with WireClient(kafka.bootstrap_servers) as client:
         client.call(produce("pages"), 9)
         kafka.advance(24 * HOUR_S)
-        [answer] = client.call(produce("pages"), 9).responses
-        assert answer.partition_responses[0].base_offset == 1
+        [response] = client.call(produce("pages"), 9).responses
+        assert response.partition_responses[0].base_offset == 1
 
 
-def test_reset_sets_the_clock_right(kafka: Broker) -> None:
+def test_reset_resets_the_clock(kafka: Broker) -> None:
     kafka.advance(30 * 24 * HOUR_S)
     kafka.reset()
 
@@ -242,8 +242,8 @@ def test_reset_sets_the_clock_right(kafka: Broker) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf")])
-def test_time_moves_forward_by_what_is_a_time(kafka: Broker, seconds: float) -> None:
-    with pytest.raises(ValueError, match="time moves forward"):
+def test_advance_refuses_negative_and_infinite_times(kafka: Broker, seconds: float) -> None:
+    with pytest.raises(ValueError, match="seconds must be finite"):
         kafka.advance(seconds)
 
 

@@ -1,4 +1,4 @@
-"""The `kafka` fixture in a project of its user's: the installed package alone, under xdist."""
+"""The `kafka` fixture in a project of a user, with only the installed package, under xdist."""
 
 from __future__ import annotations
 

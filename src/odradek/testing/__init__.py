@@ -1,6 +1,6 @@
-"""A real broker inside a test: `with Broker() as broker: broker.bootstrap_servers`.
+"""A real broker for tests: `with Broker() as broker: broker.bootstrap_servers`.
 
-`Broker` also sets faults, moves the time and waits for states; see docs/testing.md.
+`Broker` also sets faults, moves the time and waits for states (docs/testing.md).
 """
 
 from odradek.testing.barriers import WaitTimeoutError

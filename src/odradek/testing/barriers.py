@@ -1,7 +1,7 @@
-"""Barriers: a test waits until the broker is in a state, not for so many seconds.
+"""Barriers: methods with which a test waits for a state of the broker instead of a fixed time.
 
-Each looks at the broker itself (nothing is asked over the network), from the test's thread, again
-and again until what is wanted is there. When it is not there in time, the error says what was.
+Each barrier runs in the test's thread and polls the state inside the broker, without requests over
+the network. On a timeout the error describes the last state.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
 
 LOOK_AGAIN_S = 0.002
-# Codes of a broker that is about to know: it is looked at again.
+# Error codes of a coordinator that is still loading. The barrier polls again.
 _NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 Seen = TypeVar("Seen")
 
 
 class WaitTimeoutError(TimeoutError):
-    """What a test waited for did not come about; the message says what was seen instead."""
+    """A state was not reached in time. The message describes the last state."""
 
 
 class Barriers(ABC):
-    """The `wait_...` methods of a `Broker`. Every time-out is in seconds of real time."""
+    """The `wait_...` methods of a `Broker`. Each timeout is in seconds of real time.
+
+    Each method raises `WaitTimeoutError` if the state is not reached in time.
+    """
 
     @property
     @abstractmethod
@@ -45,10 +48,15 @@ class Barriers(ABC):
         *,
         timeout_s: float = 30.0,
     ) -> Seen:
-        """Waits until `condition()` is true, and returns what it gave.
+        """Wait until `condition()` returns a true value, and return that value.
 
-        `condition` runs in the thread of the test and may ask anything; `what` names it in the
-        error.
+        Args:
+            condition: A function without arguments, which runs in the test's thread.
+            what: Description of the condition for the error message.
+            timeout_s: Time limit in seconds.
+
+        Raises:
+            WaitTimeoutError: The condition was still false after `timeout_s`.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -56,7 +64,7 @@ class Barriers(ABC):
             if seen:
                 return seen
             if time.monotonic() >= deadline:
-                raise WaitTimeoutError(f"waited {timeout_s:g} s for {what}: it gave {seen!r}")
+                raise WaitTimeoutError(f"waited {timeout_s:g} s for {what}: it returned {seen!r}")
             time.sleep(LOOK_AGAIN_S)
 
     def wait_until_group_stable(
@@ -67,11 +75,14 @@ class Barriers(ABC):
         poll: Callable[[], object] | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        """Waits until the group has finished its rebalance, with exactly `members` (None: any
-        number but 0). Either group protocol.
+        """Wait until the group has finished its rebalance, in either group protocol.
 
-        Most clients take part in a rebalance while they are polled only: where the consumers
-        belong to this thread, `poll` polls them, between one look and the next.
+        Args:
+            group: The group id.
+            members: The exact number of members, or None for any number above 0.
+            poll: Called between two checks. Most clients take part in a rebalance only while they
+                are polled, so a test polls here the consumers that belong to its thread.
+            timeout_s: Time limit in seconds.
         """
 
         def look() -> tuple[bool, str]:
@@ -89,8 +100,10 @@ class Barriers(ABC):
         poll: Callable[[], object] | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        """Waits until the group has no members: all have left or were expelled, or there is no
-        such group. `poll` as in `wait_until_group_stable`."""
+        """Wait until the group has no members or does not exist.
+
+        The argument `poll` is the same as in `wait_until_group_stable`.
+        """
 
         def look() -> tuple[bool, str]:
             state, count = self._group(group)
@@ -99,7 +112,7 @@ class Barriers(ABC):
         self._wait(look, f'group "{group}" to be empty', timeout_s, poll)
 
     def wait_for_topic(self, topic: str, *, partitions: int = 1, timeout_s: float = 30.0) -> None:
-        """Waits until the topic exists with at least so many partitions."""
+        """Wait until the topic exists with at least `partitions` partitions."""
 
         def look() -> tuple[bool, str]:
             topics = self.server.services.image().topics_by_name
@@ -114,7 +127,7 @@ class Barriers(ABC):
     def wait_for_high_watermark(
         self, topic: str, offset: int, *, partition: int = 0, timeout_s: float = 30.0
     ) -> None:
-        """Waits until the high watermark is `offset` or more: so many records are committed."""
+        """Wait until the high watermark is at least `offset`."""
 
         def look() -> tuple[bool, str]:
             log = self.server.services.replica_manager.partition(topic, partition).log
@@ -131,7 +144,7 @@ class Barriers(ABC):
         partition: int = 0,
         timeout_s: float = 30.0,
     ) -> None:
-        """Waits until the group has committed `offset` or more."""
+        """Wait until the group has committed `offset` or a later offset."""
 
         def look() -> tuple[bool, str]:
             shard = self.server.services.groups.shards.of(group)
@@ -144,12 +157,14 @@ class Barriers(ABC):
         self._wait(look, what, timeout_s)
 
     def wait_for_open_transactions(self, count: int, *, timeout_s: float = 30.0) -> None:
-        """Waits until exactly `count` transactions are open, those among them that are just being
-        committed or aborted."""
+        """Wait until exactly `count` transactions are open.
+
+        A transaction in PrepareCommit or PrepareAbort counts as open.
+        """
 
         def look() -> tuple[bool, str]:
             transactions = self.server.services.transactions
-            # Without the internal topic there has never been one.
+            # The list is empty if the internal topic of transactions does not exist.
             found = transactions.all_transactions()
             states = {
                 each.transactional_id: each.state.kafka_name
@@ -171,7 +186,10 @@ class Barriers(ABC):
         timeout_s: float,
         poll: Callable[[], object] | None = None,
     ) -> None:
-        """Waits for `look`, which runs on the broker's loop: whether it is there, what is seen."""
+        """Call `look` on the broker's loop until it returns True as its first value.
+
+        The second value describes the state for the error message.
+        """
 
         async def on_loop(_server: object) -> tuple[bool, str]:
             try:
@@ -185,8 +203,8 @@ class Barriers(ABC):
 
         deadline = time.monotonic() + timeout_s
         while True:
-            there, seen = self.call(on_loop)
-            if there:
+            reached, seen = self.call(on_loop)
+            if reached:
                 return
             if time.monotonic() >= deadline:
                 raise WaitTimeoutError(f"waited {timeout_s:g} s for {what}; seen last: {seen}")

@@ -1,8 +1,8 @@
-"""`Broker`: a real broker in this process, on an event loop and a thread of its own.
+"""`Broker`: a real broker in this process, with its own thread and event loop.
 
-It listens on a free port of the loopback, keeps its log in a temporary directory and its metadata
-in memory, is ready when the constructor's `with` (or `start`) returns, and leaves nothing behind
-when it is closed: no port, no descriptor, no thread, no directory.
+The broker listens on a free port of the loopback interface. It keeps its log in a temporary
+directory and its metadata in memory. It is ready when `with` or `start` returns. After `close`
+nothing is left: no port, descriptor, thread or directory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CALL_TIMEOUT_S = 120.0
 STOP_LIMITS = StopLimits(
     responses_ms=1_000, parts_ms=40_000, syncs_ms=40_000, logs_ms=50_000, threads_ms=9_000
 )
-"""A test that closes a broker goes on when nothing of it is left, if that takes a while."""
+"""Longer limits than in production, so that `close` returns only when nothing is left."""
 
 Result = TypeVar("Result")
 
@@ -46,10 +46,15 @@ Result = TypeVar("Result")
 class Broker(Barriers, FaultSetters):
     """A broker of one node for tests.
 
-    `config` takes Kafka's broker configs by their names (``{"num.partitions": 3}``); `data_dir`
-    keeps the log in a directory of yours, which stays when the broker is closed; `port` 0 is any
-    free one; `environment` provides other files than those of the operating system. Methods may be
-    called from any thread but the broker's own.
+    Methods may be called from each thread except the broker's own.
+
+    Args:
+        config: Kafka's broker configs by name, such as ``{"num.partitions": 3}``.
+        port: The port to listen on; 0 means a free one.
+        data_dir: Directory of the log, which remains after `close`. None means a temporary
+            directory.
+        environment: Another file system in place of the operating system's. Its clock, timers and
+            interceptor are replaced.
     """
 
     def __init__(
@@ -75,20 +80,20 @@ class Broker(Barriers, FaultSetters):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``127.0.0.1:PORT``, what a client wants as `bootstrap.servers`."""
+        """``127.0.0.1:PORT``, the value of a client's `bootstrap.servers`."""
         return self.server.bootstrap_servers
 
     @property
     def server(self) -> BrokerServer:
-        """The running broker itself; use it on its loop only (`call`)."""
+        """The running broker itself. Use it only on its loop (`call`)."""
         if self._server is None:
-            raise RuntimeError("the broker is not running: use it in a `with`, or call start()")
+            raise RuntimeError("the broker is not running: use it in a `with` or call start()")
         return self._server
 
     def start(self) -> Self:
-        """Starts the broker; returns when it answers. Raises what kept it from starting."""
+        """Start the broker, and return when it accepts requests. Raise the error if that fails."""
         if self._thread is not None:
-            raise RuntimeError("the broker is running already")
+            raise RuntimeError("the broker is already running")
         if self._data_dir is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="odradek-"))
         started: _Outcome = _Outcome()
@@ -105,7 +110,7 @@ class Broker(Barriers, FaultSetters):
         return self
 
     def close(self) -> None:
-        """Stops the broker and removes its temporary directory; a second call does nothing."""
+        """Stop the broker and remove its temporary directory. A second call does nothing."""
         if self._thread is None:
             return
         loop, ended = self._loop, self._ended
@@ -117,8 +122,10 @@ class Broker(Barriers, FaultSetters):
         self._clean_up()
 
     def reset(self) -> None:
-        """Forgets all topics, groups, offsets, transactions and faults, and sets the clock right,
-        as if the broker were new; clients may stay."""
+        """Delete all topics, groups, offsets, transactions and faults, and reset the clock.
+
+        The broker is then like a new one. Clients may stay connected.
+        """
         self.call(self._reset)
 
     async def _reset(self, server: BrokerServer) -> None:
@@ -127,7 +134,7 @@ class Broker(Barriers, FaultSetters):
         await reset(server)
 
     def clear_faults(self) -> None:
-        """Ends all faults that are set."""
+        """End all faults that are set."""
 
         async def clear(_server: BrokerServer) -> None:
             self._faults.clear()
@@ -135,20 +142,23 @@ class Broker(Barriers, FaultSetters):
         self.call(clear)
 
     def advance(self, seconds: float) -> None:
-        """Moves the broker's time forward, as if it had heard of nobody for so long.
+        """Move the broker's time forward by `seconds`, as if no request had arrived in that time.
 
-        When this returns, everything has been done that is due by then, however seldom the broker
-        would have looked: sessions and rebalances that ran out of time, transactions that were
-        open for too long, retention and compaction, expired offsets and ids. Connections stay
-        open, and real time goes on as before.
+        When this returns, the broker has done all work that is due by then, independent of the
+        intervals of its periodic checks. This covers the timeouts of sessions, rebalances and
+        transactions, retention and compaction, and the expiration of offsets and ids. Connections
+        stay open, and real time continues.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
         """
-        if not 0 <= seconds < math.inf:  # nor to where no later step would move it
-            raise ValueError(f"time moves forward, and not for ever: advance({seconds})")
+        if not 0 <= seconds < math.inf:  # after an infinite step the clock could not move again
+            raise ValueError(f"seconds must be finite and not negative: advance({seconds})")
 
         async def advance(server: BrokerServer) -> None:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, QuietLoop)
-            await loop.quiet()  # what was begun before may be about to set its timer
+            await loop.quiet()  # work that has already started may still set a timer
             self._clock.advance(seconds * 1000.0)
             self._timers.clock_moved()
             await loop.quiet()
@@ -160,12 +170,16 @@ class Broker(Barriers, FaultSetters):
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> None:
-        """Creates a topic that is usable when this returns; raises KafkaError if it is refused."""
+        """Create a topic, which is usable when this returns.
+
+        Raises:
+            KafkaError: The broker refused the topic.
+        """
         texts = {key: _text(value) for key, value in (config or {}).items()}
         self.call(lambda server: server.create_topic(name, partitions, texts))
 
     def call(self, function: Callable[[BrokerServer], Coroutine[Any, Any, Result]]) -> Result:
-        """Runs `function(server)` on the broker's loop and returns its result."""
+        """Run `function(server)` on the broker's loop and return its result."""
         server = self.server
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(function(server), self._loop)
@@ -181,7 +195,7 @@ class Broker(Barriers, FaultSetters):
         directory = self._data_dir or self._temporary
         assert directory is not None
         return {
-            # However far a test moves the time, its clients stay connected.
+            # Clients stay connected when a test moves the time.
             "connections.max.idle.ms": "-1",
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
             "log.dirs": str(directory),
@@ -219,8 +233,8 @@ class Broker(Barriers, FaultSetters):
         from odradek.metadata.store.memory import MemoryStore
 
         config = BrokerConfig.from_properties(self._properties())
-        # A directory of the user's outlives this broker, and so must the topics in it: SQLite
-        # there.
+        # A directory of the user outlives this broker, and so must the metadata of its topics.
+        # It is then kept in SQLite in that directory.
         store = MemoryStore() if self._data_dir is None else None
         environment = replace(
             self._environment or real_environment(),
@@ -240,7 +254,7 @@ class Broker(Barriers, FaultSetters):
 
 
 class _Outcome:
-    """How the start went, told from the broker's thread to the one that waits."""
+    """The outcome of the start, passed from the broker's thread to the thread that waits."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -261,5 +275,5 @@ class _Outcome:
 
 
 def _text(value: object) -> str:
-    """A config value as Kafka writes it: true and false in lower case."""
+    """Return a config value as Kafka writes it, with true and false in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)

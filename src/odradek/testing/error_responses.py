@@ -1,10 +1,10 @@
-"""The response with which a broker refuses a whole request: the error wherever it has a place.
+"""Responses that refuse a whole request with one error code.
 
-What Kafka's ``AbstractRequest.getErrorResponse`` does for each API by hand follows here from the
-message definitions. If the body has an error code, that is set, and nothing else; if not, the
-response has an element for each that the request names (topics, partitions, groups, keys), and the
-code is set there. Fetch names errors by partition, as its clients expect, though its body has a
-code of its own.
+Kafka's ``AbstractRequest.getErrorResponse`` is written by hand for each API. Here the response is
+derived from the message definitions. If the body of the response has an error code, only that code
+is set. Otherwise the response has an element for each topic, partition, group or key of the
+request, and the code is set in each element. A Fetch response has the error in each partition,
+because clients expect it there, although its body has an error code too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from odradek.protocol.spec import FieldSpec, StructSpec, load
 if TYPE_CHECKING:
     from odradek.errors import ErrorCode
 
-# AddPartitionsToTxn alone has another name for it.
+# Names of error code fields. Only AddPartitionsToTxn uses the second one.
 ERROR_CODES = ("error_code", "partition_error_code")
-# By what names a request and its response call the same thing.
+# Names that a request and its response use for the same field.
 _SAME = (
     {"name", "topic", "topic_name"},
     {"partition", "partition_index", "index"},
@@ -30,9 +30,16 @@ _SAME = (
 
 
 def error_response(response_class: Any, request: Any, version: int, code: ErrorCode) -> Any:
-    """The response of `response_class` to `request` that says `code` for all it asks.
+    """Return the response to `request` that reports `code` for all of its elements.
 
-    LookupError: this version of the API has no place for an error.
+    Args:
+        response_class: The class of the response.
+        request: The decoded request.
+        version: The version of both.
+        code: The error code to report.
+
+    Raises:
+        LookupError: This version of the response has no field for an error code.
     """
     spec = load(response_class.SPEC).body
     response = response_class()
@@ -44,7 +51,7 @@ def error_response(response_class: Any, request: Any, version: int, code: ErrorC
 
 
 class _Filler:
-    """Fills one response, struct by struct, beside the request's."""
+    """Fills the structs of one response from the corresponding structs of the request."""
 
     def __init__(self, module: Any, version: int, code: int) -> None:
         self._module = module
@@ -55,68 +62,71 @@ class _Filler:
         self,
         spec: StructSpec,
         response: Any,
-        asked_spec: StructSpec | None,
-        asked: Any,
+        request_spec: StructSpec | None,
+        request: Any,
         *,
         by_element: bool = False,
     ) -> bool:
-        """Whether the error found a place in `response`, which is the answer to `asked`."""
+        """Set the error in `response` to `request`, and return whether it has a field for it."""
         fields = _fields(spec, self._version)
-        self._name(fields, response, asked_spec, asked)
+        self._name(fields, response, request_spec, request)
         for field in fields:
             if field.attribute in ERROR_CODES and not by_element:
                 setattr(response, field.attribute, self._code)
                 return True
         for field in fields:
-            if field.struct is not None and field.is_array and self._tells_errors(field.struct):
-                assert asked_spec is not None
-                made = self._elements(field.struct, asked_spec, asked)
+            if field.struct is not None and field.is_array and self._has_error_code(field.struct):
+                assert request_spec is not None
+                made = self._elements(field.struct, request_spec, request)
                 setattr(response, field.attribute, made)
                 return True
         return False
 
-    def _elements(self, spec: StructSpec, asked_spec: StructSpec, asked: Any) -> list[Any]:
-        """An element for each of the request's first array (of structs, if it has one)."""
-        arrays = [each for each in _fields(asked_spec, self._version) if each.is_array]
+    def _elements(self, spec: StructSpec, request_spec: StructSpec, request: Any) -> list[Any]:
+        """Return an element for each of the request's first array (of structs, if it has one)."""
+        arrays = [each for each in _fields(request_spec, self._version) if each.is_array]
         arrays.sort(key=lambda each: each.struct is None)
         elements = []
-        for item in (getattr(asked, arrays[0].attribute) or []) if arrays else []:
+        for item in (getattr(request, arrays[0].attribute) or []) if arrays else []:
             element = getattr(self._module, spec.name)()
             self.fill(spec, element, arrays[0].struct, item)
             elements.append(element)
         return elements
 
     def _name(
-        self, fields: list[FieldSpec], response: Any, asked_spec: StructSpec | None, asked: Any
+        self, fields: list[FieldSpec], response: Any, request_spec: StructSpec | None, request: Any
     ) -> None:
-        """Says in `response` what it answers: by the fields that both have, or, where the request
-        has but a number or a string, by the first field that takes it."""
-        if asked_spec is None:
+        """Copy the fields that identify an element from the request to the response.
+
+        An element of the request that is a single number or string goes to the first field of the
+        same type.
+        """
+        if request_spec is None:
             for field in fields:
-                if field.attribute not in ERROR_CODES and isinstance(field.default, type(asked)):
-                    setattr(response, field.attribute, asked)
+                if field.attribute not in ERROR_CODES and isinstance(field.default, type(request)):
+                    setattr(response, field.attribute, request)
                     return
             return
-        names = {each.attribute: each for each in _fields(asked_spec, self._version)}
+        names = {each.attribute: each for each in _fields(request_spec, self._version)}
         for field in fields:
             if field.struct is not None or field.is_array or field.attribute in ERROR_CODES:
                 continue
             for name in _names_of(field.attribute):
                 found = names.get(name)
                 if found is not None and (found.kind, found.is_array) == (field.kind, False):
-                    setattr(response, field.attribute, getattr(asked, name))
+                    setattr(response, field.attribute, getattr(request, name))
                     break
 
-    def _tells_errors(self, spec: StructSpec) -> bool:
+    def _has_error_code(self, spec: StructSpec) -> bool:
         return any(
             field.attribute in ERROR_CODES
-            or (field.struct is not None and field.is_array and self._tells_errors(field.struct))
+            or (field.struct is not None and field.is_array and self._has_error_code(field.struct))
             for field in _fields(spec, self._version)
         )
 
 
 def _names_of(attribute: str) -> list[str]:
-    """`attribute`, and what else a request may call the same."""
+    """Return `attribute` and the other names that a request may use for the same field."""
     others = [name for same in _SAME if attribute in same for name in sorted(same)]
     return [attribute, *(name for name in others if name != attribute)]
 
@@ -126,7 +136,7 @@ def _fields(spec: StructSpec, version: int) -> list[FieldSpec]:
 
 
 def topics_named(request: Any, version: int) -> tuple[set[str], set[bytes]]:
-    """The names and the ids of the topics in a request, wherever they stand."""
+    """Return the names and the ids of the topics in a request, at all levels of its structs."""
     names: set[str] = set()
     ids: set[bytes] = set()
 
@@ -152,7 +162,7 @@ def is_topic_name(field: FieldSpec) -> bool:
 
 
 def names_topics(spec: StructSpec) -> bool:
-    """Whether a request of this kind can name a topic, in any version."""
+    """Return whether a request of this kind can name a topic in some version."""
     return any(
         is_topic_name(field) or (field.struct is not None and names_topics(field.struct))
         for field in spec.fields

@@ -1,8 +1,8 @@
-"""Faults on a running broker: the n-th request of a kind is refused, late, cut off or swallowed.
+"""Faults on a running broker: selected requests are refused, delayed, cut off or not responded to.
 
 `Faults` is the interceptor of requests in the environment of a `Broker`. While no fault is set, it
-executes each request and looks at nothing. The faults belong to the broker's loop, which alone
-changes them. Tests read the counts.
+executes each request without decoding it. Only the broker's loop changes the faults. Tests read the
+counts from their own threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ApiName = str | int | ApiKey
 
 
 class Request:
-    """A request as the faults look at it; its body is decoded when one of them asks."""
+    """A request for the faults. Its body is decoded when a fault first reads it."""
 
     def __init__(
         self, connection: InterceptedConnection, frame: memoryview, server: BrokerServer
@@ -63,17 +63,17 @@ class Request:
         return self._body
 
     def topics(self) -> set[str]:
-        """The topics that the request names, or knows by their ids."""
+        """Return the names of the topics that the request names or refers to by id."""
         names, ids = topics_named(self.body, self.version)
         by_id = self.server.services.image().topics_by_id
         known = (by_id.get(each) for each in ids)  # type: ignore[call-overload]
         return names | {each.name for each in known if each is not None}
 
     def continues_fetch_session(self) -> bool:
-        """Whether it says by a fetch session, not by name, which partitions it means."""
+        """Return whether the request is an incremental fetch, which may omit its partitions."""
         return self.api is API_BY_KEY[ApiKey.FETCH] and self.body.session_epoch > 0
 
-    def answer(self, response: Any) -> Chunks:
+    def encode_response(self, response: Any) -> Chunks:
         assert self.api is not None
         chunks: list[Any] = [response_header(self.api.key, self.version, self.correlation_id)]
         encoder(type(response), self.version)(response, chunks.append)
@@ -81,15 +81,15 @@ class Request:
 
 
 Execute = Callable[[], Reply]
-# What a fault does with a request that it strikes: answers like a dispatcher.
+# The effect of a fault on a request that matches. It replies like a dispatcher.
 Strike = Callable[[Request, Execute], Reply]
 
 
 class Fault:
-    """A fault that was set on a `Broker`: in force until it has struck `times`, until `clear()`, or
-    to the end of its `with` block.
+    """A fault that was set on a `Broker`.
 
-    `struck` is how many requests it has met.
+    It ends after `times` requests, with `clear()`, or with its `with` block. `struck` is the number
+    of requests that it has affected.
     """
 
     def __init__(
@@ -111,20 +111,24 @@ class Fault:
         self._topic = topic
         self._times = times
         self.struck = 0
-        # Whose requests were swallowed: they are cut off when the fault ends.
+        # Connections with a request that never gets a response, closed when the fault ends.
         self.held: set[InterceptedConnection] = set()
 
     @property
     def active(self) -> bool:
-        """Whether it will strike again."""
+        """Whether the fault affects further requests."""
         return self in self._faults.active
 
     def clear(self) -> None:
-        """Ends the fault; a second call does nothing."""
+        """End the fault. A second call does nothing."""
         self._faults.remove(self)
 
     def wait(self, times: int = 1, *, timeout_s: float = 30.0) -> None:
-        """Waits until it has struck so many requests."""
+        """Wait until the fault has affected `times` requests.
+
+        Raises:
+            WaitTimeoutError: It has affected fewer requests after `timeout_s`.
+        """
         deadline = time.monotonic() + timeout_s
         while self.struck < times:
             if time.monotonic() >= deadline:
@@ -146,7 +150,7 @@ class Fault:
         limit = "" if self._times is None else f" of {self._times}"
         return f"<{self._what}: {api}{whose}{topic}, struck {self.struck}{limit}>"
 
-    # On the broker's loop.
+    # The following methods run on the broker's loop.
 
     def matches(self, request: Request) -> bool:
         return (
@@ -156,7 +160,7 @@ class Fault:
         )
 
     def needs_full_fetch(self, request: Request) -> bool:
-        """Whether it may mean this fetch, which does not say what it fetches."""
+        """Return whether the fault may apply to this incremental fetch without partitions."""
         return (
             (self._topic is not None or self._what.startswith("error"))
             and (self._api is None or request.api is self._api)
@@ -172,9 +176,10 @@ class Fault:
 
 
 class Faults:
-    """The faults of one broker, in the order in which they were set: the first that fits strikes.
+    """The faults of one broker, in the order in which they were set.
 
-    `call` runs a coroutine function on the broker's loop.
+    The first fault that matches a request affects it. `call` runs a coroutine function on the
+    broker's loop.
     """
 
     def __init__(
@@ -184,7 +189,7 @@ class Faults:
         self.timers = timers
         self._server: BrokerServer | None = None
         self.active: list[Fault] = []
-        # All since the last `clear`: one that strikes no more may still hold connections.
+        # All faults since the last `clear`, because an ended fault may still hold connections.
         self._set: list[Fault] = []
 
     def add(self, fault: Fault) -> Fault:
@@ -199,32 +204,32 @@ class Faults:
     def remove(self, fault: Fault) -> None:
         async def remove(_server: BrokerServer) -> None:
             self.drop(fault)
-            self._let_go(fault)
+            self._close_held(fault)
 
         if fault.active or fault.held:
             self._call(remove)
 
     def clear(self) -> None:
-        """On the broker's loop: forgets all faults."""
+        """End all faults. Runs on the broker's loop."""
         for fault in self._set:
             self.drop(fault)
-            self._let_go(fault)
+            self._close_held(fault)
         self._set.clear()
 
     def drop(self, fault: Fault) -> None:
-        """On the broker's loop: `fault` strikes no more."""
+        """Make `fault` inactive. Runs on the broker's loop."""
         if fault in self.active:
             self.active.remove(fault)
 
-    def _let_go(self, fault: Fault) -> None:
+    def _close_held(self, fault: Fault) -> None:
         for connection in fault.held:
-            connection.abort("a request on it was swallowed by a fault that has ended")
+            connection.abort("a fault that has ended had taken the response of a request")
         fault.held.clear()
 
     def intercept(
         self, connection: InterceptedConnection, frame: memoryview, execute: Execute
     ) -> Reply:
-        """Let the first fault that fits strike, or execute the request."""
+        """Apply the first fault that matches, or execute the request."""
         if not self.active:
             return execute()
         assert self._server is not None
@@ -234,8 +239,8 @@ class Faults:
                 return execute()
             for fault in self.active:
                 if fault.needs_full_fetch(request):
-                    # The client asks again, and names its partitions then.
-                    return request.answer(_no_session())
+                    # The client sends a full fetch next, which lists its partitions.
+                    return request.encode_response(_no_session())
                 if fault.matches(request):
                     return fault.strike(request, execute)
         except MalformedMessage as error:
@@ -246,10 +251,10 @@ class Faults:
 class FaultSetters:
     """The methods of a `Broker` that set faults.
 
-    Each returns a `Fault`, which is in force at once; as a context manager it ends with its block.
-    It strikes requests that fit all that is given: `api` ("Produce", "join_group",
-    `ApiKey.FETCH`), `client_id`, `topic` (named by the request), and no more than `times` of them.
-    Of several faults that fit, the one that was set first strikes.
+    Each method returns a `Fault` that is already active. As a context manager the fault ends with
+    its block. It affects the requests that match all arguments: `api` ("Produce", "join_group",
+    `ApiKey.FETCH`), `client_id`, and `topic` (named by the request). It ends after `times` of them.
+    If several faults match, the fault that was set first applies.
     """
 
     _faults: Faults
@@ -266,14 +271,17 @@ class FaultSetters:
         topic: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Answers with an error code ("NOT_LEADER_OR_FOLLOWER"), and does nothing else.
+        """Respond with an error code such as "NOT_LEADER_OR_FOLLOWER", without executing.
 
-        The whole request is refused: every topic, partition or group that it names. Only Metadata
-        is answered as ever, with the error in its topics (in `topic` alone, if that is given).
+        The response has the error for each topic, partition or group of the request. A Metadata
+        request is executed, and the error is set in its topics (only in `topic`, if that is set).
+
+        Raises:
+            ValueError: The API or the error does not exist.
         """
         code = error_of(error)
         if api is None:
-            raise ValueError("fail() wants an API: no error of Kafka's suits all of them")
+            raise ValueError("fail() needs an API, because no error of Kafka fits all APIs")
 
         def strike(request: Request, execute: Execute) -> Reply:
             if request.api is API_BY_KEY[ApiKey.METADATA]:
@@ -281,14 +289,14 @@ class FaultSetters:
                     lambda chunks: _fail_topics(request, chunks, code, topic)
                 )
             if request.api is API_BY_KEY[ApiKey.PRODUCE] and request.body.acks == 0:
-                raise CloseConnection(f"a fault: {code.name}, and the client wants no answer")
+                raise CloseConnection(f"a fault: {code.name}, and acks=0 has no response")
             assert request.api is not None
-            answer_class = response_class(request.api.key)
+            class_of_response = response_class(request.api.key)
             try:
-                response = error_response(answer_class, request.body, request.version, code)
+                response = error_response(class_of_response, request.body, request.version, code)
             except LookupError as reason:
                 raise CloseConnection(f"a fault: {code.name}, but {reason}") from reason
-            return request.answer(response)
+            return request.encode_response(response)
 
         return self._set(f"error {code.name}", strike, api, client_id, topic, times)
 
@@ -301,12 +309,12 @@ class FaultSetters:
         topic: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Executes the request, and answers `seconds` later (or when `advance` has gone so far).
+        """Execute the request, and respond `seconds` later on the broker's clock (see `advance`).
 
-        What the client sent behind it on the same connection is executed, and answered after it.
+        Later requests of the same connection are executed. Their responses follow the delayed one.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"a delay is a number of seconds, and not negative: {seconds}")
+            raise ValueError(f"a delay must be finite and not negative: {seconds}")
 
         def strike(_request: Request, execute: Execute) -> Reply:
             return _late(execute(), seconds, self._faults.timers)
@@ -322,14 +330,14 @@ class FaultSetters:
         topic: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Closes the connection on which the request came.
+        """Close the connection of the request.
 
-        `executed`: only after it was executed, so that nothing but its answer is lost.
+        With `executed` the request is executed first, so that only its response is lost.
         """
 
         def cut(chunks: Chunks) -> Chunks:
             close_regions(chunks)
-            raise CloseConnection("a fault: disconnected instead of answered")
+            raise CloseConnection("a fault: disconnected instead of responding")
 
         def strike(_request: Request, execute: Execute) -> Reply:
             return _result(execute()).then(cut) if executed else cut([])
@@ -345,10 +353,10 @@ class FaultSetters:
         topic: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """Never answers, and leaves the connection open; what comes behind it waits as well.
+        """Never respond to the request, and leave the connection open.
 
-        `executed`: the request is executed all the same. When the fault is cleared, connections on
-        which it swallowed something are closed, so that clients can begin anew.
+        Later requests of the connection get no response either. With `executed` the request is
+        executed. When the fault is cleared, these connections are closed, and clients reconnect.
         """
 
         def strike(request: Request, execute: Execute) -> Reply:
@@ -371,9 +379,7 @@ class FaultSetters:
         if times is not None and times < 1:
             raise ValueError(f"times is 1 or more, or None for no limit: {times}")
         if topic is not None and found is not None and not _can_name_topics(found):
-            raise ValueError(
-                f"{found.message_name} requests name no topic: leave topic={topic!r} away"
-            )
+            raise ValueError(f"{found.message_name} requests name no topic: remove topic={topic!r}")
         fault = Fault(
             self._faults, what, strike, api=found, client_id=client_id, topic=topic, times=times
         )
@@ -381,7 +387,11 @@ class FaultSetters:
 
 
 def api_of(name: ApiName) -> Api:
-    """The API by its key or its name in any spelling; ValueError with what was perhaps meant."""
+    """Return the API by its key, or by its name in any spelling.
+
+    Raises:
+        ValueError: No such API. The text suggests a similar name, if one exists.
+    """
     if isinstance(name, int):
         found = API_BY_KEY.get(name)
         if found is None:
@@ -397,7 +407,11 @@ def api_of(name: ApiName) -> Api:
 
 
 def error_of(error: ErrorCode | str | int) -> ErrorCode:
-    """The code by number or by Kafka's name; ValueError with what was perhaps meant."""
+    """Return the error code by its number or by Kafka's name.
+
+    Raises:
+        ValueError: No such error, or NONE. The text suggests a similar name, if one exists.
+    """
     if isinstance(error, str):
         names = {each.name: each for each in ErrorCode}
         if error.upper() not in names:
@@ -408,7 +422,7 @@ def error_of(error: ErrorCode | str | int) -> ErrorCode:
     else:
         code = ErrorCode(error)
     if code is ErrorCode.NONE:
-        raise ValueError("NONE is no error")
+        raise ValueError("NONE is not an error: use another error code")
     return code
 
 
@@ -427,17 +441,17 @@ def _no_session() -> Any:
 
 
 def _fail_topics(request: Request, chunks: Chunks, code: ErrorCode, topic: str | None) -> Chunks:
-    """A Metadata answer with the error in its topics."""
+    """Return the Metadata response in `chunks` with the error in its topics."""
     from odradek.protocol.messages.metadata_response import MetadataResponse
 
     header = response_header(ApiKey.METADATA, request.version, request.correlation_id)
-    answered = memoryview(b"".join(chunks))  # type: ignore[arg-type]
-    response = decode(MetadataResponse, request.version, answered, len(header))
+    encoded = memoryview(b"".join(chunks))  # type: ignore[arg-type]
+    response = decode(MetadataResponse, request.version, encoded, len(header))
     for each in response.topics:
         if topic is None or each.name == topic:
             each.error_code = code
             each.partitions = []
-    return request.answer(response)
+    return request.encode_response(response)
 
 
 def _result(reply: Reply) -> Result[Chunks]:
@@ -445,7 +459,7 @@ def _result(reply: Reply) -> Result[Chunks]:
 
 
 def _swallowed(reply: Reply) -> Result[Chunks]:
-    """A result that is executed with `reply` and never has a response."""
+    """Return a result that is executed when `reply` is executed, and never has a response."""
     result = _result(reply)
     swallowed: PendingResult[Chunks] = PendingResult(executed=False, on_cancel=result.cancel)
 
@@ -461,7 +475,7 @@ def _swallowed(reply: Reply) -> Result[Chunks]:
 
 
 def _late(reply: Reply, seconds: float, timers: Timers) -> Reply:
-    """`reply` of a dispatcher, with the response `seconds` after the execution."""
+    """Return the `reply` of a dispatcher with its response `seconds` after the execution."""
     if not reply:
         return reply  # there is no response to delay
     result = _result(reply)

@@ -1,8 +1,8 @@
-"""Time that goes on by itself and that a test moves forward: a clock and timers for an environment.
+"""Clock and timers of an environment that run in real time and that a test can move forward.
 
-Everything in a broker that waits, waits on the timers of its environment: sessions, rebalances,
-long polls, the periodic checks. `advance` moves clock and timers, and the timers that are due then
-run in the order in which they would have run. The event loop itself is not moved.
+A broker uses the timers of its environment for all waiting: sessions, rebalances, long polls,
+periodic checks. `advance` moves clock and timers. The timers that become due run in the order of
+their times. The time of the event loop itself is not moved.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ else:
     _Loop = object
 
 QUIET_ITERATIONS = 50
-"""Iterations of the loop without work in a thread after which all work that was started counts as
-ended: longer than any chain of callbacks and tasks behind one timer."""
+"""Number of loop iterations without work in threads after which all started work counts as ended.
+
+It exceeds the length of each chain of callbacks and tasks that one timer starts.
+"""
 QUIET_MAX_S = 30.0
 EARLY_MS = 5.0
-"""A loop rounds timers to its own milliseconds, so a timer counts as due so much earlier."""
+"""A timer counts as due this much earlier, because a loop rounds times to milliseconds."""
 
 
 class MovableClock:
-    """The system's clock, ahead by what a test has advanced it."""
+    """The system's clock plus the time by which a test has advanced it."""
 
     __slots__ = ("_ahead_ms", "_system", "_wall_ahead_ms")
 
@@ -45,17 +47,17 @@ class MovableClock:
         return self._system.monotonic_ms() + self._ahead_ms
 
     def advance(self, delta_ms: float) -> None:
-        """Moves both clocks forward."""
+        """Move the wall clock and the monotonic clock forward."""
         self._ahead_ms += delta_ms
         self._wall_ahead_ms += delta_ms
 
     def reset(self) -> None:
-        """The wall clock shows the system's time again; the monotonic one never goes back."""
+        """Set the wall clock to the system's time. The monotonic clock never goes back."""
         self._wall_ahead_ms = 0.0
 
 
 class _MovableTimer:
-    """Runs its callback once: by a timer of the loop, or when it is due after a move."""
+    """A timer that runs its callback once, in real time or when a move makes it due."""
 
     __slots__ = ("_args", "_callback", "_handle", "_waiting", "due_ms")
 
@@ -74,7 +76,7 @@ class _MovableTimer:
         waiting[self] = None
 
     def run_after(self, delay_ms: float) -> None:
-        """Run after so much real time instead of when it would have run."""
+        """Run after `delay_ms` of real time, in place of the previous delay."""
         if self._handle is not None:
             self._handle.cancel()
         loop = asyncio.get_running_loop()
@@ -94,7 +96,7 @@ class _MovableTimer:
 
 
 class MovableTimers:
-    """Timers of the running event loop, by a clock that a test moves."""
+    """Timers of the running event loop that follow a clock which a test moves."""
 
     def __init__(self, clock: MovableClock) -> None:
         self._clock = clock
@@ -129,7 +131,7 @@ def _finish(future: asyncio.Future[None]) -> None:
 
 
 class QuietLoop(_Loop):
-    """Mixed into an event loop: counts the calls in threads, to know when nothing is under way."""
+    """Mixin for an event loop that counts calls in threads, to detect when no work is left."""
 
     _in_threads = 0
 
@@ -145,9 +147,9 @@ class QuietLoop(_Loop):
         self._in_threads -= 1
 
     async def quiet(self) -> None:
-        """Return when callbacks, tasks and threads that were started have ended.
+        """Return when the callbacks, tasks and threads that were started have ended.
 
-        Clients may leave no quiet: then return after `QUIET_MAX_S`.
+        Clients may send requests all the time, so return after `QUIET_MAX_S` at the latest.
         """
         iterations = 0
         ends_s = self.time() + QUIET_MAX_S
@@ -159,7 +161,7 @@ class QuietLoop(_Loop):
 def quiet_loop_factory(
     base: type[asyncio.AbstractEventLoop] | None,
 ) -> Callable[[], asyncio.AbstractEventLoop]:
-    """What makes loops of `base` (None: asyncio's own) that know when they are quiet."""
+    """Return a factory of event loops of class `base` (None: asyncio's) with `QuietLoop`."""
     bases = (QuietLoop, base or asyncio.SelectorEventLoop)
     made: Callable[[], asyncio.AbstractEventLoop] = type("QuietEventLoop", bases, {})
     return made

@@ -1,8 +1,8 @@
-"""A pytest plugin: the `kafka` fixture is a broker that nobody has used yet.
+"""A pytest plugin with the fixture `kafka`, a broker without topics.
 
-One broker runs per test process (each xdist worker has its own, on its own port) and starts with
-the first test that asks; it is reset around each test. A test that needs configs of its own makes a
-`Broker`.
+One broker runs in each test process, so each xdist worker has a broker with its own port. It starts
+with the first test that uses it, and is reset before and after each test. A test that needs other
+configs creates a `Broker`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker]:
-    """The broker of this test process, with whatever earlier tests left in it."""
+    """The broker of this test process, with the topics and groups that earlier tests left."""
     from odradek.testing.broker import Broker
 
     with Broker() as broker:
@@ -27,8 +27,8 @@ def kafka_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(kafka_broker: Broker) -> Iterator[Broker]:
-    """A broker without topics, groups or offsets: `kafka.bootstrap_servers`."""
-    # Before, too: whoever used `kafka_broker` itself may have left something there.
+    """A broker without topics, groups or offsets. Its address is `kafka.bootstrap_servers`."""
+    # Reset before the test too, because tests that use `kafka_broker` leave their topics.
     kafka_broker.reset()
     yield kafka_broker
     kafka_broker.reset()

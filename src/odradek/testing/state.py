@@ -1,4 +1,4 @@
-"""What a test does to the state of a running broker, on the broker's event loop."""
+"""Changes that a test makes to the state of a running broker, on the broker's event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ if TYPE_CHECKING:
 
 
 async def reset(server: BrokerServer) -> None:
-    """Delete every topic, committed offsets and groups included, and what was altered while the
-    broker ran: configs and quotas.
+    """Delete all topics, groups, committed offsets, and altered configs and quotas.
 
     Raises:
         KafkaError: The controller refused a part of it.
@@ -45,7 +44,7 @@ async def reset(server: BrokerServer) -> None:
 
 
 async def do_periodic_work(server: BrokerServer) -> None:
-    """Do all that the broker does from time to time and that is due by its clock."""
+    """Do all periodic work that is due by the broker's clock."""
     periodic = server.periodic
     await periodic.delete_old_segments()
     await periodic.expire_offsets()
