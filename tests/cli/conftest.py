@@ -1,4 +1,4 @@
-"""Runs the command line in process against a fresh broker."""
+"""Fixtures that run the command line in this process with a real broker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LIMITS = ("REQUEST_TIMEOUT_S", "COMPLETION_TIMEOUT_S", "READ_TIMEOUT_S")
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command waits for its broker while the machine stands still; users wait less."""
-    importlib.import_module("odradek.cli.client")  # from which modules yet to come take the limit
+    """Raise the time limits of commands, because the test machine may be suspended."""
+    importlib.import_module("odradek.cli.client")  # modules imported later copy its limits
     for name in [each for each in sys.modules if each.startswith("odradek.cli.")]:
         for limit in LIMITS:
             if hasattr(sys.modules[name], limit):
@@ -54,7 +54,7 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a partition with two plain batches, and an aborted transaction."""
+    """The directory of a partition with two non-transactional batches and an aborted one."""
     data = tmp_path_factory.mktemp("data")
     with Broker(data_dir=data) as broker:
         broker.create_topic("pages", config={"index.interval.bytes": 1})

@@ -1,4 +1,4 @@
-"""Which servers are given up at once, and for which there is patience."""
+"""Connections to servers that refuse, are still starting, or do not respond."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_one_server_that_listens_is_enough(listening: socket.socket) -> None:
     connect_and_close(servers)
 
 
-def test_name_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_host_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> socket.socket:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -47,7 +47,7 @@ def test_name_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("connect", [wait_until_listening, connect_and_close])
-def test_broker_that_is_still_starting_is_waited_for(
+def test_command_waits_for_a_broker_that_is_still_starting(
     monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], object]
 ) -> None:
     with socket.socket() as server:
@@ -65,7 +65,7 @@ def test_broker_that_is_still_starting_is_waited_for(
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(113, "No route to host")])
-def test_what_may_pass_is_left_to_the_clients_patience(
+def test_errors_that_may_be_temporary_are_left_to_librdkafka(
     monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
     def fails(*_: object) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Commands whose output nobody reads any more (`| head`) end without a word, and with 0."""
+"""Commands whose output has no reader (`| head`) exit with 0 and without a message."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from .conftest import Cli
 
-# With and without a buffer: the pipe is found closed by the first line, or at the end.
+# Without a buffer the first line finds the pipe closed, with a buffer the flush at the end does.
 BUFFERS = pytest.mark.parametrize("unbuffered", ["", "1"])
 
 
 @pytest.fixture
 def closed_pipe() -> Iterator[int]:
-    """The end that is written to of a pipe whose reader has gone."""
+    """The write end of a pipe whose read end is closed."""
     reading, writing = os.pipe()
     os.close(reading)
     yield writing
@@ -33,7 +33,7 @@ def closed_pipe() -> Iterator[int]:
 
 
 def run_into(closed_pipe: int, unbuffered: str, *arguments: str) -> tuple[int, str]:
-    """Exit code and standard error."""
+    """Run a command with its output into the pipe. Return exit code and standard error."""
     done = subprocess.run(
         [sys.executable, "-m", "odradek", *arguments],
         stdout=closed_pipe,
@@ -80,32 +80,34 @@ def test_log_dump_ends_quietly(
 
 @BUFFERS
 def test_help_ends_quietly(closed_pipe: int, unbuffered: str) -> None:
-    _, said = run_into(closed_pipe, unbuffered, "--help")
-    assert said == ""
+    _, stderr = run_into(closed_pipe, unbuffered, "--help")
+    assert stderr == ""
 
 
-def test_refusal_is_told_although_nobody_reads_the_output(closed_pipe: int, tmp_path: Path) -> None:
+def test_error_is_printed_although_the_output_has_no_reader(
+    closed_pipe: int, tmp_path: Path
+) -> None:
     missing = str(tmp_path / "missing.log")
-    code, said = run_into(closed_pipe, "", "log", "dump", missing)
-    assert (code, said) == (1, f"odradek: no such file: {missing}\n")
+    code, stderr = run_into(closed_pipe, "", "log", "dump", missing)
+    assert (code, stderr) == (1, f"odradek: No such file: {missing}.\n")
 
 
 def test_pipe_that_is_read_is_not_taken_for_a_closed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a BrokenPipeError of another connection would end a command as if all were well."""
+    """Otherwise a BrokenPipeError of another connection would end a command with exit code 0."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as output:
         monkeypatch.setattr(sys, "stdout", output)
-        there = reader_is_gone()
+        gone_before_close = reader_is_gone()
         os.close(reading)
-        gone = reader_is_gone()
+        gone_after_close = reader_is_gone()
         monkeypatch.undo()
-    assert (there, gone) == (False, True)
+    assert (gone_before_close, gone_after_close) == (False, True)
 
 
 @BUFFERS
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("wb") as full:
-        code, said = run_into(full.fileno(), unbuffered, "--help")
+        code, stderr = run_into(full.fileno(), unbuffered, "--help")
     assert code != 0
-    assert said.count("\n") == 1
-    assert "No space left on device" in said
+    assert stderr.count("\n") == 1
+    assert "No space left on device" in stderr

@@ -1,4 +1,4 @@
-"""What the shell is told when it asks for the rest of a word."""
+"""Completion of commands, options and names in the shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def completed(line: str, bootstrap_servers: str = "127.0.0.1:1") -> list[str]:
-    """What may stand for the last word of `line`."""
+    """Return the completions of the last word of `line`."""
     environment = {
         "_ODRADEK_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
@@ -48,7 +48,7 @@ def test_options_of_serve_are_completed() -> None:
         ("odradek config describe broker ", ["1", "default"]),
     ],
 )
-def test_what_is_there_is_completed(cli: Cli, kafka: Broker, line: str, names: list[str]) -> None:
+def test_existing_names_are_completed(cli: Cli, kafka: Broker, line: str, names: list[str]) -> None:
     for topic in ("pages", "visits"):
         cli.ok("topic", "create", topic)
     cli.ok("produce", "pages", input="x\n")

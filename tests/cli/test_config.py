@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    """Of a broker of its own: what is set for brokers outlives a reset."""
+    """A command line for a separate broker, because some tests alter configs of all brokers."""
     with Broker() as broker:
         broker.create_topic("pages")
         yield Cli(broker.bootstrap_servers)
@@ -44,7 +44,7 @@ def test_altered_configs_are_shown_with_their_source_until_deleted(
     assert cli.json("config", "describe", kind, name) == before
 
 
-def test_defaults_of_all_brokers_hold_for_a_broker_without_a_value_of_its_own(cli: Cli) -> None:
+def test_default_of_all_brokers_applies_to_a_broker_without_its_own_value(cli: Cli) -> None:
     key = "log.cleaner.threads"
     cli.ok("config", "alter", "broker", "default", "--set", f"{key}=2")
     [row] = cli.json("config", "describe", "broker", "default")
@@ -55,7 +55,7 @@ def test_defaults_of_all_brokers_hold_for_a_broker_without_a_value_of_its_own(cl
     assert cli.json("config", "describe", "broker", "default") == []
 
 
-def test_alter_tells_in_json_what_was_altered(cli: Cli) -> None:
+def test_alter_reports_its_changes_in_json(cli: Cli) -> None:
     target = ("config", "alter", "topic", "pages")
     done = {"kind": "topic", "name": "pages"}
     altered = cli.json(*target, "--set", "retention.ms=1000")
@@ -78,13 +78,13 @@ def test_all_shows_defaults_too(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("alter", "topic", "pages"), "nothing to alter"),
+        (("alter", "topic", "pages"), "Nothing to alter"),
         (("alter", "topic", "pages", "--set", "retention.hours=1"), "retention.hours"),
         (("alter", "topic", "pages", "--set", "novalue"), "--set takes key=value"),
         (("describe", "topic", "none"), "none"),
-        (("describe", "topic", ""), "is not empty"),
-        (("alter", "topic", "", "--set", "retention.ms=1"), "is not empty"),
-        (("describe", "broker", "77"), "there is no broker 77"),
+        (("describe", "topic", ""), "must not be empty"),
+        (("alter", "topic", "", "--set", "retention.ms=1"), "must not be empty"),
+        (("describe", "broker", "77"), "Broker 77 does not exist"),
         (("alter", "broker", "default", "--set", "log.dirs=/x"), "default: INVALID_REQUEST"),
     ],
 )

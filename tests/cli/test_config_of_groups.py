@@ -1,4 +1,4 @@
-"""`odradek config` on groups, which librdkafka cannot ask for."""
+"""`odradek config` on groups, which librdkafka does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`odradek consume`: where it begins, and what it refuses."""
+"""`odradek consume`: start offsets and invalid options."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ def five(cli: Cli) -> str:
     [
         (["-o", "99999999999999999999"], "--offset is at most"),
         (["-o", "-99999999999999999999"], "--offset is at most"),
-        (["-t", "99999999999999999999"], "--from-time is ISO 8601"),
-        (["-t", "²"], "--from-time is ISO 8601"),
-        (["-t", ""], "--from-time is ISO 8601"),
-        (["-g", ""], "--group: a group id is not empty"),
-        (["-g", "g", "-t", ""], "--from-time is ISO 8601"),
+        (["-t", "99999999999999999999"], "--from-time takes a time in ISO 8601"),
+        (["-t", "²"], "--from-time takes a time in ISO 8601"),
+        (["-t", ""], "--from-time takes a time in ISO 8601"),
+        (["-g", ""], "--group: a group id must not be empty"),
+        (["-g", "g", "-t", ""], "--from-time takes a time in ISO 8601"),
         (["-g", "g", "-o", "3"], "--group, --offset is beginning or end"),
         (["-g", "g", "-o", "middle"], "--offset is beginning, end or a number"),
     ],
 )
-def test_what_has_no_meaning_is_one_line(
-    cli: Cli, five: str, arguments: list[str], line: str
-) -> None:
+def test_invalid_options_are_one_line(cli: Cli, five: str, arguments: list[str], line: str) -> None:
     result = cli("consume", five, *arguments)
     assert result.exit_code == 1
     assert line in str(result.exception)
@@ -50,7 +48,7 @@ def test_what_has_no_meaning_is_one_line(
     ("arguments", "option"),
     [(["-n", "-1"], "--max"), (["-p", "-1"], "--partition"), (["-p", str(2**31)], "--partition")],
 )
-def test_numbers_that_cannot_be_are_refused(
+def test_numbers_out_of_range_are_refused(
     cli: Cli, five: str, arguments: list[str], option: str
 ) -> None:
     result = cli("consume", five, *arguments)
@@ -59,7 +57,7 @@ def test_numbers_that_cannot_be_are_refused(
 
 
 @pytest.mark.parametrize("offset", ["9", "9223372036854775807"])
-def test_offset_after_the_end_is_told_and_begins_at_the_end(
+def test_offset_after_the_end_starts_at_the_end_with_a_warning(
     cli: Cli, five: str, offset: str
 ) -> None:
     result = cli("consume", five, "-o", offset)
@@ -69,7 +67,7 @@ def test_offset_after_the_end_is_told_and_begins_at_the_end(
     assert line.endswith("starting at its end, 5")
 
 
-def test_offset_before_the_beginning_is_told_and_begins_there(cli: Cli, five: str) -> None:
+def test_offset_before_the_beginning_starts_there_with_a_warning(cli: Cli, five: str) -> None:
     _delete_before(cli, five, 3)
     result = cli("consume", five, "-o", "1")
     assert (result.exit_code, result.stdout.split()) == (0, ["3", "4"])
@@ -99,7 +97,7 @@ def test_partition_named_twice_is_read_once(cli: Cli, five: str) -> None:
 
 
 def test_time_before_1970_is_the_beginning(cli: Cli, five: str) -> None:
-    # One ms before 1970 would be -1, which means the end to a broker.
+    # One ms before 1970 would be -1, which a broker takes for the end of the partition.
     arguments = ["-t", "1969-12-31T23:59:59.999+00:00"]
     assert cli.ok("consume", five, *arguments).split() == ["0", "1", "2", "3", "4"]
 

@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from .conftest import Cli
 
 TIMEOUT_S = 120
+NO_SUCH_GROUP = "Group nosuch does not exist (GROUP_ID_NOT_FOUND), see `odradek group list`"
 HOUR_MS = 3_600_000
-# A machine that stands still does not end a session.
+# The session must not end while the machine is suspended or overloaded.
 PATIENT = {"session.timeout.ms": 600_000, "max.poll.interval.ms": 900_000}
 
 
 @pytest.fixture
 def pages(kafka: Broker) -> str:
-    """A topic of two partitions with five records in each; group "readers" has committed offset 2
-    of both. Records are three hours old, and offset 3 is one hour old."""
+    """A topic of two partitions with five records each, of which "readers" has committed two.
+
+    The first three records are three hours old, the others one hour.
+    """
     kafka.create_topic("pages", partitions=2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     now_ms = int(time.time() * 1000)
@@ -45,8 +48,11 @@ def pages(kafka: Broker) -> str:
 
 @pytest.fixture
 def moved(kafka: Broker) -> str:
-    """A topic of two partitions with an hour old record, and behind it a transaction's marker, in
-    each; group "readers" has committed offset 1 of partition 0: nothing but the marker is left."""
+    """A topic of two partitions, each with one record and a transaction marker after it.
+
+    The records are one hour old. Group "readers" has committed offset 1 of partition 0, where only
+    the marker is left.
+    """
     kafka.create_topic("moved", partitions=2)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "mover"}
     producer = Producer(settings)
@@ -98,7 +104,7 @@ def committed(cli: Cli) -> list[int]:
     return [row["committed"] for row in group["partitions"]]
 
 
-def test_describe_tells_the_lag_in_records_and_in_seconds(cli: Cli, pages: str) -> None:
+def test_describe_shows_the_lag_in_records_and_in_seconds(cli: Cli, pages: str) -> None:
     [group] = cli.json("group", "describe", "readers")
     assert [row["lag"] for row in group["partitions"]] == [3, 3]
     assert group["lag"] == 6
@@ -113,7 +119,7 @@ def header(cli: Cli) -> str:
     return cli.ok("group", "describe", "readers").splitlines()[0]
 
 
-def test_seconds_are_not_known_where_only_a_marker_is_left(cli: Cli, moved: str) -> None:
+def test_lag_in_seconds_is_unknown_where_only_a_marker_is_left(cli: Cli, moved: str) -> None:
     [group] = cli.json("group", "describe", "readers")
     [row] = group["partitions"]
     assert (row["lag"], row["lag_s"]) == (1, None)
@@ -121,7 +127,7 @@ def test_seconds_are_not_known_where_only_a_marker_is_left(cli: Cli, moved: str)
     assert header(cli).endswith("lag 1 records, -")
 
 
-def test_seconds_are_a_least_when_those_of_a_partition_are_not_known(
+def test_lag_in_seconds_is_a_minimum_when_a_partition_has_an_unknown_lag(
     cli: Cli, kafka: Broker, moved: str
 ) -> None:
     commit(kafka, Position("moved", 1, 0))
@@ -136,19 +142,19 @@ def test_seconds_are_a_least_when_those_of_a_partition_are_not_known(
 
 @pytest.mark.parametrize("verb", ["describe", "members"])
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_group_that_nobody_knows_is_refused(
+def test_unknown_group_is_refused(
     cli: Cli, verb: str, options: tuple[str, ...], pages: str
 ) -> None:
     result = cli("group", verb, "nosuch", *options)
     assert result.exit_code == 1
-    assert str(result.exception) == "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
+    assert str(result.exception) == NO_SUCH_GROUP
     assert result.stdout == ""
 
 
-def test_groups_that_are_there_are_shown_before_the_refusal(cli: Cli, pages: str) -> None:
+def test_existing_groups_are_shown_before_the_error(cli: Cli, pages: str) -> None:
     result = cli("group", "describe", "nosuch", "readers", "--json")
     assert [each["group"] for each in json.loads(result.stdout)] == ["readers"]
-    assert str(result.exception) == "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
+    assert str(result.exception) == NO_SUCH_GROUP
 
 
 @pytest.mark.parametrize(
@@ -161,14 +167,14 @@ def test_groups_that_are_there_are_shown_before_the_refusal(cli: Cli, pages: str
     ],
 )
 def test_empty_group_id_is_refused(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert str(cli("group", *arguments).exception) == "a group id is not empty"
+    assert str(cli("group", *arguments).exception) == "A group id must not be empty."
 
 
-def test_refusal_is_the_same_of_a_broker_that_has_an_error_for_it() -> None:
-    """Which newer brokers send instead of a group that is Dead (KIP-1043)."""
+def test_error_is_the_same_if_the_broker_reports_an_unknown_group() -> None:
+    """Newer brokers report an error in place of a group in the state Dead (KIP-1043)."""
     future: Future[None] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND, "not here")))
-    with pytest.raises(CommandError, match=r"group nosuch does not exist \(GROUP_ID_NOT_FOUND\)"):
+    with pytest.raises(CommandError, match=r"Group nosuch does not exist \(GROUP_ID_NOT_FOUND\)"):
         wait(future, "nosuch")
 
 
@@ -193,12 +199,12 @@ def test_members_are_listed_with_their_partitions(cli: Cli, kafka: Broker, pages
         (("--by-duration", "PT0.001S"), [5, 5]),
         (("--to-datetime", "2001-01-01T00:00:00"), [0, 0]),
         (("--to-datetime", "1960-01-01"), [0, 0]),
-        (("--to-datetime", "1969-12-31T23:59:59.999+00:00"), [0, 0]),  # -1 asks for the end
+        (("--to-datetime", "1969-12-31T23:59:59.999+00:00"), [0, 0]),  # -1 would mean the end
         (("--by-duration", "P40000D"), [0, 0]),
         (("--by-duration", "P99999999999999D"), [0, 0]),
     ],
 )
-def test_reset_shows_first_and_sets_when_told_to(
+def test_reset_sets_offsets_only_with_execute(
     cli: Cli, pages: str, arguments: tuple[str, ...], expected: list[int]
 ) -> None:
     assert reset(cli, "--topic", "pages", *arguments) == expected
@@ -214,24 +220,24 @@ def test_reset_of_one_partition_leaves_the_others(cli: Cli, pages: str) -> None:
 
 def test_reset_says_that_nothing_was_changed(cli: Cli, pages: str) -> None:
     shown = cli.ok("group", "reset-offsets", "readers", "--all-topics", "--to-earliest")
-    assert "nothing was changed: add --execute" in shown
+    assert "Nothing was changed. Add --execute" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--topic", "pages"), "say where to, once"),
-        (("--topic", "pages", "--to-latest", "--to-earliest"), "say where to, once"),
-        (("--to-latest",), "name the partitions"),
-        (("--topic", "none", "--to-latest"), "no topic none"),
-        (("--topic", "pages:7", "--to-latest"), "pages has no partition 7"),
+        (("--topic", "pages"), "Exactly one target is needed"),
+        (("--topic", "pages", "--to-latest", "--to-earliest"), "Exactly one target is needed"),
+        (("--to-latest",), "Name the partitions"),
+        (("--topic", "none", "--to-latest"), "Topic none does not exist"),
+        (("--topic", "pages:7", "--to-latest"), "Topic pages has no partition 7"),
         (("--topic", "pages", "--by-duration", "1h"), "PnDTnHnMnS"),
         (("--topic", "pages", "--to-datetime", "noon"), "ISO 8601"),
         (("--topic", "pages", "--to-datetime", str(2**63)), "ISO 8601"),
         (("--topic", "pages", "--to-datetime", "\u00b2"), "ISO 8601"),
     ],
 )
-def test_reset_refuses_what_is_not_clear(
+def test_reset_refuses_invalid_options(
     cli: Cli, pages: str, arguments: tuple[str, ...], message: str
 ) -> None:
     result = cli("group", "reset-offsets", "readers", *arguments)
@@ -250,12 +256,11 @@ def test_reset_and_delete_are_refused_while_there_are_members(
     assert cli.json("group", "list") == []
 
 
-def test_delete_tells_in_json_what_became_of_each(cli: Cli, pages: str) -> None:
+def test_delete_reports_the_result_of_each_group_in_json(cli: Cli, pages: str) -> None:
     result = cli("group", "delete", "readers", "nosuch", "--json")
     assert result.exit_code == 1
-    refused = "group nosuch does not exist (GROUP_ID_NOT_FOUND)"
     assert json.loads(result.stdout) == [
         {"group": "readers", "error": None},
-        {"group": "nosuch", "error": refused},
+        {"group": "nosuch", "error": NO_SUCH_GROUP},
     ]
-    assert str(result.exception) == refused
+    assert str(result.exception) == NO_SUCH_GROUP

@@ -24,7 +24,7 @@ def entries(*arguments: object) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def directory(written: Path, tmp_path: Path) -> Path:
-    """A copy that a test may damage."""
+    """A copy of the partition's directory that a test may damage."""
     for path in written.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -62,7 +62,7 @@ def test_records_are_shown_when_asked_for(directory: Path) -> None:
     assert "value one" in dump(file_of(directory, ".log"), "-r").stdout
 
 
-def test_directory_stands_for_its_files_and_all_of_them_are_right(directory: Path) -> None:
+def test_all_files_of_a_directory_are_shown_without_errors(directory: Path) -> None:
     found = entries(directory)
     kinds = {Path(each["file"]).suffix for each in found}
     assert kinds == {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
@@ -102,11 +102,11 @@ def test_torn_end_is_found(directory: Path, suffix: str) -> None:
     assert any("error" in json.loads(line) for line in result.stdout.splitlines())
 
 
-def test_what_is_no_segment_file_is_refused(directory: Path) -> None:
+def test_other_files_and_empty_directories_are_refused(directory: Path) -> None:
     other = directory / "other.txt"
     other.write_text("x")
-    assert "other.txt is no .log" in str(dump(other).exception)
-    assert "no such file" in str(dump(directory / "missing.log").exception)
+    assert "other.txt is not a .log" in str(dump(other).exception)
+    assert "No such file" in str(dump(directory / "missing.log").exception)
     empty = directory / "empty"
     empty.mkdir()
     assert "no segment files" in str(dump(empty).exception)

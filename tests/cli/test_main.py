@@ -1,4 +1,4 @@
-"""The command's root: what it offers, how it fails, and how little it imports to say so."""
+"""The root command: its help, its errors and exit codes, and its imports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_version_is_the_package_version() -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """`--help` answers at once because clients, broker and Spark are imported by their commands."""
+    """`--help` is fast because only the commands import clients, broker and Spark."""
     code = (
         "import sys\n"
         "from odradek.cli.app import app\n"
@@ -52,12 +52,12 @@ def test_help_imports_nothing_heavy() -> None:
     ],
 )
 def test_no_broker_is_one_clear_line(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said before librdkafka is asked, which would not give up for 15 seconds."""
+    """The check comes before librdkafka, which would retry for 15 seconds."""
     monkeypatch.setattr("odradek.cli.client.START_PATIENCE_S", 0.0)
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", None)
     result = CliRunner().invoke(app, [*arguments, "--bootstrap-server", "127.0.0.1:1"])
     assert result.exit_code == 1
-    expected = "no broker answers at 127.0.0.1:1 (Connection refused); start one with"
+    expected = "No broker responds at 127.0.0.1:1 (Connection refused). Start one with"
     assert str(result.exception).startswith(expected)
 
 
@@ -69,7 +69,7 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "odradek: --set takes key=value, not 'nonsense'\n"
+    assert done.stderr == "odradek: --set takes key=value, not 'nonsense'.\n"
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_refusal_is_one_line_and_exit_code_1() -> None:
         (["demo", "--bootstrap-server", "two words"], "HOST:PORT"),
     ],
 )
-def test_a_command_line_that_cannot_be_meant_is_usage_and_exit_code_2(
+def test_an_invalid_command_line_shows_usage_with_exit_code_2(
     arguments: list[str], culprit: str
 ) -> None:
-    """Scripts can tell it from what a broker refuses, which is exit code 1."""
+    """Scripts can distinguish it from an error of the broker, which has exit code 1."""
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("Usage: ")

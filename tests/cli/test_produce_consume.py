@@ -45,7 +45,7 @@ def produced(cli: Cli, *arguments: str, input: str) -> Any:
     return json.loads(cli.ok("produce", "t", "--json", *arguments, input=input))
 
 
-def test_json_tells_what_was_sent_and_where_it_is(cli: Cli) -> None:
+def test_json_reports_the_records_sent_and_their_offsets(cli: Cli) -> None:
     cli.ok("topic", "create", "t", "-p", "2")
     produced(cli, "-p", "1", input="x\n")
     assert produced(cli, "-p", "1", "-K", ":", input="k:one\nk:two\nthree\n") == {
@@ -60,30 +60,30 @@ def test_json_tells_what_was_sent_and_where_it_is(cli: Cli) -> None:
     assert deleted == {"partition": 0, "first_offset": 0, "last_offset": 0}
 
 
-def test_json_has_no_offsets_that_the_broker_did_not_tell(cli: Cli) -> None:
+def test_json_has_no_offsets_with_acks_0(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     sent = produced(cli, "--acks", "0", input="one\ntwo\n")
     unknown = {"partition": 0, "first_offset": None, "last_offset": None}
     assert (sent["records"], sent["partitions"]) == (2, [unknown])
 
 
-def test_a_header_may_come_more_than_once(cli: Cli) -> None:
+def test_a_header_may_occur_more_than_once(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     cli.ok("produce", "t", "-H", "via=a", "-H", "via=b", input="x\n")
     [record] = cli.json_lines("consume", "t")
     assert [each["value"] for each in record["headers"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("given", "separator"), [("→", "→"), ("é", "é"), ("\\t", "\t")])
-def test_key_separator_may_be_any_text(cli: Cli, given: str, separator: str) -> None:
+@pytest.mark.parametrize(("argument", "separator"), [("→", "→"), ("é", "é"), ("\\t", "\t")])
+def test_key_separator_may_be_any_text(cli: Cli, argument: str, separator: str) -> None:
     cli.ok("topic", "create", "t")
-    cli.ok("produce", "t", "-K", given, input=f"k{separator}v\n")
+    cli.ok("produce", "t", "-K", argument, input=f"k{separator}v\n")
     [record] = cli.json_lines("consume", "t")
     assert (record["key"], record["value"]) == ("k", "v")
 
 
-def test_keys_land_where_java_puts_them(cli: Cli) -> None:
-    """murmur2("21") and friends from Kafka's own UtilsTest: positive(hash) % partitions."""
+def test_keys_are_assigned_to_partitions_as_by_the_java_client(cli: Cli) -> None:
+    """The hashes (murmur2) are from Kafka's UtilsTest; the rule is positive(hash) % partitions."""
     cli.ok("topic", "create", "t", "-p", "10")
     cli.ok("produce", "t", "-K", ":", input="21:a\nfoobar:b\na-little-bit-long-string:c\n")
     hashes = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
@@ -91,7 +91,7 @@ def test_keys_land_where_java_puts_them(cli: Cli) -> None:
         assert record["partition"] == (hashes[record["key"]] & 0x7FFFFFFF) % 10
 
 
-def test_consume_begins_where_asked(cli: Cli) -> None:
+def test_consume_starts_at_the_requested_offset_or_time(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     cli.ok("produce", "t", input="".join(f"{n}\n" for n in range(10)))
     assert cli.ok("consume", "t", "-o", "7").split() == ["7", "8", "9"]
@@ -102,14 +102,14 @@ def test_consume_begins_where_asked(cli: Cli) -> None:
     assert cli.ok("consume", "t", "-t", "2100-01-01").split() == []
 
 
-def test_bytes_that_are_no_text_are_base64_in_json(cli: Cli) -> None:
+def test_bytes_that_are_not_utf8_are_base64_in_json(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     cli.ok("produce", "t", input=b"\xff\xfe\n")
     [record] = cli.json_lines("consume", "t")
     assert record["value_base64"] == "//4="
 
 
-def test_a_group_goes_on_where_it_stopped(cli: Cli) -> None:
+def test_a_group_continues_at_its_committed_offset(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     cli.ok("produce", "t", input="".join(f"{n}\n" for n in range(10)))
     first = cli.ok("consume", "t", "-g", "readers").split()
@@ -134,27 +134,27 @@ def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
     ("arguments", "line"),
     [
         (["produce", "t", "-z", "brotli"], "--compression is one of"),
-        (["produce", "t", "missing-file"], "no such file"),
-        (["produce", "t", "."], "a directory"),
+        (["produce", "t", "missing-file"], "No such file"),
+        (["produce", "t", "."], "is a directory"),
         (["produce", "t", "--acks", "most"], "--acks is one of"),
         (["produce", "t", "--acks", ""], "--acks is one of"),
         (["produce", "t", "--acks", "1", "--transactional-id", "x"], "acks"),
         (["produce", "t", "-K", "\\"], "--key-separator: "),
         (["consume", "t", "-o", "middle"], "--offset is beginning, end or a number"),
-        (["consume", "t", "-t", "yesterday"], "--from-time is ISO 8601"),
+        (["consume", "t", "-t", "yesterday"], "--from-time takes a time in ISO 8601"),
         (["consume", "t", "-p", "7"], "t has no partition 7"),
-        (["consume", "t", "-g", "g", "-p", "0"], "--group shares the partitions out"),
+        (["consume", "t", "-g", "g", "-p", "0"], "--group assigns partitions"),
         (["consume", "no-such-topic"], "no-such-topic"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(cli: Cli, arguments: list[str], line: str) -> None:
+def test_invalid_arguments_are_one_line(cli: Cli, arguments: list[str], line: str) -> None:
     cli.ok("topic", "create", "t")
     result = cli(*arguments)
     assert result.exit_code == 1
     assert line in str(result.exception)
 
 
-def test_a_record_the_broker_refuses_is_one_line_that_says_how_many_went(cli: Cli) -> None:
+def test_a_refused_record_is_one_line_with_the_number_of_acknowledged_records(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     large = "x" * 5_000_000
     result = cli("produce", "t", input=f"one\ntwo\n{large}\n")
@@ -165,7 +165,7 @@ def test_a_record_the_broker_refuses_is_one_line_that_says_how_many_went(cli: Cl
     assert cli.ok("consume", "t").splitlines() == ["one", "two"]
 
 
-def test_a_large_record_goes_where_the_topic_takes_it(cli: Cli) -> None:
+def test_a_large_record_is_sent_if_the_topic_allows_it(cli: Cli) -> None:
     cli.ok("topic", "create", "t", "--config", "max.message.bytes=10000000")
     large = "x" * 5_000_000
     cli.ok("produce", "t", input=f"{large}\n")
@@ -176,14 +176,12 @@ def test_a_refused_record_aborts_its_transaction(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     large = "x" * 5_000_000
     refused = cli("produce", "t", "--transactional-id", "a", input=f"one\n{large}\n")
-    assert "their transaction was aborted" in str(refused.exception)
+    assert "The transaction was aborted: t: " in str(refused.exception)
     cli.ok("produce", "t", input="after\n")
     assert cli.ok("consume", "t", "--isolation-level", "read_committed").splitlines() == ["after"]
 
 
-def test_lines_come_from_pipes_and_from_standard_input_by_its_name(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_lines_are_read_from_files_pipes_and_standard_input(cli: Cli, tmp_path: Path) -> None:
     cli.ok("topic", "create", "t")
     file = tmp_path / "input"
     file.write_text("first\n", encoding="utf-8")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    """Of a broker of its own: quotas outlive a reset."""
+    """A command line for a separate broker, because tests alter the default quotas."""
     with Broker() as broker:
         yield Cli(broker.bootstrap_servers)
 
@@ -42,7 +42,7 @@ def test_quotas_are_set_listed_and_deleted(cli: Cli) -> None:
     assert "user=alice" in cli.ok("quota", "list")
 
 
-def test_set_and_delete_tell_in_json_what_was_altered(cli: Cli) -> None:
+def test_set_and_delete_report_their_changes_in_json(cli: Cli) -> None:
     target = ("client-id=app", "user=alice")
     altered = cli.json("quota", "set", *target, "-q", "producer_byte_rate=7")
     entity = cli.json("quota", "list")[0]["entity"]
@@ -66,13 +66,16 @@ def test_list_is_filtered_by_entity(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("set", "user=alice"), "nothing to set"),
+        (("set", "user=alice"), "Nothing to set"),
         (("set", "alice", "-q", "producer_byte_rate=1"), "type=name"),
-        (("set", "group=g", "-q", "producer_byte_rate=1"), "an entity is user="),
-        (("set", "user=alice", "-q", "producer_byte_rate=fast"), "is a number"),
+        (("set", "group=g", "-q", "producer_byte_rate=1"), "An entity is user="),
+        (("set", "user=alice", "-q", "producer_byte_rate=fast"), "takes a number"),
         (("set", "user=alice", "-q", "no_such_rate=1"), "no_such_rate"),
-        (("set", "client-id=a", "client-id=b", "-q", "producer_byte_rate=1"), "is not one entity"),
-        (("delete", "client-id=a", "client-id=b"), "is not one entity"),
+        (
+            ("set", "client-id=a", "client-id=b", "-q", "producer_byte_rate=1"),
+            "more than one entity",
+        ),
+        (("delete", "client-id=a", "client-id=b"), "more than one entity"),
         (("delete", "user=alice"), "has no quotas"),
     ],
 )

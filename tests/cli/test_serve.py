@@ -1,4 +1,4 @@
-"""`odradek serve` as a process: what it says, what it refuses, and how it ends."""
+"""`odradek serve` as a process: its log lines, its errors and its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTENS = re.compile(r"listens on PLAINTEXT://([^ ;,]+)")
 
 
 class Served:
-    """A running `odradek serve`: its address and what it has logged so far."""
+    """A running `odradek serve`, with its address and the log up to now."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -88,7 +88,7 @@ def data(tmp_path: Path) -> str:
     return str(tmp_path / "data")
 
 
-def test_what_was_written_is_there_after_a_restart(data: str) -> None:
+def test_topics_exist_after_a_restart(data: str) -> None:
     with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
         producer = Producer({"bootstrap.servers": broker.address})
         producer.produce("kept", b"1")
@@ -101,7 +101,7 @@ def test_what_was_written_is_there_after_a_restart(data: str) -> None:
         assert list(topics) == ["kept"]
 
 
-def test_one_line_says_what_will_be_advertised(data: str) -> None:
+def test_one_line_shows_the_advertised_address(data: str) -> None:
     with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
         assert "it advertises to each client the address that the client connected to" in broker.log
     advertised = "advertised.listeners=PLAINTEXT://broker.example:9092"
@@ -113,7 +113,7 @@ def test_one_line_says_what_will_be_advertised(data: str) -> None:
         assert [str(b) for b in metadata.brokers.values()] == ["broker.example:9092/1"]
 
 
-def test_server_properties_are_taken_and_keys_without_effect_listed(
+def test_server_properties_are_applied_and_keys_without_effect_listed(
     data: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "server.properties"
@@ -145,19 +145,19 @@ def test_second_process_on_the_same_directory_is_one_line(data: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--listen", "9092"], "HOST:PORT"),
         (["--config", "missing.properties"], "missing.properties"),
     ],
 )
-def test_wrong_configs_are_one_line(data: str, arguments: list[str], said: str) -> None:
-    assert said in _refused("--data", data, *arguments)
+def test_wrong_configs_are_one_line(data: str, arguments: list[str], expected: str) -> None:
+    assert expected in _refused("--data", data, *arguments)
 
 
-def test_sigterm_answers_what_is_pending_and_ends(data: str) -> None:
-    """A fetch that would wait for far longer than this test does is answered at once."""
+def test_sigterm_completes_pending_requests_and_ends(data: str) -> None:
+    """A fetch with a very long wait gets its response when the broker stops."""
     with _serve("--listen", "127.0.0.1:0", "--data", data) as broker:
         AdminClient({"bootstrap.servers": broker.address}).list_topics("t", timeout=TIMEOUT_S)
         Producer({"bootstrap.servers": broker.address}).list_topics("t", timeout=TIMEOUT_S)
@@ -168,7 +168,7 @@ def test_sigterm_answers_what_is_pending_and_ends(data: str) -> None:
                 topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0)])],
             )
             client.send(fetch, 11)
-            for _ in range(2):  # what was sent before these was read with them at the latest
+            for _ in range(2):  # the broker has then read the fetch, which was sent before them
                 other.call(ApiVersionsRequest(), 0)
             assert broker.stop() == 0
             assert client.receive().error_code == 0

@@ -27,7 +27,7 @@ def test_table_output_has_a_row_for_each_topic(cli: Cli) -> None:
     ]
 
 
-def test_create_refuses_what_is_there_unless_told_otherwise(cli: Cli) -> None:
+def test_create_refuses_an_existing_topic_without_if_not_exists(cli: Cli) -> None:
     cli.ok("topic", "create", "pages")
     again = cli("topic", "create", "pages")
     assert again.exit_code == 1
@@ -55,7 +55,7 @@ def test_alter_sets_and_unsets_configs_and_grows(cli: Cli) -> None:
     assert len(topic["partitions"]) == 4
 
 
-def test_alter_refuses_a_config_that_is_none(cli: Cli) -> None:
+def test_alter_refuses_an_unknown_config(cli: Cli) -> None:
     cli.ok("topic", "create", "pages")
     result = cli("topic", "alter", "pages", "-c", "retention.hours=1")
     assert result.exit_code == 1
@@ -103,7 +103,7 @@ def test_minus_one_is_the_default_of_the_broker(cli: Cli) -> None:
 def test_empty_name_is_refused(cli: Cli, arguments: list[str]) -> None:
     result = cli("topic", *arguments)
     assert result.exit_code == 1
-    assert str(result.exception) == "a topic's name is not empty"
+    assert str(result.exception) == "A topic name must not be empty."
 
 
 @pytest.mark.parametrize("name", ["nope", ""])
@@ -113,6 +113,6 @@ def test_config_that_does_not_exist_is_not_deleted(cli: Cli, name: str) -> None:
         "topic", "alter", "pages", "--delete-config", name, "--delete-config", "retention.ms"
     )
     assert result.exit_code == 1
-    assert str(result.exception) == f"pages: Invalid config(s): {name}"
+    assert str(result.exception) == f"Topic pages has no config {name!r}."
     [topic] = cli.json("topic", "describe", "pages")
     assert topic["configs"] == {"retention.ms": "1000000"}

@@ -22,7 +22,7 @@ def consumed(cli: Cli, level: str) -> list[str]:
 @pytest.mark.parametrize(
     ("commit_every", "transactions"), [("0", "1 transaction"), ("2", "2 transactions")]
 )
-def test_committed_lines_are_read_by_everybody(
+def test_committed_lines_are_read_at_both_isolation_levels(
     cli: Cli, kafka: Broker, commit_every: str, transactions: str
 ) -> None:
     kafka.create_topic("t")
@@ -32,11 +32,11 @@ def test_committed_lines_are_read_by_everybody(
     assert f"3 records to t in {transactions}, committed" in result.stderr
     assert consumed(cli, "read_committed") == ["one", "two", "three"]
     kafka.wait_for_open_transactions(0)
-    # Behind the records a marker for each transaction.
+    # Each transaction ends with a marker after its records.
     kafka.wait_for_high_watermark("t", 3 + int(transactions[0]))
 
 
-def test_aborted_lines_are_read_uncommitted_only(cli: Cli, kafka: Broker) -> None:
+def test_aborted_lines_are_read_only_in_read_uncommitted(cli: Cli, kafka: Broker) -> None:
     kafka.create_topic("t")
     cli.ok("produce", "t", "--transactional-id", "x", "--abort", input=LINES)
     cli.ok("produce", "t", "--transactional-id", "x", input="four\n")
@@ -44,25 +44,25 @@ def test_aborted_lines_are_read_uncommitted_only(cli: Cli, kafka: Broker) -> Non
     assert consumed(cli, "read_uncommitted") == ["one", "two", "three", "four"]
 
 
-def test_json_tells_the_transactions(cli: Cli, kafka: Broker) -> None:
+def test_json_reports_the_transactions(cli: Cli, kafka: Broker) -> None:
     kafka.create_topic("t")
     arguments = ("--transactional-id", "x", "--commit-every", "2", "--json")
     sent = json.loads(cli.ok("produce", "t", *arguments, input=LINES))
     assert (sent["records"], sent["transactions"], sent["committed"]) == (3, 2, True)
-    # A marker stands between the transactions.
+    # There is a marker between the transactions.
     assert sent["partitions"] == [{"partition": 0, "first_offset": 0, "last_offset": 3}]
     sent = json.loads(cli.ok("produce", "t", *arguments, "--abort", input=LINES))
     assert (sent["transactions"], sent["committed"]) == (2, False)
 
 
-def test_nothing_to_send_is_no_transaction(cli: Cli, kafka: Broker) -> None:
+def test_empty_input_begins_no_transaction(cli: Cli, kafka: Broker) -> None:
     kafka.create_topic("t")
     result = cli("produce", "t", "--transactional-id", "x", input="")
     assert "0 records to t in 0 transactions" in result.stderr
 
 
-def test_what_makes_no_sense_is_refused(cli: Cli, kafka: Broker) -> None:
+def test_invalid_options_of_transactions_are_refused(cli: Cli, kafka: Broker) -> None:
     kafka.create_topic("t")
-    assert "want a --transactional-id" in str(cli("produce", "t", "--abort", input="").exception)
+    assert "need a --transactional-id" in str(cli("produce", "t", "--abort", input="").exception)
     refused = cli("consume", "t", "--isolation-level", "serializable")
     assert "read_committed, read_uncommitted" in str(refused.exception)

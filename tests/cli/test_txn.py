@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .conftest import Cli
 
 TIMEOUT_S = 120
-LONG = {"transaction.timeout.ms": 900_000}  # also on a machine that stands still for a while
+LONG = {"transaction.timeout.ms": 900_000}  # longer than a machine may be suspended
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_abort_by_offset_writes_a_marker_in_that_partition(
     cli: Cli, kafka: Broker, producer: Any
 ) -> None:
     wrong = cli("txn", "abort", "--topic", "pages", "--start-offset", "7")
-    assert "no open transaction begins at offset 7 of pages-0" in str(wrong.exception)
+    assert "No open transaction begins at offset 7 of pages-0" in str(wrong.exception)
     result = cli.json("txn", "abort", "--topic", "pages", "--start-offset", "0")
     assert (result["topic"], result["partition"]) == ("pages", 0)
     kafka.wait_for_high_watermark("pages", 2)
@@ -77,13 +77,13 @@ HOUR_MS = 3_600_000
 
 
 def hang(kafka: Broker, topic: str, partition: int = 0, *, age_ms: int = HOUR_MS) -> None:
-    """Producer 77 has had a transaction open for that long of which no coordinator ever heard."""
+    """Open a transaction of producer 77 that is that old, and that no coordinator knows."""
     stamp = time.time_ns() // 1_000_000 - age_ms
     produce_transactional(kafka, 77, 0, b"1", topic=topic, partition=partition, timestamp_ms=stamp)
 
 
 def committed(kafka: Broker, topic: str, count: int) -> list[bytes]:
-    """The values of the first records that a reader of committed records is given."""
+    """Return the values of the first records that a consumer in read_committed receives."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -98,7 +98,7 @@ def committed(kafka: Broker, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_hanging_transaction_is_found_and_aborted_and_readers_go_on(
+def test_hanging_transaction_is_found_and_aborted_and_readers_continue(
     cli: Cli, kafka: Broker
 ) -> None:
     kafka.create_topic("pages", 2)
@@ -126,7 +126,7 @@ def test_hanging_transaction_is_found_and_aborted_and_readers_go_on(
     assert committed(kafka, "pages", 1) == [b"behind it"]
 
 
-def test_late_transaction_of_which_the_broker_warns_is_found_and_aborted(
+def test_late_transaction_with_a_warning_in_the_log_is_found_and_aborted(
     cli: Cli, kafka: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     def late() -> int:
@@ -170,10 +170,10 @@ def test_transaction_that_its_coordinator_will_end_does_not_hang(cli: Cli, kafka
         kafka, listed["producer_id"], 0, b"1", topic="pages", partition=1, timestamp_ms=hour_ago_ms
     )
     [found] = cli.json("txn", "find-hanging")
-    assert found["partition"] == 1, "a partition of which the coordinator was not told"
+    assert found["partition"] == 1, "a partition that the coordinator does not know"
 
 
-def test_find_hanging_refuses_what_is_not_there(cli: Cli, kafka: Broker) -> None:
+def test_find_hanging_refuses_missing_topics_and_partitions(cli: Cli, kafka: Broker) -> None:
     missing = str(cli("txn", "find-hanging", "--topic", "nothing").exception)
     assert missing == "nothing: UNKNOWN_TOPIC_OR_PARTITION"
     kafka.create_topic("pages")
@@ -182,9 +182,9 @@ def test_find_hanging_refuses_what_is_not_there(cli: Cli, kafka: Broker) -> None
     assert "--topic" in str(cli("txn", "find-hanging", "--partition", "1").exception)
 
 
-def test_abort_wants_to_know_what(cli: Cli) -> None:
-    assert "name what to abort" in str(cli("txn", "abort").exception)
-    assert "name what to abort" in str(
+def test_abort_needs_exactly_one_transaction(cli: Cli) -> None:
+    assert "Name the transaction" in str(cli("txn", "abort").exception)
+    assert "Name the transaction" in str(
         cli("txn", "abort", "x", "--topic", "t", "--start-offset", "0").exception
     )
 

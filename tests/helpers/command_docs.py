@@ -68,7 +68,7 @@ def _serve_row(action: Action) -> str:
     text = action.help or ""
     value = action.metavar if isinstance(action.metavar, str) else "|".join(action.choices or ())
     default = re.search(r"default (\S+)", text)
-    text = re.sub(r"^default \S+$", "", text)
+    text = re.sub(r"(^|, )default \S+$", "", text)
     return _row(f"`{action.option_strings[0]} {value}`", f"`{default[1]}`" if default else "", text)
 
 

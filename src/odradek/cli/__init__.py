@@ -1,2 +1,4 @@
-"""The `odradek` command: one file a noun. Modules import their heavy parts inside the commands, so
-that `odradek --help` answers at once."""
+"""The `odradek` command, with one module for each noun.
+
+The modules import large packages inside the commands, which keeps `odradek --help` fast.
+"""

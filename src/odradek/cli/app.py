@@ -1,4 +1,4 @@
-"""The command's root: mounts the nouns."""
+"""Root of the command line, with one group of commands for each noun."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def _serve(
     log_level: str = "",
 ) -> None:
     """Run a broker."""
-    # Completion and the list of commands come here, `odradek serve` itself goes to `cli.serve`.
+    # Only completion and the list of commands use this function. `cli.main` sends `odradek serve`
+    # directly to `cli.serve`.
     assignments = (
         ("--listen", listen),
         ("--data", data),
@@ -45,7 +46,7 @@ def _serve(
 
 
 class _Root(TyperGroup):
-    """Ends quietly when the output's reader went away; typer alone would end with 1."""
+    """The root group. It exits with 0 if the reader of the output is gone (typer alone: 1)."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -65,12 +66,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(topic.app, name="topic", help="Create, list, describe, alter and delete topics.")
-app.add_typer(group.app, name="group", help="Consumer groups: lag, members, offsets.")
-app.add_typer(config.app, name="config", help="Configs of topics, brokers and groups.")
-app.add_typer(log.app, name="log", help="The files of topics.")
-app.add_typer(quota.app, name="quota", help="Quotas of users and clients.")
+app.add_typer(group.app, name="group", help="Show consumer groups and set their offsets.")
+app.add_typer(config.app, name="config", help="Show and set configs of topics, brokers and groups.")
+app.add_typer(log.app, name="log", help="Show and check the files of topics.")
+app.add_typer(quota.app, name="quota", help="Show and set quotas of users and clients.")
 app.add_typer(txn.app, name="txn", help="List, describe and abort transactions.")
-app.add_typer(pipeline.app, name="pipeline", help="Carry topics into tables with Spark.")
+app.add_typer(pipeline.app, name="pipeline", help="Ingest topics into tables with Spark.")
 app.command("serve")(_serve)
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)

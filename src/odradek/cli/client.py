@@ -1,4 +1,4 @@
-"""The tools' client is librdkafka through confluent-kafka: one more user of the wire protocol."""
+"""The commands' Kafka client: librdkafka through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
-# As the name of a broker, user or client: what holds for all that have no value of their own.
+# Name of the entry that applies to every broker, user or client without a value of its own.
 DEFAULT_NAME = "default"
 REQUEST_TIMEOUT_S = 15.0
 COMPLETION_TIMEOUT_S = 2.0
-# A script that starts a broker and goes on at once is refused until the broker listens.
+# A script may start a broker and run a command directly after it. Refused connections are retried
+# for this time.
 START_PATIENCE_S = 3.0
 CONNECT_TIMEOUT_S = 1.0
 CONNECT_AGAIN_S = 0.1
@@ -35,7 +36,10 @@ _SERVER = re.compile(
 
 
 def server_address(server: str) -> tuple[str, int] | None:
-    """Host and port of `[PROTOCOL://]HOST[:PORT]`, or None; an IPv6 host stands in brackets."""
+    """Return host and port of `[PROTOCOL://]HOST[:PORT]`, or None if the form is wrong.
+
+    An IPv6 address is written in brackets.
+    """
     match = _SERVER.fullmatch(server.strip())
     if match is None or int(match["port"] or DEFAULT_PORT) > PORT_MAX:
         return None
@@ -43,7 +47,13 @@ def server_address(server: str) -> tuple[str, int] | None:
 
 
 def readable_servers(text: str | None) -> str | None:
-    """`text`; refused if no server in it can be read, which librdkafka would try for long."""
+    """Return `text` if at least one server in it has the form HOST:PORT.
+
+    librdkafka would retry a malformed address until its time limit.
+
+    Raises:
+        typer.BadParameter: No server has the form HOST:PORT.
+    """
     if text is not None and not any(map(server_address, text.split(","))):
         raise typer.BadParameter(f"{text!r} is not of the form HOST:PORT")
     return text
@@ -54,18 +64,22 @@ BootstrapServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         envvar="ODRADEK_BOOTSTRAP_SERVER",
-        help="HOST:PORT of a broker.",
+        help="Address of a broker.",
         metavar="HOST:PORT",
         callback=readable_servers,
     ),
 ]
-JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 Result = TypeVar("Result")
 
 
 def client_config(bootstrap_server: str, **extra: object) -> dict[str, object]:
-    """librdkafka's settings for a short-lived tool: quiet, quick to give up."""
+    """Return librdkafka's settings for a short command, with few log lines.
+
+    ODRADEK_DEBUG in the environment turns on librdkafka's debug lines. In the names of `extra` an
+    underscore stands for a dot.
+    """
     log_level = 7 if os.environ.get("ODRADEK_DEBUG") else 2
     return {
         "bootstrap.servers": bootstrap_server,
@@ -76,7 +90,7 @@ def client_config(bootstrap_server: str, **extra: object) -> dict[str, object]:
 
 
 def admin_client(bootstrap_server: str) -> AdminClient:
-    """An AdminClient that has reached the broker; refuses with one line when none answers."""
+    """Return an AdminClient that has reached a broker. Raise CommandError if no broker responds."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -90,8 +104,13 @@ def admin_client(bootstrap_server: str) -> AdminClient:
 
 
 def wait_until_listening(bootstrap_server: str) -> None:
-    """Refuses when every server refuses the connection, or has an unknown name, for
-    `START_PATIENCE_S`: librdkafka would try again until its request times out."""
+    """Wait up to `START_PATIENCE_S` until a server accepts connections.
+
+    librdkafka would retry until its request times out.
+
+    Raises:
+        CommandError: Each server refused the connection or has an unknown host name.
+    """
     deadline = time.monotonic() + START_PATIENCE_S
     while (error := _refusal(bootstrap_server)) is not None:
         if time.monotonic() >= deadline:
@@ -100,33 +119,33 @@ def wait_until_listening(bootstrap_server: str) -> None:
 
 
 def _refusal(bootstrap_server: str) -> OSError | None:
-    """Why no server can be reached; None when one can, or when it is not known at once."""
+    """Return why no server can be reached, or None if one may be reachable."""
     refusal: OSError | None = None
     for server in bootstrap_server.split(","):
         address = server_address(server)
         if address is None:
-            return None  # librdkafka says what is wrong with it
+            return None  # librdkafka reports the malformed address
         try:
             socket.create_connection(address, CONNECT_TIMEOUT_S).close()
         except (ConnectionRefusedError, socket.gaierror) as error:
             refusal = error
         except OSError:
-            return None  # a route or a host that needs its time
+            return None  # the route or the host may need more time
         else:
             return None
     return refusal
 
 
 def unreachable(bootstrap_server: str, error: Exception) -> CommandError:
-    """The line for a broker that does not answer."""
+    """Return the error for a broker that does not respond."""
     return CommandError(
-        f"no broker answers at {bootstrap_server} ({reason(error)});"
-        " start one with `odradek serve`, or name it with --bootstrap-server"
+        f"No broker responds at {bootstrap_server} ({reason(error)}). Start one with"
+        " `odradek serve`, or set the address with --bootstrap-server."
     )
 
 
 def reason(error: BaseException) -> str:
-    """What a KafkaException says, without its wrapping, or the system of a connection."""
+    """Return the text of a KafkaException without its wrapping, or the system's error text."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     inner = error.args[0] if error.args else error
@@ -134,7 +153,12 @@ def reason(error: BaseException) -> str:
 
 
 def wait(future: Future[Result], what: str) -> Result:
-    """The result of an admin call; a refusal becomes `what: reason`."""
+    """Return the result of an admin call.
+
+    Raises:
+        CommandError: The broker returned an error or did not respond in time. The text begins with
+            `what`.
+    """
     from confluent_kafka import KafkaException
 
     try:
@@ -146,14 +170,16 @@ def wait(future: Future[Result], what: str) -> Result:
 
 
 def no_such_group(group: str) -> CommandError:
-    """The line for a group that no broker knows."""
-    return CommandError(f"group {group} does not exist (GROUP_ID_NOT_FOUND)")
+    """Return the error for a group that no broker knows."""
+    return CommandError(
+        f"Group {group} does not exist (GROUP_ID_NOT_FOUND), see `odradek group list`"
+    )
 
 
 def check_group_id(group: str) -> None:
-    """Refuses the empty id, of which brokers and librdkafka say nothing that helps."""
+    """Raise CommandError for an empty id, because brokers and librdkafka report it badly."""
     if not group:
-        raise CommandError("a group id is not empty")
+        raise CommandError("A group id must not be empty.")
 
 
 def wait_each(
@@ -161,9 +187,13 @@ def wait_each(
     describe: Callable[[str], str],
     json_key: str | None = None,
 ) -> None:
-    """Waits for each future of an admin call, a line each; refuses at the end if any failed.
+    """Wait for each future of an admin call, and print one line for each success.
 
-    With a `json_key` ("group") the lines are JSON: that key's name, and its error or null.
+    With a `json_key` ("group") the output is a JSON array instead. Each element has the name under
+    that key, and under "error" the error or null.
+
+    Raises:
+        CommandError: At least one call failed.
     """
     errors: dict[str, str | None] = {}
     for name, future in futures.items():
@@ -183,7 +213,7 @@ def wait_each(
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Completion: the topics of the broker that the command line (or the environment) names."""
+    """Complete topics of the broker that the command line or the environment names."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -199,12 +229,13 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=co
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """Completion: the groups of the broker that the command line (or the environment) names."""
+    """Complete groups of the broker that the command line or the environment names."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
-    admin = AdminClient(client_config(server))  # without a name it would end before its answer came
+    # The variable keeps the client alive until the response has arrived.
+    admin = AdminClient(client_config(server))
     try:
         future = admin.list_consumer_groups(request_timeout=COMPLETION_TIMEOUT_S)
         groups = future.result(timeout=COMPLETION_TIMEOUT_S).valid

@@ -1,4 +1,4 @@
-"""`odradek config`: the configs of topics, brokers and groups, and where each value comes from."""
+"""`odradek config`: configs of topics, brokers and groups, with the source of each value."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-# librdkafka has no name for groups, and none for what holds for all brokers; the numbers are
-# Kafka's (`ConfigResource.Type`).
+# librdkafka supports neither groups nor the default for all brokers, so these requests use
+# Kafka's numbers (`ConfigResource.Type`).
 BROKER_TYPE = 4
 GROUP_TYPE = 32
 SOURCES = {
@@ -41,12 +41,12 @@ SOURCES = {
     7: "client metrics",
     8: "group",
 }
-# What was set by somebody, for this resource or for all of its kind.
+# Sources of values that were set, for this resource or for all resources of its kind.
 SET = frozenset({"topic", "broker", "brokers", "file", "logger", "group"})
 
 
 class Kind(StrEnum):
-    """What has configs."""
+    """A kind of resource that has configs."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 
 def complete_name(context: typer.Context, incomplete: str) -> list[str]:
-    """Completion: topics, brokers or groups, by what stands before."""
+    """Complete topics, brokers or groups, depending on the preceding argument."""
     match context.params.get("kind"):
         case Kind.TOPIC | "topic":
             return complete_topic(context, incomplete)
@@ -84,7 +84,7 @@ NameArgument = Annotated[
     typer.Argument(
         metavar="NAME",
         autocompletion=complete_name,
-        help=f"Of a broker: its id, or {DEFAULT_NAME}: for all brokers.",
+        help=f"Topic, group or broker id; {DEFAULT_NAME} as broker means all brokers.",
     ),
 ]
 
@@ -93,11 +93,11 @@ NameArgument = Annotated[
 def describe(
     kind: KindArgument,
     name: NameArgument,
-    all_: Annotated[bool, typer.Option("--all", "-a", help="Defaults, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Show defaults too.")] = False,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Show what is set, or with --all every config, with its source."""
+    """Show the configs that are set, with their sources."""
     unnamed = _unnamed(kind, name)
     if unnamed is not None:
         rows = _wire_rows(bootstrap_server, *unnamed)
@@ -112,18 +112,19 @@ def alter(
     kind: KindArgument,
     name: NameArgument,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="key=value; repeatable.")
+        list[str] | None, typer.Option("--set", "-s", help="Set key=value; repeatable.")
     ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", "-d", help="Back to its default; repeatable.")
+        list[str] | None,
+        typer.Option("--delete", "-d", help="Reset a config to its default; repeatable."),
     ] = None,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Set configs, or set them back to their defaults."""
+    """Set configs, or reset them to their defaults."""
     sets = parse_assignments(set_ or [], "--set")
     if not sets and not delete:
-        raise CommandError("nothing to alter: give --set or --delete")
+        raise CommandError("Nothing to alter: use --set or --delete.")
     unnamed = _unnamed(kind, name)
     if unnamed is not None:
         _wire_alter(bootstrap_server, *unnamed, sets, delete or [])
@@ -136,7 +137,7 @@ def alter(
 
 
 def _unnamed(kind: Kind, name: str) -> tuple[int, str] | None:
-    """Type and name on the wire of what librdkafka does not know; None for the rest."""
+    """Return type and name in requests of a resource that librdkafka lacks, or None."""
     if kind is Kind.GROUP:
         return GROUP_TYPE, name
     if kind is Kind.BROKER and name == DEFAULT_NAME:
@@ -151,10 +152,10 @@ def _resource(admin: AdminClient, kind: Kind, name: str, **options: object) -> C
         brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
         if not name.isdigit() or int(name) not in brokers:
             known = ", ".join(str(each) for each in sorted(brokers))
-            raise CommandError(f"there is no broker {name}: the brokers are {known}")
+            raise CommandError(f"Broker {name} does not exist. The brokers are {known}.")
         return ConfigResource(ResourceType.BROKER, name, **options)
     if not name:
-        raise CommandError("a topic's name is not empty")
+        raise CommandError("A topic name must not be empty.")
     return ConfigResource(ResourceType.TOPIC, name, **options)
 
 
@@ -181,7 +182,7 @@ def _alter(
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in sets.items()
     ]
-    # librdkafka wants a value with a deletion; the broker ignores it.
+    # librdkafka requires a value with a deletion. The broker ignores it.
     entries += [
         ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes
     ]

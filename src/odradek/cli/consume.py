@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 BATCH_RECORDS = 500
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
-# A member that has read its partitions to their ends, and is given no others for so long, is done.
+# A member of a group ends after this time without records, once it has read its partitions to their
+# ends.
 GROUP_IDLE_S = 3.0
 
 OFFSET_HELP = (
-    "beginning, end, an offset, or -N: N before the end. A partition that does not have the offset"
-    " is read from its nearest end, with a warning. With --group: beginning or end, where nothing"
-    " is committed."
+    "beginning, end, an offset, or -N for the last N. A partition without the offset is read from"
+    " its nearest offset, with a warning. With --group: beginning or end, used for partitions"
+    " without a committed offset."
 )
 
 Start = int | Literal["beginning", "end"]
@@ -52,31 +53,36 @@ def consume(
     offset: Annotated[str, typer.Option("--offset", "-o", help=OFFSET_HELP)] = "beginning",
     from_time: Annotated[
         str | None,
-        typer.Option("--from-time", "-t", help="ISO 8601 (local time), or ms since 1970."),
+        typer.Option(
+            "--from-time", "-t", help="First time to read: ISO 8601 (local) or ms since 1970."
+        ),
     ] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option(
-            "--partition", "-p", min=0, max=PARTITION_MAX, help="Only this one; repeatable."
+            "--partition", "-p", min=0, max=PARTITION_MAX, help="Only this partition; repeatable."
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Join this group and commit what is shown.")
+        str | None,
+        typer.Option("--group", "-g", help="Join this group, and commit the offsets shown."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more at the end.")
+        bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")
     ] = False,
     max_records: Annotated[
-        int, typer.Option("--max", "-n", min=0, help="Stop after so many; 0: no limit.")
+        int, typer.Option("--max", "-n", min=0, help="Stop after N records; 0: no limit.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="Text: key, tab, value.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on each line.")
+    ] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Print key, tab and value.")] = False,
     isolation_level: Annotated[
         str, typer.Option("--isolation-level", "-i", help=" | ".join(ISOLATION_LEVELS))
     ] = ISOLATION_LEVELS[0],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Print the records of a topic, from the beginning to the end unless told otherwise."""
+    """Print the records of a topic, by default from its beginning to its end."""
     from confluent_kafka import Consumer, KafkaException
 
     start = _parse_offset(offset)
@@ -84,7 +90,7 @@ def consume(
     if group is not None:
         _check_group(group, start, partition, from_time)
     if isolation_level not in ISOLATION_LEVELS:
-        raise CommandError(f"--isolation-level is one of {', '.join(ISOLATION_LEVELS)}")
+        raise CommandError(f"--isolation-level is one of {', '.join(ISOLATION_LEVELS)}.")
     admin = admin_client(bootstrap_server)
     config = _consumer_config(bootstrap_server, group, start)
     consumer = Consumer({**config, "isolation.level": isolation_level})
@@ -106,7 +112,7 @@ def consume(
 
 
 class _PartitionReader:
-    """Prints what the consumer gives until the end, until `max_records` are out, or for ever."""
+    """Prints consumed records up to the end, up to `max_records`, or without end (`follow`)."""
 
     def __init__(
         self,
@@ -141,7 +147,10 @@ class _PartitionReader:
         return not self._open_partitions
 
     def _group_at_end(self) -> bool:
-        """Whether there are partitions, and the end of each was seen: a slow join is no end."""
+        """Return whether the ends of all assigned partitions were reached.
+
+        Without assigned partitions the join may still be in progress.
+        """
         assigned = {(each.topic, each.partition) for each in self._consumer.assignment()}
         return bool(assigned) and assigned <= self._ended
 
@@ -166,15 +175,15 @@ def _check_group(
     group: str, start: Start, partitions: list[int] | None, from_time: str | None
 ) -> None:
     if not group:
-        raise CommandError("--group: a group id is not empty")
+        raise CommandError("--group: a group id must not be empty.")
     if partitions or from_time is not None:
         raise CommandError(
-            "--group shares the partitions out itself: leave --partition and --from-time away"
+            "--group assigns partitions and offsets itself: remove --partition and --from-time."
         )
     if isinstance(start, int):
         raise CommandError(
-            "with --group, --offset is beginning or end;"
-            " `odradek group reset-offsets` moves a group to an offset"
+            "With --group, --offset is beginning or end. `odradek group reset-offsets` sets the"
+            " offsets of a group."
         )
 
 
@@ -189,15 +198,15 @@ def _consumer_config(server: str, group: str | None, start: Start) -> dict[str, 
     }
 
 
-def _partitions(consumer: Consumer, topic: str, asked: list[int]) -> set[int]:
-    """The numbers of the topic's partitions, or those of them that are asked for."""
+def _partitions(consumer: Consumer, topic: str, requested: list[int]) -> set[int]:
+    """Return the requested partitions of the topic, or all if none are requested."""
     metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise CommandError(f"{topic}: {metadata.error.str()}")
-    missing = [number for number in asked if number not in metadata.partitions]
+    missing = [number for number in requested if number not in metadata.partitions]
     if missing:
-        raise CommandError(f"{topic} has no partition {missing[0]}")
-    return set(asked or metadata.partitions)
+        raise CommandError(f"Topic {topic} has no partition {missing[0]}.")
+    return set(requested or metadata.partitions)
 
 
 def _starts(
@@ -208,7 +217,7 @@ def _starts(
     start: Start,
     from_time_ms: int | None,
 ) -> list[TopicPartition]:
-    """The TopicPartitions with the offsets at which to begin."""
+    """Return the TopicPartitions with their start offsets."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     if from_time_ms is not None:
@@ -232,8 +241,11 @@ def _starts(
 
 
 def _in_range(offset: int, partition: int, low: int, high: int) -> int:
-    """`offset`, or the nearest that the partition has, with a warning: the broker would refuse the
-    offset, and the consumer silently go to where auto.offset.reset says."""
+    """Return `offset`, or the nearest offset of the partition with a warning.
+
+    The broker would refuse an offset out of range, and the consumer would silently apply
+    auto.offset.reset.
+    """
     if low <= offset <= high:
         return offset
     nearest = low if offset < low else high
@@ -254,9 +266,9 @@ def _parse_offset(text: str) -> Start:
     try:
         number = int(text)
     except ValueError:
-        raise CommandError("--offset is beginning, end or a number") from None
+        raise CommandError(f"--offset is beginning, end or a number, not {text!r}.") from None
     if abs(number) > NUMBER_MAX:
-        raise CommandError(f"--offset is at most {NUMBER_MAX}, not {text}")
+        raise CommandError(f"--offset is at most {NUMBER_MAX}, not {text}.")
     return number
 
 

@@ -1,4 +1,4 @@
-"""`odradek demo`: broker, events, Spark, table and picture in one command."""
+"""`odradek demo`: a broker, events, a Spark ingest, a table and a picture in one command."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def demo(
         typer.Option("--input", metavar="FILE", help="Stream this web access log (combined)."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where broker, tables and picture are kept.")
+        Path, typer.Option(metavar="DIR", help="Directory of the broker, tables and picture.")
     ] = DEFAULT_OUT,
-    seed: Annotated[int, typer.Option(help="Of the generated events.")] = 2026,
+    seed: Annotated[int, typer.Option(help="Seed of the generated events.")] = 2026,
     rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 20_000,
     bootstrap_server: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Use this broker and start none.",
+            help="Use this broker instead of starting one.",
             callback=readable_servers,
         ),
     ] = None,
 ) -> None:
-    """See it work: usage events through a broker into a lakehouse table, and a picture of them."""
+    """Stream usage events through a broker into a lakehouse table, and draw a picture of them."""
     if input_ is not None and not input_.is_file():
-        raise CommandError(f"{input_} is no file")
+        raise CommandError(f"--input: {input_} is not a file.")
     need_spark("matplotlib")
     from confluent_kafka import KafkaException
     from pyspark.errors import StreamingQueryException
@@ -51,7 +51,7 @@ def demo(
     from odradek.pipeline.errors import PipelineError
 
     if bootstrap_server is not None:
-        admin_client(bootstrap_server)  # one that does not answer is told before all else
+        admin_client(bootstrap_server)  # report an unreachable broker before Spark starts
     everything = 10_000_000 if input_ is not None else DEFAULT_EVENTS
     options = DemoOptions(
         out=out.absolute(),
@@ -66,8 +66,8 @@ def demo(
     except KafkaException as error:
         raise CommandError(reason(error)) from None
     except StreamingQueryException as error:
-        raise CommandError(f"the ingest failed: {error}") from error
+        raise CommandError(f"The ingest failed: {error}") from error
     except (BrokerFailed, DemoFailed, PipelineError) as error:
         raise CommandError(str(error)) from None
     if not is_right:
-        raise CommandError("the counts differ")
+        raise CommandError("The counts differ: the table above shows which rows are wrong.")

@@ -1,4 +1,4 @@
-"""`odradek group`: the consumer groups of a broker, and how far each is behind."""
+"""`odradek group`: consumer groups, their members and their lag."""
 
 from __future__ import annotations
 
@@ -85,8 +85,10 @@ def describe(
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Show committed offsets and lag of each partition, in records and in seconds: how old the
-    first record is that has not been committed."""
+    """Show committed offsets and lag of each partition, in records and in seconds.
+
+    The lag in seconds is the age of the first record that has not been committed.
+    """
     admin = admin_client(bootstrap_server)
     found, errors = _found(admin, groups)
     described = [_describe_one(admin, bootstrap_server, each) for each in found]
@@ -104,7 +106,7 @@ def members(
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Show who is in the groups, and what each member has been given."""
+    """Show the members of groups and the partitions assigned to them."""
     admin = admin_client(bootstrap_server)
     found, errors = _found(admin, groups)
     rows = [
@@ -145,9 +147,9 @@ def delete(
 def _found(
     admin: AdminClient, groups: list[str]
 ) -> tuple[list[ConsumerGroupDescription], list[str]]:
-    """The descriptions of the groups that are there, and a reason for each that cannot be shown.
+    """Return the descriptions of the groups that exist, and an error text for each other group.
 
-    A group that nobody knows is described as Dead, and with GROUP_ID_NOT_FOUND since KIP-1043.
+    A broker describes an unknown group as Dead, and since KIP-1043 with GROUP_ID_NOT_FOUND.
     """
     from confluent_kafka import ConsumerGroupState
 
@@ -237,7 +239,7 @@ def _describe_one(
 
 
 def _longest(rows: list[PartitionRow]) -> tuple[float | None, int]:
-    """For how long (s) the group is behind at least, and in how many partitions nobody knows it."""
+    """Return the longest known lag (s), and the number of partitions whose lag (s) is unknown."""
     unknown = sum(bool(row["lag"]) and row["lag_s"] is None for row in rows)
     longest = max((row["lag_s"] or 0.0 for row in rows), default=0.0)
     return None if unknown and not longest else longest, unknown
@@ -246,7 +248,7 @@ def _longest(rows: list[PartitionRow]) -> tuple[float | None, int]:
 def _end_offsets(
     admin: AdminClient, partitions: list[tuple[str, int]]
 ) -> dict[tuple[str, int], int | None]:
-    """The end offset of each partition; None for one that is no longer there."""
+    """Return the end offset of each partition, or None for a partition that no longer exists."""
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
@@ -263,6 +265,6 @@ def _end_offsets(
 
 
 def _enum_name(value: Enum | None) -> str:
-    """PREPARING_REBALANCING as people and Kafka's tools write it: PreparingRebalancing."""
+    """Return an enum's name as Kafka's tools write it, such as PreparingRebalancing."""
     name = value.name if value is not None else "UNKNOWN"
     return "".join(part.capitalize() for part in name.split("_"))

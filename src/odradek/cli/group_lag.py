@@ -1,4 +1,4 @@
-"""How long a group has been behind: the age of the first record that it has not committed."""
+"""Lag of a group in seconds: the age of the first record that it has not committed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from odradek.cli.client import REQUEST_TIMEOUT_S, client_config
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-# Reading the first unread record of every partition may take so long in all.
+# Time limit for reading the first uncommitted records of all partitions together.
 READ_TIMEOUT_S = 10.0
 
 
 def lag_seconds(
     bootstrap_server: str, committed: Mapping[tuple[str, int], int], now_s: float
 ) -> dict[tuple[str, int], float]:
-    """The age of the record at each committed offset (or of the next that is left), in seconds.
+    """Return the age in seconds of the record at each committed offset, or of the next record.
 
-    Left out are partitions whose record cannot be read in time, and those where none is left but
-    the offsets of markers.
+    A partition is left out if its record cannot be read within `READ_TIMEOUT_S`, or if only
+    transaction markers follow the committed offset.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 

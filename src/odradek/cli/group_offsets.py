@@ -1,4 +1,4 @@
-"""What a group has committed, and the offsets of partitions."""
+"""Committed offsets of a group, and start and end offsets of partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def committed_offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], int]:
-    """What the group has committed."""
+    """Return the group's committed offsets."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
@@ -23,7 +23,14 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], i
 def list_offsets(
     admin: AdminClient, partitions: Iterable[tuple[str, int]], where: str | int
 ) -> dict[tuple[str, int], int]:
-    """The "earliest" or "latest" offset of each, or that of a time in ms (-1: nothing later)."""
+    """Return one offset of each partition.
+
+    Args:
+        admin: The client to use.
+        partitions: Topic and number of each partition.
+        where: "earliest", "latest", or a timestamp in ms since 1970. The offset for a timestamp is
+            -1 if the partition has no later record.
+    """
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 

@@ -1,4 +1,4 @@
-"""`odradek group reset-offsets`: where a group without members goes on, shown first, then set."""
+"""`odradek group reset-offsets`: new committed offsets for a group without members."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 Partition = tuple[str, int]
-# Where each partition is to go, from its committed offset, its start and its end.
 Committed = Mapping[Partition, int | None]
+# Computes the new offset of each partition from its committed offset.
 Targets = Callable[["AdminClient", Committed], dict[Partition, int]]
 
 _DURATION = re.compile(
@@ -36,48 +36,67 @@ _DURATION = re.compile(
     r"(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
 
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        help="A topic (TOPIC) or some of its partitions (TOPIC:0,1); repeatable.",
+        autocompletion=complete_topic,
+    ),
+]
+
 
 def reset_offsets(
     group: GroupArgument,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", "-t", help="TOPIC or TOPIC:0,1; repeatable.", autocompletion=complete_topic
-        ),
-    ] = None,
+    topic: TopicOption = None,
     all_topics: Annotated[
         bool, typer.Option("--all-topics", help="All partitions that the group has committed.")
     ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="What is committed.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="May be negative.")] = None,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Start of each partition.")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="End of each partition.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="The committed offset, or the end if none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", help="The same offset in each partition.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="Committed offset plus N; N may be negative.")
+    ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", help="ISO 8601 (local time), or ms since 1970.")
+        str | None,
+        typer.Option(
+            "--to-datetime", help="First record since a time: ISO 8601 (local) or ms since 1970."
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="So long before now: PnDTnHnMnS.")
+        str | None,
+        typer.Option("--by-duration", help="First record of the last PnDTnHnMnS, such as PT1H30M."),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it; without this it is only shown.")
+        bool, typer.Option("--execute", help="Set the offsets; without it they are only shown.")
     ] = False,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Set the committed offsets of a group that has no members. Shows them only: see --execute."""
+    """Set the committed offsets of a group without members. Without --execute only show them."""
     targets = _targets(
         to_earliest, to_latest, to_current, to_offset, shift_by, to_datetime, by_duration
     )
     if bool(topic) == all_topics:
-        raise CommandError("name the partitions: --topic (repeatable) or --all-topics")
+        raise CommandError("Name the partitions with either --topic (repeatable) or --all-topics.")
     check_group_id(group)
     admin = admin_client(bootstrap_server)
     _refuse_active(admin, group)
     committed = committed_offsets(admin, group)
     partitions = sorted(committed) if all_topics else _partitions(admin, topic or [])
     if not partitions:
-        raise CommandError(f"group {group} has committed nothing")
+        raise CommandError(
+            f"Group {group} has no committed offsets. Name the partitions with --topic."
+        )
     new_offsets = _within(admin, targets(admin, {each: committed.get(each) for each in partitions}))
     if execute:
         _commit(admin, group, new_offsets)
@@ -92,7 +111,7 @@ def reset_offsets(
     ]
     print_rows(rows, ["topic", "partition", "committed", "new_offset"], as_json)
     if not execute and not as_json:
-        print("nothing was changed: add --execute to set these offsets")
+        print("Nothing was changed. Add --execute to set these offsets.")
 
 
 def _targets(
@@ -104,7 +123,7 @@ def _targets(
     to_datetime: str | None,
     by_duration: str | None,
 ) -> Targets:
-    """The one way that was asked for."""
+    """Return the function for the single target option that is set."""
     resets = [
         *([_at_spec("earliest")] if to_earliest else []),
         *([_at_spec("latest")] if to_latest else []),
@@ -116,8 +135,8 @@ def _targets(
     ]
     if len(resets) != 1:
         raise CommandError(
-            "say where to, once: --to-earliest, --to-latest, --to-current, --to-offset,"
-            " --shift-by, --to-datetime or --by-duration"
+            "Exactly one target is needed: --to-earliest, --to-latest, --to-current, --to-offset,"
+            " --shift-by, --to-datetime or --by-duration."
         )
     return resets[0]
 
@@ -134,7 +153,7 @@ def _at_offset(offset: int) -> Targets:
 
 
 def _current(admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
-    """What is committed; where nothing is, the end, as in Kafka's tool."""
+    """Return the committed offsets, or the end where none is committed, as in Kafka's tool."""
     missing = [each for each, offset in partitions.items() if offset is None]
     ends = list_offsets(admin, missing, "latest")
     return {each: ends[each] if offset is None else offset for each, offset in partitions.items()}
@@ -144,7 +163,10 @@ def _shifted(by: int) -> Targets:
     def targets(_admin: AdminClient, partitions: Committed) -> dict[Partition, int]:
         missing = [f"{t}-{p}" for (t, p), offset in partitions.items() if offset is None]
         if missing:
-            raise CommandError(f"--shift-by needs a committed offset: {missing[0]} has none")
+            raise CommandError(
+                f"--shift-by needs a committed offset, and {missing[0]} has none. Use another"
+                " target."
+            )
         return {each: (offset or 0) + by for each, offset in partitions.items()}
 
     return targets
@@ -166,34 +188,38 @@ def _at_time(timestamp_ms: int) -> Targets:
 def _before_now_ms(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
-        raise CommandError(f"--by-duration is PnDTnHnMnS (PT1H30M), not {text!r}")
+        raise CommandError(
+            f"--by-duration takes PnDTnHnMnS, such as PT1H30M for 90 minutes, not {text!r}."
+        )
     days, hours, minutes, seconds = (float(each or 0) for each in match.groups())
     before_s = time.time() - ((days * 24 + hours) * 60 + minutes) * 60 - seconds
-    return int(max(0.0, before_s) * 1000)  # a request's negative times mean others
+    return int(max(0.0, before_s) * 1000)  # negative timestamps have other meanings in requests
 
 
 def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:
-    """TOPIC is all its partitions, TOPIC:0,1 those."""
+    """Return the partitions of texts of the form TOPIC (all partitions) or TOPIC:0,1."""
     metadata = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     found = []
     for text in topics:
         name, colon, numbers = text.partition(":")
         if name not in metadata:
-            raise CommandError(f"there is no topic {name}")
-        there = metadata[name].partitions
+            raise CommandError(
+                f"Topic {name} does not exist. `odradek topic list` shows all topics."
+            )
+        existing = metadata[name].partitions
         try:
-            requested = [int(each) for each in numbers.split(",")] if colon else sorted(there)
+            requested = [int(each) for each in numbers.split(",")] if colon else sorted(existing)
         except ValueError:
-            raise CommandError(f"--topic is TOPIC or TOPIC:0,1, not {text!r}") from None
+            raise CommandError(f"--topic takes TOPIC or TOPIC:0,1, not {text!r}.") from None
         for number in requested:
-            if number not in there:
-                raise CommandError(f"{name} has no partition {number}")
+            if number not in existing:
+                raise CommandError(f"Topic {name} has no partition {number}.")
             found.append((name, number))
     return found
 
 
 def _within(admin: AdminClient, offsets: dict[Partition, int]) -> dict[Partition, int]:
-    """Offsets before the start or behind the end are moved there, as by Kafka's tool."""
+    """Limit each offset to the partition's start and end, as Kafka's tool does."""
     starts = list_offsets(admin, offsets, "earliest")
     ends = list_offsets(admin, offsets, "latest")
     return {each: min(max(offset, starts[each]), ends[each]) for each, offset in offsets.items()}
@@ -206,12 +232,12 @@ def _refuse_active(admin: AdminClient, group: str) -> None:
         described = admin.describe_consumer_groups([group])[group].result(REQUEST_TIMEOUT_S)
     except KafkaException as error:
         if error.args[0].name() == "GROUP_ID_NOT_FOUND":
-            return  # it begins with what is set here
+            return  # the commit creates the group
         raise CommandError(f"{group}: {error.args[0].str()}") from None
     if described.members:
         raise CommandError(
-            f"group {group} has {len(described.members)} members: its offsets can be set only"
-            " while it has none"
+            f"Group {group} has {len(described.members)} members. Stop them first: offsets can be"
+            " set only while the group has none."
         )
 
 

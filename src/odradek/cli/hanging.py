@@ -1,7 +1,8 @@
-"""Transactions that hang: open in a partition's log, and no coordinator will end them (KIP-664).
+"""Search for hanging transactions: open in a partition, and unknown to coordinators (KIP-664).
 
-The partitions' leaders tell which transactions are open since when; the coordinators, which of them
-they know. What a coordinator counts to its transaction it will end, however late.
+The leaders of partitions report the open transactions with the timestamps of their last records.
+The coordinators report the partitions of the transactions that they know. A coordinator ends each
+of these transactions eventually, so the others are hanging.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MS_PER_MINUTE = 60_000
 
 
 class OpenTransaction(TypedDict):
-    """A transaction that a partition's leader knows; `last_timestamp` in milliseconds."""
+    """An open transaction as the partition's leader reports it; `last_timestamp` in ms."""
 
     topic: str
     partition: int
@@ -44,7 +45,7 @@ class OpenTransaction(TypedDict):
 
 
 class HangingTransaction(OpenTransaction):
-    """A transaction that no coordinator will end, and for how long nothing was written to it."""
+    """A transaction that no coordinator will end, and the minutes since its last record."""
 
     duration_min: int
 
@@ -56,8 +57,18 @@ def find_hanging(
     max_timeout_ms: int,
     now_ms: int,
 ) -> list[HangingTransaction]:
-    """The hanging transactions of a topic's partition, of a topic, or (None) of all, to which
-    nothing was written for `max_timeout_ms`; `last_timestamp` in milliseconds. CommandError."""
+    """Return the hanging transactions whose last record is older than `max_timeout_ms`.
+
+    Args:
+        bootstrap_server: Address of a broker.
+        topic: Topic to search, or None for all topics.
+        partition: Partition of `topic` to search, or None for all its partitions.
+        max_timeout_ms: Least age of the last record.
+        now_ms: The present, in milliseconds since 1970.
+
+    Raises:
+        CommandError: A broker did not respond or returned an error.
+    """
     with WireClient(bootstrap_server) as client:
         metadata = _metadata(client, topic)
         addresses = {each.node_id: f"{each.host}:{each.port}" for each in metadata.brokers}
@@ -88,10 +99,10 @@ def _metadata(client: WireClient, topic: str | None) -> MetadataResponse:
 
 
 def _by_leader(metadata: MetadataResponse, only: int | None) -> dict[int, list[tuple[str, int]]]:
-    """leader -> its partitions; those in question must all be there and have one."""
+    """Return the partitions by leader. Raise CommandError for a missing one, or without leader."""
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for topic in metadata.topics:
-        name = topic.name or ""  # Only a topic that was requested by its id can have none.
+        name = topic.name or ""  # only a topic that was requested by id can lack a name
         check(topic.error_code, name)
         if only is not None and only not in {each.partition_index for each in topic.partitions}:
             check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{only}")
@@ -105,7 +116,7 @@ def _by_leader(metadata: MetadataResponse, only: int | None) -> dict[int, list[t
 def _open_transactions(
     leader: WireClient, partitions: list[tuple[str, int]], latest_ms: int
 ) -> list[OpenTransaction]:
-    """Those to which nothing was written after `latest_ms`."""
+    """Return the open transactions to which nothing was written after `latest_ms`."""
     found = []
     for at in range(0, len(partitions), PARTITIONS_PER_REQUEST_MAX):
         topics: dict[str, TopicRequest] = {}
@@ -140,7 +151,7 @@ def _candidate(topic: str, partition: int, producer: ProducerState) -> OpenTrans
 
 
 def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int, str]]:
-    """(producer id, transactional id) of the producers that a broker coordinates."""
+    """Return (producer id, transactional id) of the producers that a broker coordinates."""
     with WireClient(address) as broker:
         response = broker.call(
             ListTransactionsRequest(producer_id_filters=producer_ids), ListTransactionsResponse, 0
@@ -150,7 +161,7 @@ def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int,
 
 
 def _partitions(client: WireClient, transactional_id: str) -> set[tuple[str, int]]:
-    """Where the coordinator will write a marker for this id."""
+    """Return the partitions to which the coordinator will write a marker for this id."""
     with client.coordinator_of(transactional_id) as coordinator:
         response = coordinator.call(
             DescribeTransactionsRequest([transactional_id]), DescribeTransactionsResponse, 0

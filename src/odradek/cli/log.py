@@ -1,4 +1,4 @@
-"""`odradek log dump`: what stands in a log's files, of a running broker or of a stopped one."""
+"""`odradek log dump`: the content of a log's files, while the broker runs or is stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 @app.callback()
 def root() -> None:
-    """The files of topics."""
+    """Show and check the files of topics."""
 
 
 @app.command("dump")
@@ -29,12 +29,17 @@ def dump(
         typer.Argument(metavar="FILE...", help="Segment files, or a partition's directory."),
     ],
     records: Annotated[
-        bool, typer.Option("--records", "-r", help="Of a .log: its records, too.")
+        bool, typer.Option("--records", "-r", help="Show the records of .log files too.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on each line.")
+    ] = False,
 ) -> None:
-    """Show segment files, and check them: CRCs, order, and whether indexes tell the truth of the
-    log beside them. Ends with 1 when something is wrong."""
+    """Show segment files and check them.
+
+    The checks cover CRCs, the order of entries, and whether indexes agree with the log file in the
+    same directory. The exit code is 1 if an error is found.
+    """
     from odradek.cli import segment_files
 
     errors = 0
@@ -46,26 +51,26 @@ def dump(
                 errors += "error" in entry
                 _print(path, entry, as_json)
         except BrokenPipeError:
-            raise  # of our output, not of the file
+            raise  # from standard output, not from the file
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from None
     if errors:
-        raise CommandError(f"{errors} errors were found")
+        raise CommandError(f"{errors} errors were found, each marked ERROR above.")
 
 
 def _expanded(paths: list[Path]) -> list[Path]:
-    """Directories stand for the segment files in them."""
+    """Replace each directory by the segment files in it."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
             inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
             if not inside:
-                raise CommandError(f"there are no segment files in {path}")
+                raise CommandError(f"There are no segment files in {path}.")
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            raise CommandError(f"no such file: {path}")
+            raise CommandError(f"No such file: {path}.")
     return found
 
 

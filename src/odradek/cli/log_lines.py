@@ -1,4 +1,4 @@
-"""The lines of a broker's log: one for each message, whatever a client put into a name."""
+"""Format of a broker's log: one line for each message, even if a name contains line breaks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ _ESCAPED = _CONTROL | {code: f"\\u{code:04x}" for code in (0x2028, 0x2029)}
 
 
 class OneLine(logging.Formatter):
-    """Writes control characters as escapes: nobody forges a line of the log, or a terminal's
-    commands. Tracebacks, which come behind the message, keep their lines.
+    """A formatter that escapes control characters.
+
+    A client therefore cannot forge log lines or terminal commands through a name. Tracebacks follow
+    the message and keep their lines.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:

@@ -1,5 +1,7 @@
-"""The `odradek` command. A broker is started without the command-line library, which costs more
-to import than the broker takes to start; all else goes through `odradek.cli.app`.
+"""Entry point of the `odradek` command.
+
+`odradek serve` runs without the command-line library, whose import takes longer than the start of
+the broker. All other commands go through `odradek.cli.app`.
 """
 
 from __future__ import annotations
@@ -10,11 +12,15 @@ from odradek.cli.output import CommandError
 from odradek.cli.pipe import flush_output, reader_is_gone
 
 INTERRUPTED = 130
-"""The exit code of what SIGINT ended, as shells give it."""
+"""Exit code of a command that SIGINT ended, as in shells (128 + signal number)."""
 
 
 def main() -> None:
-    """Runs the command line; what it refuses, or the system does, is one line on stderr, and 1."""
+    """Run the command line.
+
+    A `CommandError` or an error of the system is printed as one line on standard error, and the
+    exit code is 1.
+    """
     refusal: object = None
     try:
         _run()
@@ -24,7 +30,7 @@ def main() -> None:
         sys.exit(0)
     except (CommandError, OSError) as error:
         refusal = error
-    except KeyboardInterrupt:  # before the command had a way of its own to end
+    except KeyboardInterrupt:  # the command had not yet installed its own handler
         sys.exit(INTERRUPTED)
     finally:
         unwritten = flush_output()

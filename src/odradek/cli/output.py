@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, JSON for programs, one line for a refusal."""
+"""Output of the commands: tables for users, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-NUMBER_MAX = 2**63 - 1  # of an offset, and of a timestamp in ms
+NUMBER_MAX = 2**63 - 1  # largest offset, and largest timestamp in ms
 PARTITION_MAX = 2**31 - 1
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked; its text is the one line that the user sees."""
+    """A command failed or was refused. The text is the line that the user sees."""
 
 
 def print_json(value: object) -> None:
-    """`value` as indented JSON on standard output."""
+    """Print `value` as indented JSON."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], as_json: bool) -> None:
-    """`rows` as a JSON array, or as a table with `columns` in order (numbers to the right)."""
+    """Print `rows` as a JSON array, or as a table with the given columns in order.
+
+    Columns of numbers are aligned to the right.
+    """
     if as_json:
         print_json([dict(row) for row in rows])
         return
@@ -52,10 +55,10 @@ def _console() -> Console:
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # what this means is the root's to say: rich would end with 1
+            raise BrokenPipeError  # `app._Root` handles it; rich would exit with 1
 
     console = Output()
-    # Piped output keeps each row on one line, however long it is.
+    # In piped output each row stays on one line of any length.
     return console if console.is_terminal else Output(width=10_000)
 
 
@@ -68,28 +71,40 @@ def _cell(value: object) -> str:
 
 
 def parse_assignments(pairs: Sequence[str], option: str) -> dict[str, str]:
-    """`key=value` arguments as a dict; a pair without "=" is refused by the option's name."""
+    """Return `key=value` arguments as a dict.
+
+    Raises:
+        CommandError: A pair has no "=" or no key. The text names `option`.
+    """
     result: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"{option} takes key=value, not {pair!r}")
+            raise CommandError(f"{option} takes key=value, not {pair!r}.")
         result[key.strip()] = value.strip()
     return result
 
 
 def parse_time_ms(text: str, option: str) -> int:
-    """Milliseconds since 1970; earlier times are 0, for a request's negative times mean others."""
+    """Return a time as milliseconds since 1970.
+
+    Times before 1970 become 0, because negative timestamps have other meanings in requests.
+
+    Raises:
+        CommandError: `text` is neither ISO 8601 nor a number. The text names `option`.
+    """
     if re.fullmatch(r"[0-9]{1,19}", text) and int(text) <= NUMBER_MAX:
         return int(text)
     try:
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise CommandError(f"{option} is ISO 8601 or milliseconds, not {text!r}") from None
+        raise CommandError(
+            f"{option} takes a time in ISO 8601 or milliseconds since 1970, not {text!r}."
+        ) from None
 
 
 def text_or_base64(name: str, value: bytes | None) -> dict[str, str | None]:
-    """`{name: text}`; bytes that are no UTF-8 stand as `{name_base64: ...}` instead."""
+    """Return `{name: text}`, or `{name_base64: ...}` if the bytes are not UTF-8."""
     if value is None:
         return {name: None}
     try:

@@ -1,4 +1,4 @@
-"""Output whose reader went away (`| head`): that is its right, and no error of the command."""
+"""Standard output whose reader has exited (`| head`), which is not an error of the command."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ import sys
 
 
 def reader_is_gone() -> bool:
-    """Whether standard output is a pipe or socket that nobody reads any more. (A BrokenPipeError
-    may be of another connection, too, and then it is an error.)"""
+    """Return whether standard output is a pipe or socket without a reader.
+
+    A BrokenPipeError may also come from another connection, and then it is an error.
+    """
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def flush_output() -> str | None:
-    """Writes what standard output has left; to nowhere when nobody reads it. At the interpreter's
-    end a closed pipe would be a message and exit code 120. Why not, where the system refused it (a
-    full disk).
+    """Flush standard output, and return the error's text if that failed, such as on a full disk.
+
+    If the flush fails, standard output is redirected to /dev/null. Otherwise the interpreter would
+    flush again at exit, print a message and exit with 120. Output without a reader is not an error.
     """
     if sys.stdout is None:  # `>&-`
         return None

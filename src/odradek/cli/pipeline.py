@@ -1,4 +1,4 @@
-"""`odradek pipeline`: Spark jobs that carry topics into tables."""
+"""`odradek pipeline`: Spark jobs that ingest topics into tables, and SQL on these tables."""
 
 from __future__ import annotations
 
@@ -31,63 +31,70 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def pipeline() -> None:
-    """Carry topics into tables with Spark."""
+    """Ingest topics into tables with Spark."""
 
 
 TableDirOption = Annotated[
-    str, typer.Option(metavar="DIR", help="Where table, quarantine and checkpoint are kept.")
+    str, typer.Option(metavar="DIR", help="Directory of table, quarantine and checkpoint.")
 ]
-FormatOption = Annotated[str, typer.Option("--format", help="delta or parquet.")]
-MasterOption = Annotated[str, typer.Option(metavar="URL", help="Spark's master.")]
+FormatOption = Annotated[str, typer.Option("--format", help="Format of the table: delta, parquet.")]
+MasterOption = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
 SchemaOption = Annotated[
     str | None,
-    typer.Option(metavar="DDL|@FILE", help='For json: "id BIGINT NOT NULL, at TIMESTAMP".'),
+    typer.Option(
+        metavar="DDL|@FILE", help='Schema for json, such as "id BIGINT NOT NULL, at TIMESTAMP".'
+    ),
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="Ingest what is there now, then end.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Ingest the existing records, then end.")]
 StartingOption = Annotated[
     str,
-    typer.Option(metavar="WHERE", help="First start: earliest, latest or Spark's offsets JSON."),
+    typer.Option(
+        metavar="WHERE",
+        help="Start of a new ingest: earliest, latest or Spark's JSON of offsets.",
+    ),
 ]
 BatchRowsOption = Annotated[
-    int, typer.Option(metavar="N", min=1, help="A batch takes at most N offsets.")
+    int, typer.Option(metavar="N", min=1, help="Largest number of offsets in a batch.")
 ]
 DataLossOption = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Pass over what the topic no longer has.")
+    bool, typer.Option("--allow-data-loss", help="Skip records that the topic no longer has.")
 ]
 KafkaOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config of Kafka's Java consumer.")
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A config of Kafka's Java consumer; repeatable."),
 ]
 SparkConfOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any of Spark's settings.")
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
 ]
 
 
 @app.command("ingest")
 def ingest(
-    topics: Annotated[str, typer.Option(metavar="T[,T]", help="The topics to read.")],
+    topics: Annotated[str, typer.Option(metavar="T[,T]", help="Topics to read.")],
     table_dir: TableDirOption,
     format_: FormatOption = "delta",
-    parser: Annotated[str, typer.Option(help="raw, json or access-log.")] = "raw",
+    parser: Annotated[str, typer.Option(help="Parser: raw, json or access-log.")] = "raw",
     schema: SchemaOption = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     once: OnceOption = False,
-    interval: Annotated[str, typer.Option(metavar="TIME", help="Start a batch this often.")] = (
-        "10 seconds"
-    ),
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between the starts of batches.")
+    ] = "10 seconds",
     starting: StartingOption = "earliest",
     batch_rows: BatchRowsOption = 500_000,
     allow_data_loss: DataLossOption = False,
     kafka_option: KafkaOption = None,
     master: MasterOption = "local[2]",
     driver_memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="The heap of Spark's driver.")
+        str, typer.Option(metavar="SIZE", help="Heap size of Spark's driver.")
     ] = "1g",
     spark_conf: SparkConfOption = None,
 ) -> None:
     """Ingest topics into a table, each record exactly once.
 
-    What the parser cannot read goes to DIR/quarantine with its reason and raw bytes. Run it again
-    with the same DIR and it goes on where it ended.
+    Records that the parser rejects go to DIR/quarantine with reason and raw bytes. A later run with
+    the same DIR continues where the last one ended.
     """
     need_spark()
     from odradek.pipeline.jobs.options import IngestOptions
@@ -107,7 +114,7 @@ def ingest(
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
     )
     if not options.topics:
-        raise CommandError("--topics names no topic")
+        raise CommandError("--topics names no topic.")
     _check(options)
     session = SessionOptions(
         app_name="odradek pipeline ingest",
@@ -116,21 +123,22 @@ def ingest(
         driver_memory=driver_memory,
         extra=parse_assignments(spark_conf or [], "--spark-conf"),
     )
-    if not options.kafka:  # else the broker may want what only the JVM's client was told
+    # With --kafka-option the broker may require settings that only the JVM's client has.
+    if not options.kafka:
         _check_topics(options)
     _run(options, session)
 
 
 @app.command("sql")
 def sql(
-    query: Annotated[str, typer.Argument(help="The table is t, the quarantine is quarantine.")],
-    table_dir: Annotated[str, typer.Option(metavar="DIR", help="As given to ingest.")],
+    query: Annotated[str, typer.Argument(help="A query of the views t and quarantine.")],
+    table_dir: Annotated[str, typer.Option(metavar="DIR", help="The --table-dir of the ingest.")],
     format_: FormatOption = "delta",
     as_json: JsonOutput = False,
-    rows: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, help="Largest number of rows to print.")] = 1000,
     master: MasterOption = "local[2]",
 ) -> None:
-    """Ask an ingest's tables with Spark SQL."""
+    """Query an ingest's tables with Spark SQL."""
     need_spark()
     from pyspark.errors import AnalysisException
 
@@ -141,7 +149,7 @@ def sql(
     log = None
     if "://" not in table_dir:
         if not Path(tables.root).is_dir():
-            raise CommandError(f"{table_dir} is no directory")
+            raise CommandError(f"--table-dir: {table_dir} is not a directory.")
         log = Path(tables.root) / "spark.log"
     try:
         spark = open_session(
@@ -164,14 +172,14 @@ def sql(
 
 
 def need_spark(*more: str) -> None:
-    """Refuses when PySpark, Delta or one of the packages `more` is not installed."""
+    """Raise CommandError if PySpark, Delta or one of the packages `more` is not installed."""
     from importlib.util import find_spec
 
     missing = [name for name in ("pyspark", "delta", *more) if find_spec(name) is None]
     if missing:
         is_or_are = "is" if len(missing) == 1 else "are"
         raise CommandError(
-            f"{', '.join(missing)} {is_or_are} missing: pip install 'odradek[spark]'"
+            f"{', '.join(missing)} {is_or_are} missing: pip install 'odradek[spark]'."
         )
 
 
@@ -186,18 +194,18 @@ def _check(options: IngestOptions) -> None:
 
 
 def _check_topics(options: IngestOptions) -> None:
-    """Says at once what Spark would say in a minute: no broker, or no such topic."""
+    """Raise CommandError for an unreachable broker or a missing topic before Spark starts."""
     metadata = admin_client(options.bootstrap_servers).list_topics(timeout=REQUEST_TIMEOUT_S)
     for topic in options.topics:
         if topic not in metadata.topics:
             raise CommandError(
-                f"there is no topic {topic} at {options.bootstrap_servers};"
-                f" make it with `odradek topic create {topic}`"
+                f"Topic {topic} does not exist at {options.bootstrap_servers}."
+                f" Create it with `odradek topic create {topic}`."
             )
 
 
 def _plain(value: object) -> object:
-    """A value of Spark's as JSON has it: bytes as text, times in ISO 8601."""
+    """Convert a Spark value for JSON: bytes to text, times to ISO 8601."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -211,9 +219,9 @@ def _table_dir(table_dir: str, format_: str) -> TableDir:
     from odradek.pipeline.tables import TableDir, TableFormat
 
     if not table_dir:
-        raise CommandError("--table-dir names no directory")
+        raise CommandError("--table-dir names no directory.")
     if format_ not in tuple(TableFormat):
-        raise CommandError(f"--format is delta or parquet, not {format_!r}")
+        raise CommandError(f"--format is delta or parquet, not {format_!r}.")
     return TableDir(_absolute(table_dir), TableFormat(format_))
 
 
@@ -235,7 +243,7 @@ def _run(options: IngestOptions, session: SessionOptions) -> None:
     from odradek.pipeline.session import open_session
 
     stop = _stop_on_signals()
-    _say(f"starting Spark on {session.master} (the first start downloads its packages) ...")
+    _report(f"starting Spark on {session.master} (the first start downloads its packages) ...")
     try:
         spark = open_session(session)
         try:
@@ -255,12 +263,12 @@ def _ingest(options: IngestOptions, spark: object, stop: threading.Event) -> Non
     assert isinstance(spark, SparkSession)
     job = IngestJob(spark, options, on_progress=_show)
     topics = ", ".join(options.topics)
-    _say(f"{topics} at {options.bootstrap_servers} -> {options.tables.path('table')}")
+    _report(f"{topics} at {options.bootstrap_servers} -> {options.tables.path('table')}")
     try:
         summary = job.run(stop)
     except StreamingQueryException as error:
-        raise CommandError(f"the ingest failed: {_first_line(error)}") from error
-    _say(
+        raise CommandError(f"The ingest failed: {_first_line(error)}") from error
+    _report(
         f"done: {summary.accepted:,} rows to the table and {summary.rejected:,} to the quarantine"
         f" in {summary.batches:,} batches"
     )
@@ -273,17 +281,17 @@ def _first_line(error: Exception) -> str:
 def _stop_on_signals() -> threading.Event:
     stop = threading.Event()
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
 
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, request_stop)
+    signal.signal(signal.SIGINT, request_stop)
     return stop
 
 
 def _show(progress: Progress) -> None:
-    _say(progress.text())
+    _report(progress.text())
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(f"odradek: {text}", file=sys.stderr, flush=True)

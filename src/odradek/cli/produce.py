@@ -1,4 +1,7 @@
-"""`odradek produce`: lines of standard input or files as records, where Java would put them."""
+"""`odradek produce`: send lines of standard input or files as records.
+
+Records are assigned to partitions as by Kafka's Java producer.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,11 @@ TRANSACTION_TIMEOUT_S = 60.0
 QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
 RECORD_BYTES_MAX = 1_000_000_000
-"""The largest record that librdkafka sends; how large one may be is the broker's to say."""
+"""Largest record that librdkafka sends. The lower limit of the topic is left to the broker."""
 STANDARD_INPUT = Path("-")
 
 Headers = list[tuple[str, bytes]] | None
-# A line to key and value.
+# Splits a line into key and value.
 Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
 
 
@@ -46,32 +49,38 @@ def produce(
     topic: TopicArgument,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Standard input when none, or -."),
+        typer.Argument(metavar="[FILE]...", help="Files to read; none or - is standard input."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="One key for every line.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="The key is what stands before it in a line."),
+        typer.Option("--key-separator", "-K", help="The text before it in a line is the key."),
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="A header, key=value.")
+        list[str] | None, typer.Option("--header", "-H", help="A header, key=value; repeatable.")
     ] = None,
     partition: Annotated[
-        int, typer.Option("--partition", "-p", min=-1, max=PARTITION_MAX, help="-1: by the key.")
+        int,
+        typer.Option(
+            "--partition", "-p", min=-1, max=PARTITION_MAX, help="-1: chosen by the key's hash."
+        ),
     ] = -1,
     compression: Annotated[
         str, typer.Option("--compression", "-z", help=" | ".join(COMPRESSIONS))
     ] = "none",
     acks: Annotated[str, typer.Option("--acks", help="0, 1 or all.")] = "all",
-    rate: Annotated[float, typer.Option("--rate", help="Records a second; 0: no limit.")] = 0.0,
+    rate: Annotated[
+        float, typer.Option("--rate", help="Largest number of records per second; 0: no limit.")
+    ] = 0.0,
     tombstones: Annotated[
-        bool, typer.Option("--tombstones", help="An empty value is null (a deletion).")
+        bool, typer.Option("--tombstones", help="Send an empty value as null (a deletion).")
     ] = False,
     transactional_id: Annotated[
         str | None, typer.Option("--transactional-id", help="Send in transactions of this id.")
     ] = None,
     commit_every: Annotated[
-        int, typer.Option("--commit-every", min=0, help="Records a transaction; 0: all in one.")
+        int,
+        typer.Option("--commit-every", min=0, help="Records in each transaction; 0: all in one."),
     ] = 0,
     abort: Annotated[
         bool, typer.Option("--abort", help="Abort the transactions instead of committing them.")
@@ -81,11 +90,11 @@ def produce(
 ) -> None:
     """Send each line as a record."""
     if transactional_id is None and (commit_every or abort):
-        raise CommandError("--commit-every and --abort want a --transactional-id")
+        raise CommandError("--commit-every and --abort need a --transactional-id.")
     _refuse_values(compression, acks, rate)
     headers = [
         (name, value.encode())
-        for each in header or []  # a name may come more than once
+        for each in header or []  # a name may occur more than once
         for name, value in parse_assignments([each], "--header").items()
     ]
     _refuse_unreadable(files or [])
@@ -108,11 +117,13 @@ def _records(count: int) -> str:
 
 def _refuse_values(compression: str, acks: str, rate: float) -> None:
     if compression not in COMPRESSIONS:
-        raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}")
+        raise CommandError(f"--compression is one of {', '.join(COMPRESSIONS)}.")
     if acks not in ACKS:
-        raise CommandError("--acks is one of 0, 1, all")
+        raise CommandError("--acks is one of 0, 1, all.")
     if not 0 <= rate < math.inf:
-        raise typer.BadParameter(f"{rate} records a second", param_hint="--rate")
+        raise typer.BadParameter(
+            f"{rate} is not a number of records per second.", param_hint="--rate"
+        )
 
 
 def _refuse_unreadable(files: list[Path]) -> None:
@@ -120,9 +131,9 @@ def _refuse_unreadable(files: list[Path]) -> None:
         if path == STANDARD_INPUT:
             continue
         if path.is_dir():
-            raise CommandError(f"a directory, not a file: {path}")
+            raise CommandError(f"{path} is a directory, not a file.")
         if not path.exists():
-            raise CommandError(f"no such file: {path}")
+            raise CommandError(f"No such file: {path}.")
 
 
 def _producer(
@@ -139,17 +150,17 @@ def _producer(
     )
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
-    # Java's default partitioner: the same key lands in the same partition from either.
+    # Java's default partitioner assigns a key to the same partition.
     try:
         return Producer({**config, "partitioner": "murmur2_random"})
-    except KafkaException as error:  # as of a transactional id with acks=1
+    except KafkaException as error:  # such as a transactional id with acks=1
         raise CommandError(reason(error)) from None
 
 
 def _send_all(
     sender: _RecordSender | _TransactionalSender, files: list[Path], rate: float, split: Splitter
 ) -> int:
-    """Sends every line; how many there were."""
+    """Send each line as a record, and return the number of lines."""
     sent = 0
     with _progress(files) as advance:
         for line in _paced(_lines(files), rate):
@@ -161,7 +172,7 @@ def _send_all(
 
 
 class _RecordSender:
-    """Sends through librdkafka; the first record that the broker refuses ends the command."""
+    """Sends through librdkafka. The first record that the broker refuses ends the command."""
 
     outcome = ""
     transactions: ClassVar[dict[str, object]] = {}
@@ -206,18 +217,21 @@ class _RecordSender:
         left = self.producer.flush(FLUSH_TIMEOUT_S)
         self._raise_first()
         if left:
-            raise CommandError(f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s")
+            raise CommandError(
+                f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s. Check the broker"
+                " before sending them again."
+            )
 
     def _raise_first(self) -> None:
         if self._error is None:
             return
-        self.producer.flush(FLUSH_TIMEOUT_S)  # of those before it the broker has its say, too
+        self.producer.flush(FLUSH_TIMEOUT_S)  # wait for the responses to earlier records
         acknowledged = f"{_records(self._acknowledged)} acknowledged"
         raise CommandError(f"{self.topic}: {self._error} ({acknowledged})")
 
 
 class _CountingSender(_RecordSender):
-    """Also notes what the broker said of each record, which costs each of them a little."""
+    """A sender that also collects the offset of each record, for a little more CPU."""
 
     def __init__(self, producer: Producer, topic: str, partition: int, headers: Headers) -> None:
         super().__init__(producer, topic, partition, headers)
@@ -230,15 +244,17 @@ class _CountingSender(_RecordSender):
             return
         self._bytes += len(message.key() or b"") + len(message)
         partition, offset = message.partition(), message.offset()
-        if offset is None:  # acks=0: the broker has not told it
+        if offset is None:  # with acks=0 the broker reports no offset
             offset = NO_OFFSET
-        # Several batches are on their way at once: they may be answered in another order.
+        # Several batches are in flight, so their responses may arrive in another order.
         first, last = self._offsets.get(partition, (offset, offset))
         self._offsets[partition] = min(first, offset), max(last, offset)
 
     def summary(self) -> dict[str, object]:
-        """Records, bytes of their keys and values, and where they are; with acks=0 the broker does
-        not tell the offsets."""
+        """Return the number of records, the bytes of keys and values, and the offset ranges.
+
+        The offsets are None with acks=0, because the broker does not report them.
+        """
         return {
             "topic": self.topic,
             "records": self._acknowledged,
@@ -255,7 +271,7 @@ class _CountingSender(_RecordSender):
 
 
 class _TransactionalSender:
-    """Sends in transactions of `records_max` records (0: of all), each committed or aborted."""
+    """A sender that commits or aborts a transaction after every `records_max` records (0: all)."""
 
     def __init__(self, sender: _RecordSender, records_max: int, abort: bool) -> None:
         self._sender = sender
@@ -268,14 +284,14 @@ class _TransactionalSender:
 
     @property
     def outcome(self) -> str:
-        """What became of the transactions, as the end of a line."""
+        """The number of transactions and how they ended, as the end of a line."""
         ended = "aborted" if self._abort else "committed"
         noun = "transaction" if self._ended == 1 else "transactions"
         return f" in {self._ended} {noun}, {ended}"
 
     @property
     def transactions(self) -> dict[str, object]:
-        """How many transactions there were, and whether they were committed."""
+        """The number of transactions, and whether they were committed."""
         return {"transactions": self._ended, "committed": not self._abort}
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
@@ -291,7 +307,7 @@ class _TransactionalSender:
             self._end()
 
     def _end(self) -> None:
-        # All is on its way to the broker first: an abort would drop what is still queued here.
+        # Wait for all records first, because an abort drops the records still in the queue.
         self._or_abort(self._sender.finish)
         producer = self._sender.producer
         end = producer.abort_transaction if self._abort else producer.commit_transaction
@@ -300,12 +316,12 @@ class _TransactionalSender:
         self._ended += 1
 
     def _or_abort(self, step: Callable[..., None], *arguments: bytes | None) -> None:
-        """A record that is refused ends its transaction: its readers do not wait for a time-out."""
+        """Run `step`. Abort if a record is refused, so that readers need not wait for a timeout."""
         try:
             step(*arguments)
         except CommandError as error:
             self._run(self._sender.producer.abort_transaction, TRANSACTION_TIMEOUT_S)
-            raise CommandError(f"{error}; their transaction was aborted") from None
+            raise CommandError(f"The transaction was aborted: {error}") from None
 
     def _run(self, step: Callable[..., None], *arguments: float) -> None:
         from confluent_kafka import KafkaException
@@ -313,7 +329,7 @@ class _TransactionalSender:
         try:
             step(*arguments)
         except KafkaException as error:
-            raise CommandError(f"the transaction failed: {reason(error)}") from None
+            raise CommandError(f"The transaction failed: {reason(error)}") from None
 
 
 def _splitter(key: str | None, key_separator: str | None, tombstones: bool) -> Splitter:
@@ -332,7 +348,7 @@ def _splitter(key: str | None, key_separator: str | None, tombstones: bool) -> S
 
 
 def _unescaped(text: str) -> str:
-    """`text` with its escapes (`\\t`, `\\x1f`) replaced; what is not ASCII stays as it is."""
+    """Return `text` with escapes such as `\\t` and `\\x1f` replaced. Keep other characters."""
     try:
         return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError as error:
@@ -349,7 +365,7 @@ def _lines(files: list[Path]) -> Iterator[bytes]:
 
 
 def _paced(lines: Iterator[bytes], rate: float) -> Iterator[bytes]:
-    """`lines`, at most `rate` a second (0: as fast as they come)."""
+    """Yield `lines`, at most `rate` per second (0: without a limit)."""
     if rate <= 0:
         yield from lines
         return
@@ -362,7 +378,7 @@ def _paced(lines: Iterator[bytes], rate: float) -> Iterator[bytes]:
 
 
 class _progress:
-    """A bar on a terminal when the input is files (their size is known); nothing otherwise."""
+    """A progress bar, shown on a terminal if the input is files, whose size is known."""
 
     def __init__(self, files: list[Path]) -> None:
         self._shown = bool(files) and all(map(Path.is_file, files)) and sys.stderr.isatty()

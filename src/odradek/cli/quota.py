@@ -1,4 +1,4 @@
-"""`odradek quota`: what users and clients may take, each alone or by default."""
+"""`odradek quota`: quotas of single users and clients, and their defaults."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ KEYS = (
     "controller_mutation_rate",
     "connection_creation_rate",
 )
-# DescribeClientQuotas: a name, the default, any of the type.
+# Match types of DescribeClientQuotas: one name, the default, any name of the type.
 MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
 
 
 def complete_key(incomplete: str) -> list[str]:
-    """Completion: the quotas of Kafka."""
+    """Complete the keys of Kafka's quotas."""
     return [each for each in KEYS if each.startswith(incomplete)]
 
 
 def complete_entity(incomplete: str) -> list[str]:
-    """Completion: the types of entities."""
+    """Complete the types of entities."""
     return [f"{each}=" for each in ENTITY_TYPES if each.startswith(incomplete)]
 
 
@@ -41,7 +41,7 @@ Entities = Annotated[
     list[str],
     typer.Argument(
         metavar="ENTITY...",
-        help="user=NAME, client-id=NAME, ip=ADDRESS; NAME default: of all the others.",
+        help="user=NAME, client-id=NAME or ip=ADDRESS; the name default means all others.",
         autocompletion=complete_entity,
     ),
 ]
@@ -53,7 +53,7 @@ def list_(
         list[str] | None,
         typer.Argument(
             metavar="[ENTITY]...",
-            help="Only of these: user=NAME, user=default, or user for all users.",
+            help="Filter: user=NAME, user=default, or user for all users.",
             autocompletion=complete_entity,
         ),
     ] = None,
@@ -94,15 +94,17 @@ def set_(
     entities: Entities,
     quota: Annotated[
         list[str] | None,
-        typer.Option("--quota", "-q", help="key=value; repeatable.", autocompletion=complete_key),
+        typer.Option(
+            "--quota", "-q", help="A quota, key=value; repeatable.", autocompletion=complete_key
+        ),
     ] = None,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Set quotas: bytes a second (producer_byte_rate, consumer_byte_rate) and others of Kafka's."""
+    """Set quotas: producer_byte_rate and consumer_byte_rate in bytes/s, and Kafka's other keys."""
     assignments = parse_assignments(quota or [], "--quota")
     if not assignments:
-        raise CommandError("nothing to set: give --quota key=value")
+        raise CommandError("Nothing to set: use --quota key=value.")
     quotas = {key: _number(key, text) for key, text in assignments.items()}
     _alter(bootstrap_server, entities, quotas)
     _print_altered(entities, quotas, [], as_json)
@@ -114,7 +116,10 @@ def delete(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            "--quota", "-q", help="Which; repeatable; all when none.", autocompletion=complete_key
+            "--quota",
+            "-q",
+            help="Key of a quota; repeatable (default: all quotas of the entity).",
+            autocompletion=complete_key,
         ),
     ] = None,
     as_json: JsonOutput = False,
@@ -123,7 +128,7 @@ def delete(
     """Delete quotas of an entity."""
     keys = quota or _keys_of(bootstrap_server, entities)
     if not keys:
-        raise CommandError(f"{' '.join(entities)} has no quotas")
+        raise CommandError(f"{' '.join(entities)} has no quotas to delete.")
     _alter(bootstrap_server, entities, dict.fromkeys(keys))
     _print_altered(entities, {}, keys, as_json)
 
@@ -157,7 +162,7 @@ def _alter(bootstrap_server: str, entities: list[str], quotas: Mapping[str, floa
 
 
 def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
-    """The quotas that exactly this entity has."""
+    """Return the keys of the quotas that exactly this entity has."""
     from odradek.cli.wire import WireClient, check
     from odradek.protocol.messages.describe_client_quotas_request import (
         ComponentData,
@@ -177,23 +182,27 @@ def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
 
 def _required(text: str) -> str:
     if "=" not in text:
-        raise CommandError(f"an entity is type=name (user=alice), not {text!r}")
+        raise CommandError(f"An entity has the form type=name, such as user=alice, not {text!r}.")
     return text
 
 
 def _entity(texts: list[str]) -> list[tuple[str, str | None]]:
-    """Type and name of each part of one entity; it has no two parts of a type."""
+    """Return type and name of each part of one entity, which has one part of a type at most."""
     parts = [_part(each) for each in texts]
     if len({kind for kind, _ in parts}) < len(parts):
-        raise CommandError(f"{' '.join(texts)} is not one entity: name each of them by itself")
+        raise CommandError(
+            f"{' '.join(texts)} is more than one entity: run the command once for each of them."
+        )
     return parts
 
 
 def _part(text: str) -> tuple[str, str | None]:
-    """``user=alice`` -> its type and name; the name of the default is null."""
+    """Return type and name of a text such as ``user=alice``; the default has the name None."""
     kind, _, name = _required(text).partition("=")
     if kind not in ENTITY_TYPES or not name:
-        raise CommandError(f"an entity is {'=, '.join(ENTITY_TYPES)}= and a name, not {text!r}")
+        raise CommandError(
+            f"An entity is {'=, '.join(ENTITY_TYPES)}= followed by a name, not {text!r}."
+        )
     return kind, None if name == DEFAULT_NAME else name
 
 
@@ -214,7 +223,7 @@ def _entity_text(entity: list[EntityData]) -> str:
 
 
 def _sorted_text(parts: list[str]) -> str:
-    """One name of an entity, in whatever order its parts were given."""
+    """Return one text for an entity, independent of the order of its parts."""
     return " ".join(sorted(parts, reverse=True))
 
 
@@ -222,4 +231,4 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise CommandError(f"--quota {key} is a number, not {text!r}") from None
+        raise CommandError(f"--quota {key} takes a number, not {text!r}.") from None

@@ -1,8 +1,9 @@
-"""What the files of a segment say, entry by entry, and where they contradict themselves.
+"""Entries of a segment's files, with the errors that the entries contain.
 
 Formats: `odradek.records.batch` (log), `odradek.log.segments.offset_index`, `time_index`,
-`transaction_index`, `producer_state` (snapshot); all big-endian. An index is checked against the
-log beside it, where there is one. Entries are dicts; one with "error" is a fault that was found.
+`transaction_index`, `producer_state` (snapshot). All are big-endian. An index is checked against
+the log of the same segment, if that file exists. Entries are dicts. An entry with the key "error"
+reports an error.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ _CRC_COVERS_FROM = 6
 
 
 def dump(path: Path, *, records: bool) -> Iterator[Entry]:
-    """The entries of a file of any of the five kinds; ValueError for another suffix."""
+    """Return the entries of a file of any of the five kinds.
+
+    Raises:
+        ValueError: The file has another suffix.
+    """
     match path.suffix:
         case ".log":
             return dump_log(path, records=records)
@@ -60,16 +65,16 @@ def dump(path: Path, *, records: bool) -> Iterator[Entry]:
             return _dump_txn_index(path)
         case ".snapshot":
             return _dump_snapshot(path)
-    raise ValueError(f"{path.name} is no .log, .index, .timeindex, .txnindex or .snapshot")
+    raise ValueError(f"{path.name} is not a .log, .index, .timeindex, .txnindex or .snapshot file.")
 
 
 def dump_log(path: Path, *, records: bool) -> Iterator[Entry]:
-    """Batch by batch; with `records` each batch has its records."""
+    """Yield an entry for each batch, which contains its records if `records` is true."""
     next_offset = int(path.stem) if path.stem.isdigit() else 0
     with _mapped(path) as view:
         end = 0
         for position, batch, header in _batches(view):
-            # Given back before the entry is: who reads no further leaves nothing of it open.
+            # Release the view before the entry is yielded, because the caller may stop reading.
             with batch:
                 entry = _checked_batch(position, batch, header, next_offset)
                 if records and "error" not in entry:
@@ -78,20 +83,20 @@ def dump_log(path: Path, *, records: bool) -> Iterator[Entry]:
             next_offset = header.last_offset + 1
             end = position + header.size_bytes
         if end < len(view):
-            yield {"position": end, "error": f"{len(view) - end} bytes behind the last whole batch"}
+            yield {"position": end, "error": f"{len(view) - end} bytes after the last whole batch"}
 
 
 def _checked_batch(
     position: int, batch: memoryview, header: BatchHeader, next_offset: int
 ) -> Entry:
-    """The batch's entry, with its marker or what is wrong with it."""
+    """Return the batch's entry, with its transaction marker or its error."""
     entry = _batch_entry(position, header)
     if header.magic != 2:
         entry["error"] = f"magic {header.magic}"
     elif not crc_is_valid(batch):
         entry["error"] = "wrong CRC"
     elif header.base_offset < next_offset:
-        entry["error"] = f"base offset is below {next_offset}, which was to come"
+        entry["error"] = f"base offset is below {next_offset}, the next offset"
     if header.is_control:
         marker = read_marker(batch)
         entry["marker"] = marker and ("commit" if marker.committed else "abort")
@@ -99,7 +104,7 @@ def _checked_batch(
 
 
 def _batches(view: memoryview) -> Iterator[tuple[int, memoryview, BatchHeader]]:
-    """The whole batches with their positions; ends before what is none."""
+    """Yield the whole batches with their positions, up to the first bytes that are no batch."""
     position = 0
     while position + HEADER_BYTES <= len(view):
         header = parse_header(view, position)
@@ -134,7 +139,7 @@ def _batch_entry(position: int, header: BatchHeader) -> Entry:
 
 
 def _records(batch: memoryview, header: BatchHeader) -> Entry:
-    """The records, as far as they can be read."""
+    """Return the records up to the first unreadable one, and the error, if any."""
     found = []
     error: Entry = {}
     try:
@@ -154,12 +159,12 @@ def _records(batch: memoryview, header: BatchHeader) -> Entry:
     except CorruptRecord as reason:
         error = {"error": f"records cannot be read: {reason}"}
     if not error and len(found) != header.record_count:
-        error = {"error": f"{len(found)} records, not {header.record_count}"}
+        error = {"error": f"{len(found)} records, but the header says {header.record_count}"}
     return {"records": found, **error}
 
 
 def _dump_index(path: Path, layout: struct.Struct) -> Iterator[Entry]:
-    """Offset or time index: entries grow, and each is true of the log beside it."""
+    """Yield the entries of an offset or time index. Check their order and compare with the log."""
     base = int(path.stem) if path.stem.isdigit() else 0
     data = path.read_bytes()
     batches = _headers(path.with_suffix(".log"))
@@ -167,17 +172,17 @@ def _dump_index(path: Path, layout: struct.Struct) -> Iterator[Entry]:
     for pos in range(0, len(data) - layout.size + 1, layout.size):
         pair: tuple[int, int] = layout.unpack_from(data, pos)
         if not any(pair) and (before is not None or layout is TIME_ENTRY):
-            break  # space that Kafka has reserved
+            break  # space that Kafka preallocated
         if layout is TIME_ENTRY:
             entry, error = _time_entry(base, pair, batches)
         else:
             entry, error = _offset_entry(base, pair, batches)
         if before is not None and not (before[0] <= pair[0] and before[1] <= pair[1]):
-            error = "entries do not grow"
+            error = "the entry is lower than the entry before it"
         before = pair
         yield entry | ({"error": error} if error else {})
     if len(data) % layout.size:
-        yield {"error": f"{len(data) % layout.size} bytes behind the last entry"}
+        yield {"error": f"{len(data) % layout.size} bytes after the last entry"}
 
 
 def _offset_entry(
@@ -223,7 +228,7 @@ def _dump_txn_index(path: Path) -> Iterator[Entry]:
             entry["error"] = f"no abort marker of this producer at offset {last}"
         yield entry
     if len(data) % TXN_ENTRY.size:
-        yield {"error": f"{len(data) % TXN_ENTRY.size} bytes behind the last entry"}
+        yield {"error": f"{len(data) % TXN_ENTRY.size} bytes after the last entry"}
 
 
 def _dump_snapshot(path: Path) -> Iterator[Entry]:
@@ -247,7 +252,7 @@ def _dump_snapshot(path: Path) -> Iterator[Entry]:
 
 
 def _headers(path: Path) -> dict[int, BatchHeader] | None:
-    """Position -> header of each batch; None without a log."""
+    """Return the header of each batch by position, or None if the log does not exist."""
     if not path.is_file():
         return None
     with _mapped(path) as view:
@@ -259,7 +264,7 @@ def _headers(path: Path) -> dict[int, BatchHeader] | None:
 
 
 def _abort_markers(path: Path) -> dict[int, int] | None:
-    """Offset of each abort marker -> its producer id; None without a log."""
+    """Return the producer id of each abort marker by offset, or None if the log does not exist."""
     if not path.is_file():
         return None
     found = {}
@@ -274,7 +279,7 @@ def _abort_markers(path: Path) -> dict[int, int] | None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """The file as memory, however large it is."""
+    """Map the file into memory, so that its size does not matter."""
     with path.open("rb") as file:
         if not path.stat().st_size:
             yield memoryview(b"")

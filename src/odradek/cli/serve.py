@@ -1,7 +1,8 @@
 """`odradek serve`: one broker in the foreground, until SIGTERM or SIGINT.
 
-Its options are argparse's, which Python has loaded in a few milliseconds: `odradek.cli.main` comes
-here without importing Typer, and `odradek.cli.app` forwards here for its help.
+The options are parsed by argparse, which is imported in a few milliseconds. `odradek.cli.main`
+calls this module without importing Typer. `odradek.cli.app` lists the command in its help and
+forwards to this module.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DEFAULT_LISTEN = "127.0.0.1:9092"
 
 
 def default_data_dir() -> Path:
-    """Where `serve` keeps its data when nobody says: $XDG_DATA_HOME or ~/.local/share, /odradek."""
+    """Return the default of --data: `odradek` in $XDG_DATA_HOME or ~/.local/share."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "odradek"
 
@@ -36,7 +37,7 @@ def serve(arguments: Sequence[str]) -> None:
 
 
 def configure(arguments: Sequence[str]) -> BrokerConfig:
-    """Set up logging as the options say, and return the broker's configs."""
+    """Set up logging from the options, and return the broker's configs."""
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
     return build_config(options.listen, options.data, options.config, options.set)
@@ -47,21 +48,21 @@ def _parser() -> ArgumentParser:
 
     parser = ArgumentParser("odradek serve", description="Run a broker.", allow_abbrev=False)
     add = parser.add_argument
-    add("--listen", metavar="HOST:PORT", help=f"default {DEFAULT_LISTEN}")
-    add("--data", type=Path, metavar="DIR", help="default ~/.local/share/odradek")
-    add("--config", type=Path, metavar="FILE", help="Kafka's server.properties")
+    add("--listen", metavar="HOST:PORT", help=f"address to listen on, default {DEFAULT_LISTEN}")
+    add("--data", type=Path, metavar="DIR", help="log directory, default ~/.local/share/odradek")
+    add("--config", type=Path, metavar="FILE", help="configs in the format of server.properties")
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="any of Kafka's broker configs; repeatable",
+        help="set one of Kafka's broker configs; repeatable",
     )
     add(
         "--log-level",
         default="info",
         choices=("debug", "info", "warning", "error"),
-        help="default info",
+        help="least level of log lines, default info",
     )
     return parser
 
@@ -69,7 +70,13 @@ def _parser() -> ArgumentParser:
 def build_config(
     listen: str | None, data: Path | None, file: Path | None, sets: list[str]
 ) -> BrokerConfig:
-    """The broker's configs: the file, then --set over it, then --listen and --data over both."""
+    """Return the broker's configs.
+
+    --set overrides the file. --listen and --data override both.
+
+    Raises:
+        CommandError: The file cannot be read, or a config is invalid.
+    """
     from odradek.config.broker import BrokerConfig
     from odradek.config.properties import parse_properties
     from odradek.errors import KafkaError
@@ -81,7 +88,7 @@ def build_config(
         except OSError as error:
             raise CommandError(f"{file}: {error.strerror}") from None
         except UnicodeDecodeError as error:
-            raise CommandError(f"{file}: not UTF-8 ({error.reason})") from None
+            raise CommandError(f"{file}: the file is not UTF-8 ({error.reason}).") from None
         except KafkaError as error:
             raise CommandError(f"{file}: {error.message}") from None
     properties |= parse_assignments(sets, "--set")
@@ -99,8 +106,8 @@ def build_config(
 
 
 def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> BrokerConfig:
-    """Where nobody says which node this is, the log directories do, if they are an earlier one's.
-    A file that cannot be read is left to the start, which says what is wrong with it.
+    """Take the node id from the log directories if no config sets it and they contain one.
+    An unreadable meta.properties is skipped here. The start of the broker reports it.
     """
     if config.explicit("node.id"):
         return config
@@ -120,7 +127,7 @@ def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> Brok
 def _host_port(listen: str) -> str:
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
-        raise CommandError(f"--listen takes HOST:PORT, not {listen!r}")
+        raise CommandError(f"--listen takes HOST:PORT, not {listen!r}.")
     return f"{host}:{port}"
 
 

@@ -1,4 +1,4 @@
-"""`odradek topic`: create, list, describe, alter and delete topics, through the Admin protocol."""
+"""`odradek topic`: create, list, describe, alter and delete topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.cli.output import CommandError, parse_assignments, print_json, prin
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConfigEntry
 
-# What librdkafka takes.
+# Limits of librdkafka.
 PARTITIONS_MAX = 100_000
 REPLICATION_FACTOR_MAX = 10_000
 
@@ -52,7 +52,7 @@ def create(
             "-p",
             min=-1,
             max=PARTITIONS_MAX,
-            help="How many; -1 is the broker's num.partitions.",
+            help="Number of partitions; -1 is the broker's num.partitions.",
         ),
     ] = -1,
     replication_factor: Annotated[
@@ -62,14 +62,15 @@ def create(
             "-r",
             min=-1,
             max=REPLICATION_FACTOR_MAX,
-            help="-1 is the broker's default.",
+            help="Number of replicas; -1 is the broker's default.",
         ),
     ] = -1,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A topic config, key=value.")
+        list[str] | None,
+        typer.Option("--config", "-c", help="A topic config, key=value; repeatable."),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Skip topics that exist.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
@@ -79,8 +80,8 @@ def create(
     configs = parse_assignments(config or [], "--config")
     admin = admin_client(bootstrap_server)
     if if_not_exists:
-        there = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        topics = [name for name in topics if name not in there]
+        existing = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        topics = [name for name in topics if name not in existing]
     requested = [
         NewTopic(
             name,
@@ -96,7 +97,7 @@ def create(
 
 @app.command("list")
 def list_(
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
@@ -146,24 +147,26 @@ def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", min=1, max=PARTITIONS_MAX, help="Grow to this many partitions."
+            "--partitions", "-p", min=1, max=PARTITIONS_MAX, help="New number of partitions."
         ),
     ] = None,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="Set a config, key=value.")
+        list[str] | None,
+        typer.Option("--config", "-c", help="Set a config, key=value; repeatable."),
     ] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", help="Set a config back to its default.")
+        list[str] | None,
+        typer.Option("--delete-config", help="Reset a config to its default; repeatable."),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Add partitions, and set or unset configs."""
+    """Add partitions, and set or reset configs."""
     from confluent_kafka.admin import NewPartitions
 
     _need_names(topic)
     sets = parse_assignments(config or [], "--config")
     if partitions is None and not sets and not delete_config:
-        raise CommandError("nothing to alter: give --partitions, --config or --delete-config")
+        raise CommandError("Nothing to alter: use --partitions, --config or --delete-config.")
     admin = admin_client(bootstrap_server)
     if sets or delete_config:
         _alter_configs(admin, topic, sets, delete_config or [])
@@ -182,9 +185,9 @@ def delete(
 
 
 def _need_names(*topics: str) -> None:
-    """librdkafka would raise a ValueError at an empty name."""
+    """Raise CommandError for an empty name, for which librdkafka raises ValueError."""
     if not all(topics):
-        raise CommandError("a topic's name is not empty")
+        raise CommandError("A topic name must not be empty.")
 
 
 def _alter_configs(
@@ -202,7 +205,7 @@ def _alter_configs(
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in sets.items()
     ]
-    # librdkafka wants a value with a deletion; the broker ignores it.
+    # librdkafka requires a value with a deletion. The broker ignores it.
     entries += [
         ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE) for name in deletes
     ]
@@ -213,13 +216,16 @@ def _alter_configs(
 
 
 def _refuse_unknown(admin: AdminClient, topic: str, deletes: list[str]) -> None:
-    """A broker takes any name to delete; like kafka-configs, this does not."""
+    """Raise CommandError for unknown configs to delete, as kafka-configs does.
+
+    A broker accepts any name.
+    """
     if not deletes:
         return
     known = _configs(admin, topic)
     unknown = [name for name in deletes if name not in known]
     if unknown:
-        raise CommandError(f"{topic}: Invalid config(s): {', '.join(unknown)}")
+        raise CommandError(f"Topic {topic} has no config {', '.join(unknown)!r}.")
 
 
 def _describe_one(admin: AdminClient, name: str) -> DescribedTopic:
@@ -248,7 +254,7 @@ def _describe_one(admin: AdminClient, name: str) -> DescribedTopic:
 
 
 def _configs_set(admin: AdminClient, topic: str) -> dict[str, str]:
-    """The configs of a topic whose source is the topic itself."""
+    """Return the configs whose source is the topic itself."""
     from confluent_kafka.admin import ConfigSource
 
     entries = _configs(admin, topic)
@@ -257,7 +263,7 @@ def _configs_set(admin: AdminClient, topic: str) -> dict[str, str]:
 
 
 def _configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
-    """All configs of a topic by name."""
+    """Return all configs of a topic by name."""
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -267,7 +273,7 @@ def _configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
 def _offsets(
     admin: AdminClient, partitions: dict[str, list[int]]
 ) -> dict[str, dict[int, tuple[int, int]]]:
-    """Start and end offset of each partition, by topic."""
+    """Return start and end offset of each partition, by topic."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 

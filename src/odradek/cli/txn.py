@@ -1,4 +1,4 @@
-"""`odradek txn`: transactional ids, their open transactions, and an end for one that hangs."""
+"""`odradek txn`: transactional ids and their transactions; abort of hanging transactions."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class DescribedTransaction(TypedDict):
 
 app = typer.Typer(no_args_is_help=True)
 
-# Of InitProducerId: nobody will use the epoch that an abort by id leaves behind.
+# Transaction timeout in the InitProducerId request of an abort by id. No producer uses the epoch.
 ABORT_TIMEOUT_MS = 60_000
 
 
 def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
-    """Completion: the transactional ids of the broker that the command line names."""
+    """Complete transactional ids of the broker that the command line names."""
     server = context.params.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER
     try:
         found = _list(server, [], None)
@@ -58,10 +58,11 @@ def complete_transactional_id(context: typer.Context, incomplete: str) -> list[s
 @app.command("list")
 def list_(
     state: Annotated[
-        list[str] | None, typer.Option("--state", "-s", help="Ongoing, Empty, ...; repeatable.")
+        list[str] | None,
+        typer.Option("--state", "-s", help="Only this state, such as Ongoing; repeatable."),
     ] = None,
     pattern: Annotated[
-        str | None, typer.Option("--pattern", help="Ids that match this (RE2) as a whole.")
+        str | None, typer.Option("--pattern", help="Only ids that match this RE2 pattern entirely.")
     ] = None,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -80,7 +81,7 @@ def describe(
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Show state, producer, time-out and partitions of transactional ids."""
+    """Show state, producer, timeout and partitions of transactional ids."""
     from odradek.cli.wire import WireClient
 
     with WireClient(bootstrap_server) as client:
@@ -99,23 +100,45 @@ def abort(
         typer.Argument(metavar="[TRANSACTIONAL_ID]", autocompletion=complete_transactional_id),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", autocompletion=complete_topic)
+        str | None,
+        typer.Option(
+            "--topic", "-t", help="Topic of a hanging transaction.", autocompletion=complete_topic
+        ),
     ] = None,
-    partition: Annotated[int, typer.Option("--partition", "-p", min=0, max=PARTITION_MAX)] = 0,
+    partition: Annotated[
+        int,
+        typer.Option(
+            "--partition",
+            "-p",
+            help="Partition of a hanging transaction.",
+            min=0,
+            max=PARTITION_MAX,
+        ),
+    ] = 0,
     start_offset: Annotated[
         int | None,
-        typer.Option("--start-offset", help="Where the transaction begins.", min=0, max=NUMBER_MAX),
+        typer.Option(
+            "--start-offset",
+            help="First offset of a hanging transaction.",
+            min=0,
+            max=NUMBER_MAX,
+        ),
     ] = None,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Abort a transaction: by its id, whose producer is fenced; or, where no coordinator knows of
-    it any more, in one partition, with a marker, by the offset at which it begins."""
+    """Abort a transaction by its id, or a hanging transaction by partition and start offset.
+
+    An abort by id fences the producer. A hanging transaction, which no coordinator knows, is
+    aborted by a marker in one partition.
+    """
     from odradek.cli.wire import WireClient
 
     by_offset = topic is not None and start_offset is not None
     if (transactional_id is None) != by_offset:
-        raise CommandError("name what to abort: TRANSACTIONAL_ID, or --topic and --start-offset")
+        raise CommandError(
+            "Name the transaction with either TRANSACTIONAL_ID, or --topic and --start-offset."
+        )
     with WireClient(bootstrap_server) as client:
         if transactional_id is not None:
             result = _abort_by_id(client, transactional_id)
@@ -133,28 +156,37 @@ def abort(
 def find_hanging(
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", autocompletion=complete_topic, help="Of all without."),
+        typer.Option(
+            "--topic", "-t", autocompletion=complete_topic, help="Only this topic (default: all)."
+        ),
     ] = None,
     partition: Annotated[
         int | None,
         typer.Option(
-            "--partition", "-p", help="Of all of the topic without.", min=0, max=PARTITION_MAX
+            "--partition",
+            "-p",
+            help="Only this partition of the topic (default: all).",
+            min=0,
+            max=PARTITION_MAX,
         ),
     ] = None,
     max_transaction_timeout_min: Annotated[
         int,
         typer.Option(
-            "--max-transaction-timeout", help="Minutes without a record.", metavar="MINUTES", min=0
+            "--max-transaction-timeout",
+            help="Only transactions whose last record is older than this.",
+            metavar="MINUTES",
+            min=0,
         ),
     ] = 15,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
 ) -> None:
-    """Find transactions that hold up readers and that no coordinator will end."""
+    """Find hanging transactions: they block readers, and no coordinator will end them."""
     from odradek.cli import hanging
 
     if partition is not None and topic is None:
-        raise CommandError("--partition is one of a --topic")
+        raise CommandError("--partition needs a --topic.")
     rows = hanging.find_hanging(
         bootstrap_server,
         topic,
@@ -177,7 +209,9 @@ def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list
         response = client.call(request, ListTransactionsResponse, 2 if pattern is not None else 1)
     check(response.error_code, "list transactions")
     if response.unknown_state_filters:
-        raise CommandError(f"no transaction is ever {response.unknown_state_filters[0]!r}")
+        raise CommandError(
+            f"--state: {response.unknown_state_filters[0]!r} is not a state of transactions."
+        )
     return [
         {
             "transactional_id": each.transactional_id,
@@ -216,19 +250,21 @@ def _describe(client: WireClient, transactional_id: str) -> DescribedTransaction
 
 
 def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, object]:
-    """A new epoch fences the producer, and the coordinator aborts what it had open."""
+    """Fence the producer by a new epoch, so that the coordinator aborts its open transaction."""
     from odradek.cli.wire import check
     from odradek.errors import ErrorCode
     from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
     from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 
-    before = _describe(client, transactional_id)  # an id that nobody knows is not made by this
+    before = _describe(client, transactional_id)  # InitProducerId would create an unknown id
     if before["state"] != "Ongoing":
-        raise CommandError(f"{transactional_id} has no open transaction: {before['state']}")
+        raise CommandError(
+            f"{transactional_id} has no open transaction: its state is {before['state']}."
+        )
     request = InitProducerIdRequest(transactional_id, before["timeout_ms"] or ABORT_TIMEOUT_MS)
     with client.coordinator_of(transactional_id) as coordinator:
         response = coordinator.call(request, InitProducerIdResponse, 4)
-    # The abort has begun, and goes on behind this answer.
+    # With CONCURRENT_TRANSACTIONS the abort has begun and continues after this response.
     if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
         check(response.error_code, transactional_id)
     return {"transactional_id": transactional_id, "producer_id": before["producer_id"]}
@@ -237,7 +273,7 @@ def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, object]
 def _abort_by_offset(
     client: WireClient, topic: str, partition: int, start_offset: int
 ) -> dict[str, object]:
-    """The producer whose transaction begins there gets an abort marker, in this partition alone."""
+    """Write an abort marker for the transaction that begins there, only to this partition."""
     from odradek.cli.wire import check
     from odradek.protocol.messages.describe_producers_request import (
         DescribeProducersRequest,
@@ -261,7 +297,10 @@ def _abort_by_offset(
         each for each in state.active_producers if each.current_txn_start_offset == start_offset
     ]
     if not found:
-        raise CommandError(f"no open transaction begins at offset {start_offset} of {where}")
+        raise CommandError(
+            f"No open transaction begins at offset {start_offset} of {where}."
+            " `odradek txn find-hanging` shows hanging transactions."
+        )
     producer = found[0]
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
@@ -270,8 +309,8 @@ def _abort_by_offset(
         topics=[WritableTxnMarkerTopic(topic, [partition])],
         coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
-    answer = client.call(WriteTxnMarkersRequest([marker]), WriteTxnMarkersResponse, 1)
-    check(answer.markers[0].topics[0].partitions[0].error_code, where)
+    response = client.call(WriteTxnMarkersRequest([marker]), WriteTxnMarkersResponse, 1)
+    check(response.markers[0].topics[0].partitions[0].error_code, where)
     return {"topic": topic, "partition": partition, "producer_id": producer.producer_id}
 
 

@@ -1,7 +1,7 @@
-"""Requests that no client library offers: one socket, one request after another.
+"""Client for the few admin requests that librdkafka does not offer.
 
-The encoding is the broker's own (`odradek.protocol`), so what may be asked is what it serves. For
-the few admin calls that librdkafka has not; everything else goes through it.
+It has one socket and sends one request at a time. It encodes with `odradek.protocol`, as the broker
+does. All other requests of the command line go through librdkafka.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ R = TypeVar("R", bound=Message)
 
 
 class WireClient:
-    """A connection to one broker; every failure is a `CommandError`."""
+    """A connection to one broker. Each failure raises `CommandError`."""
 
     def __init__(self, bootstrap_server: str) -> None:
         self._server = bootstrap_server
@@ -46,10 +46,10 @@ class WireClient:
             return self._client.call(request, response, version)
         except OSError as error:
             name = type(request).__name__.removesuffix("Request")
-            raise CommandError(f"{self._server} does not answer {name}: {error}") from None
+            raise CommandError(f"{self._server} did not respond to {name}: {error}") from None
 
     def coordinator_of(self, transactional_id: str) -> WireClient:
-        """A connection to the broker that coordinates a transactional id."""
+        """Return a connection to the broker that coordinates a transactional id."""
         request = FindCoordinatorRequest(
             coordinator_keys=[transactional_id], key_type=TRANSACTION_COORDINATOR
         )
@@ -59,7 +59,7 @@ class WireClient:
 
 
 def _connected(bootstrap_server: str) -> BlockingClient:
-    """A connection to the first of the servers that takes one."""
+    """Return a connection to the first server that accepts one."""
     wait_until_listening(bootstrap_server)
     refusal: Exception = ValueError("not HOST:PORT")
     for address in map(server_address, bootstrap_server.split(",")):
@@ -73,7 +73,7 @@ def _connected(bootstrap_server: str) -> BlockingClient:
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """CommandError with Kafka's name of the error, unless there is none."""
+    """Raise CommandError with Kafka's name of the error, unless `code` is 0."""
     if code:
         name = ErrorCode(code).name
         raise CommandError(f"{what}: {name}" + (f" ({message})" if message else ""))
