@@ -1,5 +1,8 @@
-"""One local Spark session for each test process, and a broker: Odradek's, or any that is named by
-ODRADEK_TEST_BOOTSTRAP_SERVERS (these tests hold on Apache Kafka just as well)."""
+"""One local Spark session for each test process, and a broker.
+
+The broker is Odradek's, or the broker in ODRADEK_TEST_BOOTSTRAP_SERVERS. The tests also pass with
+Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-# py4j leaves its sockets to the garbage collector.
+# py4j does not close its sockets, so the garbage collector does.
 PY4J_WARNINGS = ("ignore:unclosed <socket:ResourceWarning",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here share a JVM where xdist groups tests, and bear with py4j."""
+    """Group the tests of this folder, so that they share a JVM, and ignore py4j's warnings."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -52,8 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @contextmanager
 def sockets_of_py4j_end_here() -> Iterator[None]:
-    """The threads in which Spark calls us leave sockets to the garbage collector: it comes now, and
-    not in some later test that would be blamed."""
+    """Collect the sockets that Spark's callback threads leave, so that no later test fails."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
@@ -62,7 +64,7 @@ def sockets_of_py4j_end_here() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def no_socket_outlives_its_module() -> Iterator[None]:
-    """What comes next, with warnings as errors again, may be a test of something else."""
+    """Collect sockets after each module, because later tests treat warnings as errors."""
     yield
     with sockets_of_py4j_end_here():
         pass

@@ -1,11 +1,11 @@
-"""An ingest that is to be killed. Each step of it is a line of JSON on stdout.
+"""An ingest for the killer, which writes each of its steps as a line of JSON to stdout.
 
     {"step": "table-committed", "batch": 7}     a step was reached
     {"stopped": "table-committed", "batch": 7}  the ingest blocks here and waits for SIGKILL
     {"done": 3}                                 the topic's end was reached, after 3 batches
 
-The ingest blocks for ever when it reaches the step `stop_at` for the n-th time, so the killer can
-look at the files. `killer.Killer` runs this module. The plan is JSON in argv.
+The ingest blocks when it reaches the step `stop_at` for the n-th time, so that the killer can read
+the files. `killer.Killer` runs this module. The plan is JSON in argv.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCHEMA = "n BIGINT NOT NULL, pad STRING"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One life of the ingest. Without `stop_at` it stops nowhere."""
+    """The plan of one run of the ingest. Without `stop_at` it does not stop."""
 
     bootstrap_servers: str
     topic: str
@@ -42,7 +42,7 @@ class Plan:
 
 
 class Reporter:
-    """Writes each step to stdout, and blocks at the step that the plan names."""
+    """Reports each step on stdout, and blocks at the planned step."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -62,7 +62,7 @@ def write_message(message: dict[str, object]) -> None:
 
 
 def end_with_the_killer() -> None:
-    """A killer that dies closes our stdin, and the whole group goes with it."""
+    """Kill the process group when the killer has ended, which closes this process's stdin."""
     sys.stdin.read()
     os.killpg(0, signal.SIGKILL)
 

@@ -1,10 +1,10 @@
-"""Kills an ingest's process group, Python and JVM, with SIGKILL, and proves where it was.
+"""SIGKILL of an ingest's process group (Python and JVM) at known steps of a batch.
 
-After a kill the files say which of the batch's four records were made, without Spark: the offsets
-in the checkpoint (before the batch), the table's commit, the quarantine's commit, and the batch's
-completion in the checkpoint. `Killer.kill_at` kills in one of the gaps between them,
-`kill_anywhere` at a random moment. As a program it makes many kills from a seed and compares the
-tables with the topic at the end. The last line is the result as JSON:
+After a kill the files show, without Spark, which of the batch's four commits exist. These are the
+offsets in the checkpoint (before the batch), the table's commit, the quarantine's commit, and the
+batch's completion in the checkpoint. `Killer.kill_at` kills in one of the gaps between them,
+`kill_anywhere` at a random time. As a program the module makes many kills from a seed and compares
+the tables with the topic at the end. The last line of the output is the result as JSON:
 
     python -m tests.pipeline.killer --format delta --each 10
 """
@@ -47,12 +47,12 @@ RANDOM = "random"
 
 
 class NotAsPlanned(Exception):
-    """The ingest ended, or stood still, where it should not have."""
+    """The ingest ended or stopped at an unexpected point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The newest batch id in each place, -1 if none: what a crash left behind."""
+    """The newest batch id in each of the four commits after a crash, -1 if none."""
 
     offsets: int
     table: int
@@ -60,7 +60,7 @@ class Evidence:
     commits: int
 
     def gap(self) -> str:
-        """Between which two records of the newest batch the crash fell."""
+        """The two commits of the newest batch between which the crash happened."""
         batch = self.offsets
         if self.commits == batch:
             return "between batches"
@@ -79,7 +79,7 @@ GAP_OF_STEP = {
 
 
 def look(directory: Path, table_format: str) -> Evidence:
-    """Reads the evidence from the files of a table directory."""
+    """Read the evidence from the files of a table directory."""
     newest_of = _newest_delta if table_format == "delta" else _newest_parquet
     checkpoint = directory / "checkpoint"
     return Evidence(
@@ -101,7 +101,7 @@ def _newest_parquet(table: Path) -> int:
 
 
 def _newest_delta(table: Path) -> int:
-    """The highest version of a transaction of ours in the table's log."""
+    """Return the highest version of the ingest's transactions in the table's log."""
     newest = -1
     for path in (table / "_delta_log").glob("*.json"):
         for line in path.read_text().splitlines():
@@ -113,7 +113,7 @@ def _newest_delta(table: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One kill: what was aimed at, where it fell, and what the files said then."""
+    """One kill: the intended gap, the gap that it hit, and the evidence in the files."""
 
     aim: str
     gap: str
@@ -121,7 +121,7 @@ class Kill:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the files say that it fell into the gap that it aimed at."""
+        """Whether the files show that the kill hit the intended gap."""
         return self.aim != RANDOM and self.gap == GAP_OF_STEP[Step(self.aim)]
 
     def line(self, number: int) -> str:
@@ -130,7 +130,7 @@ class Kill:
 
 
 class Killer:
-    """Runs lives of one ingest on one topic and table directory; `kills` is its log."""
+    """Runs one ingest again and again on one topic and table directory. `kills` is its log."""
 
     def __init__(self, plan: Plan, rng: random.Random) -> None:
         self._plan = plan
@@ -138,7 +138,7 @@ class Killer:
         self.kills: list[Kill] = []
 
     def kill_at(self, step: Step, time_in_life: int) -> Kill:
-        """Kills when `step` is reached for the n-th time in a life. Errors: NotAsPlanned."""
+        """Kill when one run reaches `step` for the n-th time. Raise NotAsPlanned if it does not."""
         plan = replace(self._plan, stop_at=step.value, stop_at_time=time_in_life)
         with self._life(plan) as (process, lines):
             for message in lines:
@@ -150,7 +150,7 @@ class Killer:
         return self._record(step.value)
 
     def kill_anywhere(self) -> Kill:
-        """Kills at a random moment after the first step of a life."""
+        """Kill at a random time after the first step of a run."""
         with self._life(self._plan) as (process, lines):
             next(lines, None)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -159,7 +159,7 @@ class Killer:
         return self._record(RANDOM)
 
     def run_to_the_end(self) -> int:
-        """Lets a life run until it ends; how many batches it made. Errors: NotAsPlanned."""
+        """Run the ingest to its end, and return its number of batches. Raise NotAsPlanned else."""
         plan = replace(self._plan, batch_rows=20 * self._plan.batch_rows)
         with self._life(plan) as (process, lines):
             for message in lines:
@@ -193,7 +193,7 @@ class Killer:
             process.stdin.close()
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL to the whole group, and waits until the JVM is gone too."""
+        """Send SIGKILL to the process group, and wait until the JVM has ended too."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -218,7 +218,7 @@ class Killer:
 
 
 def _has_living(group: int) -> bool:
-    """Whether there is more of a process group than zombies, which wait for the system's init."""
+    """Return whether a process group has a process that is not a zombie."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
@@ -227,7 +227,7 @@ def _has_living(group: int) -> bool:
 
 
 def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, object]]:
-    """What the ingest tells, until it ends. Errors: NotAsPlanned when it is silent for too long."""
+    """Yield the ingest's messages until it ends. Raise NotAsPlanned if none arrives in time."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
@@ -242,14 +242,14 @@ def _messages(process: subprocess.Popen[bytes]) -> Iterator[dict[str, object]]:
         try:
             line = lines.get(timeout=STEP_TIMEOUT_S)
         except queue.Empty:
-            raise NotAsPlanned("the ingest said nothing for too long") from None
+            raise NotAsPlanned("the ingest reported nothing in time") from None
         if not line:
             return
         yield json.loads(line)
 
 
 class Campaign:
-    """Many kills on one topic that grows with each life, and the comparison at the end."""
+    """Many kills on one topic that grows with each run, and the comparison at the end."""
 
     def __init__(
         self, bootstrap_servers: str, table_format: TableFormat, directory: Path, seed: int
@@ -266,9 +266,11 @@ class Campaign:
         ledger.create_topic(bootstrap_servers, self._topic, self._partitions)
 
     def run(self, each: int, anywhere: int) -> None:
-        """Kills in each gap until the files have proven it `each` times, and `anywhere` times at
-        random, in random order. A kill that falls on a batch's second run can find more committed
-        than its step says, for the first run committed it: that one does not count."""
+        """Kill until the files prove `each` kills in each gap, and `anywhere` times at random.
+
+        The order is random. A kill in the second run of a batch can find commits of the first run,
+        which are later than the step. Such a kill does not count.
+        """
         aims: list[Step | None] = [step for step in Step for _ in range(each)]
         aims += [None] * anywhere
         self._rng.shuffle(aims)
@@ -293,7 +295,7 @@ class Campaign:
         self._sent += ROWS_PER_LIFE
 
     def check(self) -> tuple[list[str], dict[str, int]]:
-        """Ends the ingest in peace and compares; what differs, and how many records are where."""
+        """Run the ingest to its end. Return the differences, and the records by table."""
         self.killer.run_to_the_end()
         in_topic = ledger.read_topic(self._bootstrap_servers, self._topic)
         log = Path(self._tables.root) / "spark.log"
@@ -306,10 +308,10 @@ class Campaign:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill an ingest many times, then compare.")
-    parser.add_argument("--bootstrap-server", help="without it a broker is started")
+    parser.add_argument("--bootstrap-server", help="address of a broker (default: start one)")
     parser.add_argument("--format", choices=list(TableFormat), default=TableFormat.DELTA)
-    parser.add_argument("--each", type=int, default=10, help="kills in each gap")
-    parser.add_argument("--random", type=int, default=10, help="kills at random moments")
+    parser.add_argument("--each", type=int, default=10, help="number of kills in each gap")
+    parser.add_argument("--random", type=int, default=10, help="number of kills at random times")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     arguments = parser.parse_args()
     print(f"seed {arguments.seed}", flush=True)
@@ -317,7 +319,7 @@ def main() -> int:
 
 
 def result(arguments: argparse.Namespace) -> dict[str, object]:
-    """Make the kills and compare. AssertionError when table and topic differ."""
+    """Make the kills and compare. Raise AssertionError if tables and topic differ."""
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killed-")))
         address = arguments.bootstrap_server

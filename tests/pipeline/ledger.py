@@ -1,7 +1,7 @@
-"""Compares tables with their topic, offset by offset, by what an independent client reads there.
+"""Reconciliation of tables with their topic, offset by offset, as an independent client reads it.
 
-`differences` is empty when every record of the topic is in exactly one of table and quarantine,
-exactly once, in the right one and unaltered, and nothing else is in either.
+`differences` is empty if each record of the topic is in exactly one of table and quarantine, once,
+in the right one and unaltered, and if neither has other rows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S = 120
 SCHEMA = "n BIGINT NOT NULL, pad STRING"
-"""Of the values that `produce` sends, for the JSON parser."""
+"""Schema of the values that `produce` sends, for the JSON parser."""
 
 
 class RecordLocation(NamedTuple):
-    """Where a record stands."""
+    """Topic, partition and offset of a record."""
 
     topic: str
     partition: int
@@ -35,8 +35,10 @@ class RecordLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is compared of a record: everything that a table's row keeps. `value` is the number of
-    a record that parses, and the raw bytes of one that does not."""
+    """The compared fields of a record, which are all fields that a table's row keeps.
+
+    `value` is the record's number if the record parses, otherwise its raw bytes.
+    """
 
     timestamp_ms: int
     key: bytes | None
@@ -45,13 +47,13 @@ class Entry:
 
 
 def value_of(n: int, bad_one_in: int = 7) -> bytes:
-    """The value of record `n`: JSON, but for one in `bad_one_in`, which is cut off."""
+    """Return the value of record `n`, which is JSON. One in `bad_one_in` values is truncated."""
     text = json.dumps({"n": n, "pad": "x" * (n % 50)}).encode()
     return text[:-1] if n % bad_one_in == 0 else text
 
 
 def produce(bootstrap_servers: str, topic: str, numbers: Iterable[int], partitions: int) -> None:
-    """Sends the records `numbers`, spread over the partitions, and waits for them."""
+    """Send the records `numbers`, spread over the partitions, and wait for the responses."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 5, "log_level": 2})
     for n in numbers:
         producer.produce(
@@ -75,7 +77,7 @@ def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> dict[RecordLocation, Entry]:
-    """Every record of the topic, by a client of its own."""
+    """Return all records of the topic, read by a separate client."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -104,7 +106,7 @@ def _read_to(consumer: Consumer, topic: str, ends: dict[int, int]) -> dict[Recor
     left = dict(ends)
     while left:
         message = consumer.poll(REQUEST_TIMEOUT_S)
-        assert message is not None, f"no more records, but {left} were promised"
+        assert message is not None, f"no records arrive, although the topic ends at {left}"
         if message.error() is not None:
             raise KafkaException(message.error())
         location = RecordLocation(topic, message.partition(), message.offset())
@@ -130,7 +132,7 @@ Rows = list[tuple[RecordLocation, Entry]]
 
 
 def read_tables(spark: SparkSession, tables: TableDir) -> tuple[Rows, Rows]:
-    """The rows of table and quarantine; every row is there, doubled ones too."""
+    """Return all rows of table and quarantine, including doubled ones."""
     table = tables.table(spark).read().collect()
     quarantine = tables.quarantine(spark).read().collect()
     return (
@@ -153,13 +155,11 @@ def _row_entry(row: Row, value: int | bytes) -> Entry:
 
 
 def differences(topic: dict[RecordLocation, Entry], table: Rows, quarantine: Rows) -> list[str]:
-    """One line for each difference; the order is of no meaning."""
+    """Return one line for each difference, in no particular order."""
     rows = [*table, *quarantine]
     times = Counter(location for location, _ in rows)
     found = [f"{location} is missing" for location in topic if location not in times]
-    found += [
-        f"{location} is there {count} times" for location, count in times.items() if count > 1
-    ]
+    found += [f"{location} occurs {count} times" for location, count in times.items() if count > 1]
     found += [f"{location} is not in the topic" for location in times if location not in topic]
     found += [
         f"{location} is altered" for location, entry in rows if topic.get(location, entry) != entry

@@ -1,4 +1,4 @@
-"""Rows as Spark's Kafka source gives them, made of values alone."""
+"""Rows with the columns of Spark's Kafka source, created from values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
 
 def source_rows(spark: SparkSession, values: Sequence[bytes | None]) -> DataFrame:
-    """One row for each value: topic t, partition 0, the value's index as its offset."""
+    """Return one row for each value: topic t, partition 0, the value's index as its offset."""
     rows = [
         (b"key", value, "t", 0, offset, AT, 0, [("h", b"1")]) for offset, value in enumerate(values)
     ]
@@ -26,6 +26,6 @@ def source_rows(spark: SparkSession, values: Sequence[bytes | None]) -> DataFram
 
 
 def parse(spark: SparkSession, parser: Parser, values: Sequence[bytes | None]) -> list[Row]:
-    """What `parser` makes of `values`, in their order."""
+    """Return the rows of `parser` for `values`, in their order."""
     parsed = parser(records(source_rows(spark, values)))
     return parsed.orderBy("offset").collect()

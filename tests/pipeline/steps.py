@@ -1,4 +1,4 @@
-"""Tables of an ingest whose sinks report the steps of a batch, to stop or fail there."""
+"""Table directory whose sinks report the steps of a batch, so that a test can stop it there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Step(StrEnum):
-    """The moments of a batch between which a crash makes a difference."""
+    """The steps of a batch between which a crash leaves different states."""
 
     BEFORE_TABLE = "before-table-commit"
     TABLE_COMMITTED = "table-committed"

@@ -1,4 +1,4 @@
-"""`odradek pipeline` as a user runs it."""
+"""`odradek pipeline` as a process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(*arguments: str) -> str:
     return result.stderr
 
 
-def test_ingest_runs_until_sigterm_and_sql_asks_what_it_made(
+def test_ingest_runs_until_sigterm_and_sql_queries_its_tables(
     bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     ledger.create_topic(bootstrap_servers, topic, 1)
@@ -57,51 +57,51 @@ def test_missing_topic_is_one_clear_line(
     bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     at = ["--bootstrap-server", bootstrap_servers]
-    told = refused("ingest", "--topics", topic, "--table-dir", str(tmp_path), *at)
-    assert f"there is no topic {topic}" in told
-    assert "Traceback" not in told
+    line = refused("ingest", "--topics", topic, "--table-dir", str(tmp_path), *at)
+    assert f"Topic {topic} does not exist" in line
+    assert "Traceback" not in line
 
 
-def test_sql_makes_no_directory(tmp_path: Path) -> None:
-    assert "is no directory" in refused("sql", "--table-dir", str(tmp_path / "x"), "SELECT 1")
+def test_sql_creates_no_directory(tmp_path: Path) -> None:
+    assert "is not a directory" in refused("sql", "--table-dir", str(tmp_path / "x"), "SELECT 1")
     assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--format", "csv"], "--format is delta or parquet"),
         (["--topics", ","], "--topics names no topic"),
         (["--schema", "@/nowhere.ddl"], "/nowhere.ddl: No such file"),
         (["--kafka-option", "nonsense"], "--kafka-option takes key=value"),
-        (["--interval", "foo"], "The interval 'foo' is none"),
-        (["--starting", "foo"], "There is no start 'foo'"),
+        (["--interval", "foo"], "'foo' is not an interval"),
+        (["--starting", "foo"], "'foo' is not a start"),
         (["--parser", "nope"], "There is no parser 'nope'"),
         (["--parser", "json"], "The json parser needs --schema"),
         (["--parser", "json", "--schema", ""], "The schema is empty"),
         (["--table-dir", ""], "--table-dir names no directory"),
     ],
 )
-def test_wrong_options_are_one_line_before_the_broker_is_asked(
-    tmp_path: Path, arguments: list[str], says: str
+def test_wrong_options_are_one_line_before_any_request_to_the_broker(
+    tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    nobody = ["--bootstrap-server", "127.0.0.1:1"]
-    told = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *nobody, *arguments)
-    [line] = told.splitlines()
-    assert says in line
+    at = ["--bootstrap-server", "127.0.0.1:1"]
+    output = refused("ingest", "--topics", "t", "--table-dir", str(tmp_path), *at, *arguments)
+    [line] = output.splitlines()
+    assert message in line
     assert list(tmp_path.iterdir()) == []
 
 
-def test_directory_that_cannot_be_made_is_one_clear_line(
+def test_directory_that_cannot_be_created_is_one_clear_line(
     bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     ledger.create_topic(bootstrap_servers, topic, 1)
     file = tmp_path / "file"
     file.touch()
     at = ["--bootstrap-server", bootstrap_servers, "--once"]
-    told = refused("ingest", "--topics", topic, "--table-dir", str(file / "x"), *at)
-    assert told.splitlines()[-1] == f"odradek: {file / 'x'}: Not a directory"
-    assert "Traceback" not in told
+    output = refused("ingest", "--topics", topic, "--table-dir", str(file / "x"), *at)
+    assert output.splitlines()[-1] == f"odradek: {file / 'x'}: Not a directory"
+    assert "Traceback" not in output
 
 
 def test_missing_packages_are_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

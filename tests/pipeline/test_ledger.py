@@ -1,4 +1,4 @@
-"""The ledger that the kill tests trust: it finds every way in which a table can be wrong."""
+"""The ledger of the kill tests finds each kind of error in a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC[BAD] = Entry(2000, None, (("h", b"1"),), b'{"n":')
 
 
 def right() -> tuple[Rows, Rows]:
-    table = [(place, entry) for place, entry in TOPIC.items() if place != BAD]
+    table = [(location, entry) for location, entry in TOPIC.items() if location != BAD]
     return table, [(BAD, TOPIC[BAD])]
 
 
@@ -27,25 +27,25 @@ def test_right_tables_have_no_differences() -> None:
 @pytest.mark.parametrize("side", [0, 1], ids=["table", "quarantine"])
 def test_missing_doubled_and_altered_rows_are_found(side: int) -> None:
     sides = right()
-    place, entry = sides[side].pop()
-    assert differences(TOPIC, *sides) == [f"{place} is missing"]
-    sides[side].extend([(place, entry), (place, entry)])
-    assert differences(TOPIC, *sides) == [f"{place} is there 2 times"]
-    sides[side][-2:] = [(place, replace(entry, timestamp_ms=7))]
-    assert differences(TOPIC, *sides) == [f"{place} is altered"]
+    location, entry = sides[side].pop()
+    assert differences(TOPIC, *sides) == [f"{location} is missing"]
+    sides[side].extend([(location, entry), (location, entry)])
+    assert differences(TOPIC, *sides) == [f"{location} occurs 2 times"]
+    sides[side][-2:] = [(location, replace(entry, timestamp_ms=7))]
+    assert differences(TOPIC, *sides) == [f"{location} is altered"]
 
 
 def test_row_in_both_tables_is_found() -> None:
     table, quarantine = right()
     quarantine.append(table[0])
-    assert differences(TOPIC, table, quarantine) == [f"{table[0][0]} is there 2 times"]
+    assert differences(TOPIC, table, quarantine) == [f"{table[0][0]} occurs 2 times"]
 
 
 def test_row_in_the_wrong_table_is_found() -> None:
     table, quarantine = right()
-    place, entry = table.pop()
-    quarantine.append((place, replace(entry, value=b"raw")))
-    assert differences(TOPIC, table, quarantine) == [f"{place} is altered"]
+    location, entry = table.pop()
+    quarantine.append((location, replace(entry, value=b"raw")))
+    assert differences(TOPIC, table, quarantine) == [f"{location} is altered"]
 
 
 def test_row_from_nowhere_is_found() -> None:

@@ -1,4 +1,4 @@
-"""What a progress line says."""
+"""The text of a progress line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def source(end: object, latest: object) -> SimpleNamespace:
     return SimpleNamespace(endOffset=end, latestOffset=latest)
 
 
-def test_line_says_rows_rate_and_lag() -> None:
+def test_line_has_rows_rate_and_lag() -> None:
     line = Progress(7, accepted=1990, rejected=10, duration_ms=4000, lag=123456).text()
     assert line == "batch 7: 2,000 rows in 4.0 s, 500 rows/s, 10 to the quarantine, lag 123,456"
 

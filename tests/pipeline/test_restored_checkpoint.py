@@ -240,7 +240,7 @@ def test_repeated_batch_that_an_older_version_committed_is_skipped_with_a_warnin
     table_format: TableFormat,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Transaction markers make the plan wider than the records, and so does an empty partition."""
+    """Transaction markers and an empty partition make the plan wider than the records."""
     options = options_for(bootstrap_servers, topic, table_dir(table_format))
     ledger.create_topic(bootstrap_servers, topic, 2)
     produce_transaction(bootstrap_servers, topic, range(10), commit=True)
@@ -282,7 +282,7 @@ def test_batch_without_records_is_committed_and_repeated_like_others(
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_repeated_batch_with_a_topic_that_appeared_in_it_is_there_once(
+def test_repeated_batch_with_a_topic_that_appeared_in_it_exists_once(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: str,

@@ -1,4 +1,4 @@
-"""Finding Java, and the one place of the packages."""
+"""Search for Java, and the versions of the JVM packages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 SOURCE = Path(packages.__file__).parents[1]
 
 
-def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.write_text(f"#!/bin/sh\necho '{output}' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
@@ -34,19 +34,19 @@ def test_java_that_spark_runs_on_is_found(
 
 
 @pytest.mark.parametrize(
-    ("says", "why"),
+    ("output", "message"),
     [
         ('openjdk version "1.8.0_442"', "is Java 8"),
         ('openjdk version "11.0.2" 2019-01-15', "is Java 11"),
         ('openjdk version "25" 2025-09-16', "is Java 25"),
-        ("no java at all", "does not say its version"),
+        ("no java at all", "printed no version"),
     ],
 )
 def test_other_java_is_refused_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
 ) -> None:
-    fake_java(tmp_path, monkeypatch, says)
-    with pytest.raises(PipelineError, match=why) as refused:
+    fake_java(tmp_path, monkeypatch, output)
+    with pytest.raises(PipelineError, match=message) as refused:
         find_java()
     assert "\n" not in str(refused.value)
 
@@ -56,18 +56,18 @@ def test_missing_java_is_refused_in_one_sentence(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PipelineError, match=r"there is no java on the PATH.*install"):
+    with pytest.raises(PipelineError, match=r"there is no java on the PATH\. Install"):
         find_java()
 
 
 @pytest.mark.parametrize("coordinate", packages.PACKAGES)
-def test_coordinates_stand_in_one_place(coordinate: str) -> None:
+def test_coordinates_are_defined_in_one_module(coordinate: str) -> None:
     artifact = coordinate.split(":")[1].rpartition("_2.13")[0] or "kafka-clients"
     naming = [path for path in SOURCE.rglob("*.py") if f"{artifact}_" in path.read_text()]
     assert len(naming) <= 1
 
 
-def test_lifted_kafka_clients_are_what_the_jvm_has(spark: SparkSession) -> None:
+def test_jvm_loads_the_newer_version_of_kafka_clients(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     version = jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion()

@@ -1,4 +1,4 @@
-"""Tables without rows, made in the JVM alone."""
+"""DataFrames without rows, created in the JVM only."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pyspark.sql.types import StructType
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows, with the columns of `schema`, all of them nullable.
+    """Return a DataFrame without rows and with the columns of `schema`, all of them nullable.
 
-    `createDataFrame([], schema)` would start Python workers, which take seconds to come.
+    `createDataFrame([], schema)` would start Python workers, which takes seconds.
     """
     columns = (F.lit(None).cast(one.dataType).alias(one.name) for one in schema.fields)
     return spark.range(0).select(*columns)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The pipeline cannot start or continue. The message has the cause and a remedy, in a line."""
+    """The pipeline cannot start or continue. The message is one line with cause and remedy."""

@@ -1,9 +1,10 @@
-"""The one place that names the JVM packages of the pipeline and their versions.
+"""JVM packages of the pipeline and their versions.
 
-Spark ships neither its Kafka connector nor Delta Lake; both come from Maven Central through
-`spark.jars.packages`. kafka-clients is lifted over the version that the connector asks for
-(CVE-2026-35554 is in that one). What Spark's own distribution already has on its class path is
-excluded: Spark's copy would win there anyway, and a fresh machine downloads 26 MB and not 77.
+Spark contains neither its Kafka connector nor Delta Lake. Both are downloaded from Maven Central
+through `spark.jars.packages`. The version of kafka-clients is newer than the version that the
+connector requests, which contains CVE-2026-35554. Packages of Spark's own distribution are
+excluded: Spark's copies come first on the class path, and a new machine downloads 26 MB instead of
+77 MB.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ CONNECTOR_VERSION = "4.0.0"
 DELTA_VERSION = "4.0.0"
 KAFKA_CLIENTS_VERSION = "3.9.2"
 JAVA_VERSION_MIN = 17
-JAVA_VERSION_MAX = 23  # Java 24 took away what Spark 4.0's Hadoop asks for the user's name
+JAVA_VERSION_MAX = 23  # Java 24 removed the API with which Spark 4.0's Hadoop reads the user's name
 
 PACKAGES = (
     f"org.apache.spark:spark-sql-kafka-0-10_{SCALA_VERSION}:{CONNECTOR_VERSION}",
@@ -36,7 +37,7 @@ PROVIDED_BY_SPARK = (
 
 
 def spark_conf() -> dict[str, str]:
-    """The Spark settings that bring the packages in and switch Delta Lake on."""
+    """Return the Spark settings that load the packages and enable Delta Lake."""
     return {
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.excludes": ",".join(PROVIDED_BY_SPARK),

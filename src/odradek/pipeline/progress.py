@@ -36,7 +36,7 @@ class Progress:
 
 
 Offsets = Mapping[str, Mapping[str, int]]
-"""Topic to partition (a string, as Spark's JSON has it) to offset."""
+"""Offsets by topic and partition. The partition is a string, as in Spark's JSON."""
 
 
 class SourceOffsets(Protocol):

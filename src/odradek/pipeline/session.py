@@ -1,7 +1,7 @@
-"""Starts Spark for the pipeline: finds Java, brings the packages in, opens the session.
+"""Start of Spark for the pipeline: search for Java, packages, and the session.
 
-The JVM is a child of this process, in its process group, and ends with it. With a local master it
-listens on 127.0.0.1 only, and its heap has a limit (`SessionOptions.driver_memory`).
+The JVM is a child process in the same process group, and ends with this process. With a local
+master it listens only on 127.0.0.1. `SessionOptions.driver_memory` limits its heap.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 PACKAGES_LOCK = "packages.lock"
 JAVA_VERSION_TIMEOUT_S = 60
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java options for a JVM that ends before the better compiler and collector would have paid."""
+"""Java options for a short-lived JVM, for which C1 and the serial collector are faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """Settings of Spark. `jvm_log` receives the JVM's stderr; None leaves it on ours."""
+    """Settings of Spark.
+
+    `jvm_log` receives the JVM's standard error. With None it goes to this process's standard error.
+    """
 
     app_name: str = "odradek"
     master: str = "local[2]"
@@ -50,19 +53,23 @@ class SessionOptions:
 
 
 def find_java() -> str:
-    """The `java` that Spark will use; PipelineError when there is none of the needed version."""
+    """Return the path of the `java` that Spark will use.
+
+    Raises:
+        PipelineError: No Java of a supported version was found.
+    """
     lowest, highest = packages.JAVA_VERSION_MIN, packages.JAVA_VERSION_MAX
     needed = f"Spark needs Java {lowest} to {highest}"
-    advice = f"install one (Debian, Ubuntu: apt install openjdk-{lowest}-jre-headless)"
+    advice = f"Install one (Debian, Ubuntu: apt install openjdk-{lowest}-jre-headless)"
     advice += " or set JAVA_HOME to one"
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
-        raise PipelineError(f"{needed}, and {where}: {advice}.")
+        raise PipelineError(f"{needed}, and {where}. {advice}.")
     version = _java_version(java)
     if not lowest <= version <= highest:
-        raise PipelineError(f"{needed}, and {java} is Java {version}: {advice}.")
+        raise PipelineError(f"{needed}, and {java} is Java {version}. {advice}.")
     return java
 
 
@@ -75,15 +82,19 @@ def _java_version(java: str) -> int:
         raise PipelineError(f"{java} does not run: {error}.") from error
     found = re.search(r'version "(\d+)(?:\.(\d+))?', result.stderr + result.stdout)
     if found is None:
-        raise PipelineError(f"{java} does not say its version: {result.stderr.strip()!r}.")
+        raise PipelineError(
+            f"{java} -version printed no version, but {result.stderr.strip()!r}. Set JAVA_HOME to a"
+            " working Java."
+        )
     major = int(found[1])
     return int(found[2] or 0) if major == 1 else major  # Java 8 calls itself 1.8
 
 
 def open_session(options: SessionOptions) -> SparkSession:
-    """The Spark session for `options`: the running one of this process, else a new JVM's.
+    """Return the Spark session of this process, or start a JVM with `options`.
 
-    Errors: PipelineError when PySpark or Java is missing, or when the JVM does not start.
+    Raises:
+        PipelineError: PySpark or Java is missing, or the JVM did not start.
     """
     try:
         from pyspark import SparkContext
@@ -94,7 +105,7 @@ def open_session(options: SessionOptions) -> SparkSession:
     conf = _spark_conf(options)
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         _start_jvm(conf, options.jvm_log)
-    # PySpark logs every refused query as JSON on stderr, beside the exception that says the same.
+    # PySpark logs each refused query as JSON on stderr, in addition to its exception.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -115,7 +126,7 @@ def _spark_conf(options: SessionOptions) -> SparkConf:
         ),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
-        # Delta computes a table's state in this many tasks; its default of 50 is for big clusters.
+        # Number of tasks for the state of a Delta table. The default of 50 is for large clusters.
         "spark.databricks.delta.snapshotPartitions": str(options.shuffle_partitions),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -137,7 +148,7 @@ def _start_jvm(conf: SparkConf, jvm_log: Path | None) -> None:
         popen_kwargs: dict[str, object] = {}
         if jvm_log is not None:
             popen_kwargs["stderr"] = stack.enter_context(_open_log(jvm_log))
-        # Ivy's cache is not safe for two writers: one JVM of this user resolves packages at a time.
+        # Ivy's cache allows one writer, so one JVM of this user resolves packages at a time.
         stack.enter_context(user_lock(PACKAGES_LOCK))
         try:
             gateway = launch_gateway(conf, popen_kwargs)  # type: ignore[no-untyped-call]
@@ -157,9 +168,9 @@ def _open_log(path: Path) -> BinaryIO:
 def _why_no_jvm(jvm_log: Path | None) -> str:
     why = "Spark's JVM did not start"
     if jvm_log is None:
-        return f"{why}; see its output above."
+        return f"{why}. Its output is above."
     text = jvm_log.read_text(errors="replace")
     if "unresolved dependenc" in text or "UNRESOLVED DEPENDENCIES" in text:
-        why = "Spark could not download its packages (see spark.jars.packages; is Maven Central"
-        why += " reachable?)"
-    return f"{why}; its output is in {jvm_log}."
+        why = "Spark could not download its packages (spark.jars.packages). Check that Maven"
+        why += " Central is reachable"
+    return f"{why}. Its output is in {jvm_log}."

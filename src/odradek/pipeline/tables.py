@@ -44,10 +44,17 @@ class TableDir:
         return f"{self.root.rstrip('/')}/{name}"
 
     def create_views(self, spark: SparkSession) -> None:
-        """Names the tables `t` and `quarantine` in `spark`. Errors: PipelineError."""
+        """Create the views `t` and `quarantine` of the two tables in the session.
+
+        Raises:
+            PipelineError: One of the tables does not exist.
+        """
         for name, sink in (("t", self.table(spark)), ("quarantine", self.quarantine(spark))):
             if not sink.exists():
-                raise PipelineError(f"{self.root} is not the {self.format} directory of an ingest.")
+                raise PipelineError(
+                    f"{self.root} is not the {self.format} directory of an ingest. Check"
+                    " --table-dir and --format."
+                )
             sink.read().createOrReplaceTempView(name)
 
     def _sink(self, spark: SparkSession, role: str) -> Sink:

@@ -1,7 +1,8 @@
 """Locks between the processes of one user, as files in a directory that only this user can use.
 
-In a directory that several users share, such as /tmp, a lock file with a fixed name is not safe:
-another user could put a symlink there and have its target overwritten, or hold the lock for ever.
+A lock file with a fixed name is not safe in a directory that several users share, such as /tmp.
+Another user could create a symlink with that name and have its target overwritten, or hold the lock
+indefinitely.
 """
 
 from __future__ import annotations

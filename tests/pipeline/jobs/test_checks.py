@@ -1,4 +1,4 @@
-"""What is refused of an ingest's options without Spark, and what is not."""
+"""Checks of an ingest's options without Spark: accepted and refused values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NO_INTERVALS = (
 
 
 def refusal_of_spark(spark: SparkSession, interval: str) -> str | None:
-    """What Spark itself says of a trigger's interval; None when it takes it."""
+    """Return Spark's own error for a trigger's interval, or None if Spark accepts it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 
@@ -49,14 +49,14 @@ def refusal_of_spark(spark: SparkSession, interval: str) -> str | None:
 
 
 @pytest.mark.parametrize("text", INTERVALS)
-def test_interval_is_one_of_sparks(spark: SparkSession, text: str) -> None:
+def test_accepted_interval_is_accepted_by_spark(spark: SparkSession, text: str) -> None:
     check_interval(text)
     assert refusal_of_spark(spark, text) is None
 
 
 @pytest.mark.parametrize("text", NO_INTERVALS)
 def test_interval_that_spark_refuses_is_refused(spark: SparkSession, text: str) -> None:
-    with pytest.raises(PipelineError, match="is none"):
+    with pytest.raises(PipelineError, match="is not an interval"):
         check_interval(text)
     assert refusal_of_spark(spark, text) is not None
 
@@ -86,7 +86,7 @@ def test_start_is_a_word_or_offsets(text: str) -> None:
         '{"t": {"0": 9223372036854775808}}',
     ],
 )
-def test_start_that_is_none_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(PipelineError, match="There is no start") as refused:
+def test_invalid_start_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(PipelineError, match="is not a start") as refused:
         check_starting(text)
     assert "\n" not in str(refused.value)

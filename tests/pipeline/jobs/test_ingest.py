@@ -29,8 +29,7 @@ FORMATS = list(TableFormat)
 
 @pytest.fixture(autouse=True)
 def sockets_of_py4j_end_here() -> Iterator[None]:
-    """The threads in which Spark calls us leave sockets to the garbage collector: it comes now, and
-    not in some later test that would be blamed."""
+    """Collect the sockets that Spark's callback threads leave, so that no later test fails."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -50,7 +49,7 @@ def options_for(bootstrap_servers: str, topic: str, tables: TableDir) -> IngestO
 
 
 def check(spark: SparkSession, options: IngestOptions) -> int:
-    """Compares tables and topic; how many records there are."""
+    """Assert that tables and topic agree, and return the number of records."""
     in_topic = ledger.read_topic(options.bootstrap_servers, options.topics[0])
     assert ledger.differences(in_topic, *ledger.read_tables(spark, options.tables)) == []
     return len(in_topic)
@@ -86,7 +85,7 @@ def test_every_record_arrives_once_also_over_restarts_and_new_partitions(
 
 
 def _check_commits(spark: SparkSession, tables: TableDir) -> None:
-    """The commits' offset ranges follow each other without gap, and count what is there."""
+    """Assert that the ranges of the commits have no gaps, and that their counts are right."""
     commits = tables.table(spark).commits()
     assert [one.batch_id for one in commits] == list(range(len(commits)))
     assert len({one.query_id for one in commits}) == 1
@@ -107,12 +106,12 @@ def _check_commits(spark: SparkSession, tables: TableDir) -> None:
 
 
 class Crash(Exception):
-    """What a crash is to a test within one process."""
+    """A simulated crash within the process of the test."""
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
 @pytest.mark.parametrize("step", list(Step))
-def test_batch_that_failed_at_any_step_is_there_once_after_a_restart_with_a_new_partition(
+def test_batch_that_failed_at_any_step_exists_once_after_a_restart_with_a_new_partition(
     spark: SparkSession,
     bootstrap_servers: str,
     topic: str,
@@ -142,7 +141,7 @@ def test_batch_that_failed_at_any_step_is_there_once_after_a_restart_with_a_new_
 def test_bad_records_never_stop_the_job(
     spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
 ) -> None:
-    """Not even when all of them are bad, or have no value at all."""
+    """This includes a batch in which all records are bad, and records without a value."""
     from confluent_kafka import Producer
 
     options = options_for(bootstrap_servers, topic, table_dir(TableFormat.DELTA))

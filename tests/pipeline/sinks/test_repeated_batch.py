@@ -1,4 +1,4 @@
-"""Which batches may be skipped because the table has them, without Spark."""
+"""The check whether a batch may be skipped because the table has it, without Spark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = BatchCommit("q", 7, 4, READ, PLANNED)
 
 
 def of_an_older_version(commit: BatchCommit) -> BatchCommit:
-    """The commit as a version before the planned ranges wrote and this one reads it."""
+    """Return the commit as an older version without planned ranges wrote it."""
     fields = json.loads(commit.to_json())
     del fields["planned"]
     return BatchCommit.from_json(json.dumps(fields))
@@ -40,7 +40,7 @@ def test_records_that_compaction_removed_in_between_make_no_difference() -> None
 
 
 @pytest.mark.parametrize(
-    ("planned", "says"),
+    ("planned", "message"),
     [
         ((PlannedRange("t", 0, 10, 30), PLANNED[1]), "t-0 had offsets 10 to 19 and now has .* 29"),
         ((PlannedRange("t", 0, 0, 20), PLANNED[1]), "t-0 had offsets 10 to 19 and now has .* 0 to"),
@@ -50,9 +50,9 @@ def test_records_that_compaction_removed_in_between_make_no_difference() -> None
     ],
 )
 def test_batch_with_another_plan_is_refused_in_one_line(
-    planned: tuple[PlannedRange, ...], says: str
+    planned: tuple[PlannedRange, ...], message: str
 ) -> None:
-    with pytest.raises(PipelineError, match=says) as refused:
+    with pytest.raises(PipelineError, match=message) as refused:
         check_repeated(TABLE, BATCH, replace(BATCH, planned=planned))
     message = str(refused.value)
     assert "\n" not in message

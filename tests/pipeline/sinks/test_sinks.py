@@ -1,4 +1,4 @@
-"""The sinks by themselves: once is once, and readers see whole batches only."""
+"""The sinks without an ingest: each batch is written once, and readers see only whole batches."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_batch_committed_again_changes_nothing(
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_place_without_a_table_is_no_table(
+def test_directory_without_a_table_has_no_commits(
     spark: SparkSession, tmp_path: Path, table_format: TableFormat
 ) -> None:
     tables = TableDir(str(tmp_path / "nothing"), table_format)
@@ -69,7 +69,7 @@ def test_place_without_a_table_is_no_table(
 def test_parquet_batch_without_its_commit_file_is_not_read_and_is_overwritten(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What a crash leaves between the rename of a batch and its commit file."""
+    """A crash between the rename of a batch and its commit file leaves this state."""
     sink = make_sink(spark, tmp_path, TableFormat.PARQUET)
     table = tmp_path / "lake" / "table"
     sink.commit(numbers(spark, 0, 3), commit_of(0))
@@ -118,7 +118,7 @@ def test_batch_with_other_planned_offsets_than_its_commit_is_refused(
 def test_batch_without_a_commit_below_later_ones_is_refused(
     spark: SparkSession, tmp_path: Path, table_format: TableFormat
 ) -> None:
-    """Delta would skip its rows, and a directory of batches would take them."""
+    """Delta would skip its rows, and a Parquet table would add them."""
     sink = make_sink(spark, tmp_path, table_format)
     sink.commit(numbers(spark, 0, 3), commit_of(1))
     with pytest.raises(PipelineError, match="no commit of batch 0"):
@@ -138,9 +138,7 @@ def test_batch_without_rows_is_committed_too(
     assert sink.commits() == [empty]
 
 
-def test_commits_of_others_to_a_delta_table_are_passed_over(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_other_commits_to_a_delta_table_are_ignored(spark: SparkSession, tmp_path: Path) -> None:
     sink = make_sink(spark, tmp_path, TableFormat.DELTA)
     sink.commit(numbers(spark, 0, 3), commit_of(0))
     path = str(tmp_path / "lake" / "table")

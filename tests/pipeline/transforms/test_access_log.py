@@ -1,4 +1,4 @@
-"""The parser of web access logs: the combined format with everything that real servers write."""
+"""The parser of web access logs: the combined format with the variants of real servers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def rows(spark: SparkSession) -> dict[bytes | None, Row]:
 
 
 @pytest.mark.parametrize("value", GOOD, ids=range(len(GOOD)))
-def test_line_is_read_to_the_letter(rows: dict[bytes | None, Row], value: bytes) -> None:
+def test_line_is_parsed_exactly(rows: dict[bytes | None, Row], value: bytes) -> None:
     row = rows[value]
     assert row.reason is None
     assert {name: row.parsed[name] for name in GOOD[value]} == GOOD[value]
@@ -129,8 +129,8 @@ def test_time_is_read_with_its_zone(spark: SparkSession, text: str, hour: int) -
     assert (at.day, at.hour) == (17, hour)
 
 
-def test_real_log_is_read_but_for_its_one_torn_line(spark: SparkSession) -> None:
-    """Counts by tools that are not ours: `grep -c '" 404 '` and its like on the file."""
+def test_real_log_is_parsed_except_its_one_truncated_line(spark: SparkSession) -> None:
+    """The expected counts come from other tools, such as `grep -c '" 404 '` on the file."""
     values = ACCESS_LOG.read_bytes().splitlines()
     parsed = parse(spark, parse_access_log, values)
     torn = [row for row in parsed if row.reason is not None]

@@ -1,4 +1,4 @@
-"""The JSON parser: what fits the schema, what does not, and why."""
+"""The JSON parser: accepted objects, and the reasons of rejected values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The raw parser, and the columns that every row keeps of its record."""
+"""The raw parser, and the columns that each row keeps of its record."""
 
 from __future__ import annotations
 

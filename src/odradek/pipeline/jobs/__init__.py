@@ -1,1 +1,1 @@
-"""Entry points: jobs that read, transform, write and checkpoint."""
+"""Spark jobs, the entry points of the pipeline."""

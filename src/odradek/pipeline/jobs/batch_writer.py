@@ -1,4 +1,4 @@
-"""One micro-batch of an ingest: parse it once, commit its table, then its quarantine.
+"""Writer of one micro-batch of an ingest: parse, commit the table, commit the quarantine.
 
 Spark calls the writer with the same batch id and the same offsets until the checkpoint records the
 batch as done. After a crash in the writer Spark repeats the batch, and each sink skips a batch that

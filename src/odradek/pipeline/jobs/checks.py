@@ -24,37 +24,54 @@ _INTERVAL = re.compile(rf"(?:interval\s+)?{_PART}(?:\s+{_PART})*", re.IGNORECASE
 
 
 def check_options(options: IngestOptions) -> None:
-    """Errors: PipelineError when parser, schema, `interval` or `starting` cannot be meant."""
+    """Check parser, schema, interval and start of an ingest.
+
+    Raises:
+        PipelineError: One of them is invalid.
+    """
     check_parser(options.parser, options.schema)
     check_interval(options.interval)
     check_starting(options.starting)
 
 
 def check_parser(name: str, schema: str | None) -> None:
-    """Whether `schema` is DDL is for Spark to say. Errors: PipelineError."""
+    """Check the parser's name and whether it needs a schema. Spark checks the schema itself.
+
+    Raises:
+        PipelineError: The parser does not exist, or the schema is missing, superfluous or empty.
+    """
     if name not in PARSER_NAMES:
-        raise PipelineError(f"There is no parser {name!r}: choose of {', '.join(PARSER_NAMES)}.")
+        raise PipelineError(f"There is no parser {name!r}. Use one of {', '.join(PARSER_NAMES)}.")
     if (name == "json") != (schema is not None):
         raise PipelineError("The json parser needs --schema, and the other parsers take none.")
     if schema is not None and not schema.strip():
-        raise PipelineError("The schema is empty.")
+        raise PipelineError("The schema is empty. Set it with --schema.")
 
 
 def check_interval(text: str) -> None:
-    """Spark's intervals, of which a trigger takes weeks and shorter units (its `IntervalUtils` and
-    `Triggers`), without fractions. Errors: PipelineError."""
+    """Check an interval of Spark without fractions.
+
+    A trigger accepts weeks and shorter units (Spark's `IntervalUtils` and `Triggers`).
+
+    Raises:
+        PipelineError: The interval is malformed or too long.
+    """
     if _INTERVAL.fullmatch(text.strip()):
         parts = re.findall(_PART, text.lower())
         if sum(int(count) * _UNITS_US[unit] for count, unit in parts) <= INT64_MAX:
             return
     raise PipelineError(
-        f'The interval {text!r} is none: "10 seconds" is, and "1 minute 30 seconds";'
-        " the longest unit is a week."
+        f'{text!r} is not an interval. Use a text such as "10 seconds" or "1 minute 30 seconds".'
+        " The longest unit is a week."
     )
 
 
 def check_starting(text: str) -> None:
-    """Spark's `startingOffsets`. Errors: PipelineError."""
+    """Check a value of Spark's `startingOffsets`.
+
+    Raises:
+        PipelineError: The value is malformed.
+    """
     if text.strip().lower() in ("earliest", "latest"):
         return
     try:
@@ -63,8 +80,8 @@ def check_starting(text: str) -> None:
         offsets = None
     if not _is_offsets(offsets):
         raise PipelineError(
-            f"There is no start {text!r}: it is earliest, latest, or Spark's JSON of offsets,"
-            ' {"TOPIC": {"PARTITION": OFFSET}}, -2 for the earliest and -1 for the latest.'
+            f"{text!r} is not a start. Use earliest, latest, or Spark's JSON of offsets,"
+            ' {"TOPIC": {"PARTITION": OFFSET}}, where -2 is the earliest and -1 the latest.'
         )
 
 

@@ -1,10 +1,10 @@
-"""The ingest: topics into a table and its quarantine, each record exactly once.
+"""Ingest of topics into a table and its quarantine, each record exactly once.
 
 Spark's checkpoint fixes a batch's offsets before the batch runs and records the batch as done after
 it. In between the batch may run any number of times. The sinks make each of their two commits once
 for a (query id, batch id), so the tables hold each record once. Tables and checkpoint must stay
-together: `IngestJob` refuses to start when one of them was lost or exchanged, and stops when the
-checkpoint plans a batch with other offsets than the tables have of it.
+together. `IngestJob` refuses to start if one of them was lost or exchanged. It stops if the
+checkpoint plans a batch with other offsets than the tables have for it.
 """
 
 from __future__ import annotations
@@ -57,9 +57,14 @@ class IngestSummary:
 
 
 def make_parser(name: str, schema: str | None) -> Parser:
-    """The parser called `name`; `schema` is Spark DDL ("id BIGINT NOT NULL, at TIMESTAMP").
+    """Return the parser with a name.
 
-    Errors: PipelineError when there is no such parser, or the schema is missing, extra or wrong.
+    Args:
+        name: One of `PARSER_NAMES`.
+        schema: Spark DDL, such as "id BIGINT NOT NULL, at TIMESTAMP", for the parser json only.
+
+    Raises:
+        PipelineError: No such parser, or the schema is missing, superfluous or malformed.
     """
     check_parser(name, schema)
     if schema is not None:
@@ -69,7 +74,11 @@ def make_parser(name: str, schema: str | None) -> Parser:
 
 
 def parse_schema(ddl: str) -> StructType:
-    """Reads a schema in Spark's DDL. Errors: PipelineError. Needs a running session."""
+    """Parse a schema in Spark's DDL. A session must be running.
+
+    Raises:
+        PipelineError: The schema is malformed or has no fields.
+    """
     from pyspark.errors import ParseException
 
     try:
@@ -114,7 +123,8 @@ class IngestJob:
     def start(self) -> StreamingQuery:
         """Check tables and checkpoint, create missing tables, and start the query.
 
-        Errors: PipelineError when tables and checkpoint do not belong together.
+        Raises:
+            PipelineError: Tables and checkpoint do not belong together.
         """
         self._prepare()
         if self._options.once:
@@ -132,8 +142,8 @@ class IngestJob:
         summary = IngestSummary()
         stop = stop or threading.Event()
         if self._options.once and self._checkpoint.has_unfinished_batch():
-            # Available-now refuses a batch that a crash left behind when the topic has got a new
-            # partition since (KafkaMicroBatchStream compares its partitions with the topic's).
+            # The available-now trigger refuses an unfinished batch if partitions were added to the
+            # topic since (KafkaMicroBatchStream compares the batch's partitions with the topic's).
             self._prepare()
             self._follow(self._writer_of_stream().trigger(once=True).start(), summary, stop)
         if not stop.is_set():
@@ -204,14 +214,15 @@ class IngestJob:
         advice = "Bring it back, or ingest into another directory."
         if not self._checkpoint.exists() and (last is not None or self._has_rows()):
             raise PipelineError(
-                f"{tables.path('table')} has rows but {tables.checkpoint} is gone: without it every"
-                f" record would be ingested twice. {advice}"
+                f"{tables.path('table')} has rows, but its checkpoint {tables.checkpoint} is"
+                f" missing. Without it each record would be ingested twice. {advice}"
             )
         for name, sink in (("table", self._table), ("quarantine", self._quarantine)):
             if done and not sink.exists():
                 raise PipelineError(
-                    f"{tables.checkpoint} says that rows were ingested but {tables.path(name)} is"
-                    f" gone: they would be missing. {advice}"
+                    f"The checkpoint {tables.checkpoint} has finished batches, but"
+                    f" {tables.path(name)} is missing. Its rows would not be written again."
+                    f" {advice}"
                 )
         if last is not None and last.query_id != self._checkpoint.query_id():
             raise PipelineError(

@@ -12,12 +12,12 @@ from odradek.pipeline.tables import TableDir
 class IngestOptions:
     """The topics of an ingest, its parser and its table directory.
 
-    `starting` counts at the first start only: "earliest", "latest", or Spark's JSON of offsets by
+    `starting` applies only to the first start: "earliest", "latest", or Spark's JSON of offsets by
     topic and partition. Later starts continue from the checkpoint, and new partitions are read from
     their beginning. With `once` the job ingests the records that exist at its start and ends.
-    Otherwise a batch starts every `interval`. `offsets_per_trigger_max` bounds a batch, all
-    partitions together. Without `fail_on_data_loss` the job skips records that the topic deleted
-    before they were read.
+    Otherwise a batch starts every `interval`. `offsets_per_trigger_max` limits a batch, over all
+    partitions. Without `fail_on_data_loss` the job skips records that the topic deleted before they
+    were read.
     """
 
     bootstrap_servers: str
@@ -33,7 +33,7 @@ class IngestOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def source_options(self) -> dict[str, str]:
-        """The options of Spark's Kafka source."""
+        """Return the options of Spark's Kafka source."""
         kafka = {f"kafka.{name}": value for name, value in self.kafka.items()}
         return {
             "kafka.isolation.level": "read_committed",

@@ -78,7 +78,11 @@ class BatchCommit:
 
     @classmethod
     def from_json(cls, text: str) -> BatchCommit:
-        """Reads what `to_json` wrote. Errors: ValueError, KeyError or TypeError if it is not."""
+        """Return the commit that `to_json` wrote.
+
+        Raises:
+            ValueError, KeyError, TypeError: The text is not such a commit.
+        """
         fields = json.loads(text)
         planned = fields.get("planned")
         return cls(

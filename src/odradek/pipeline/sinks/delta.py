@@ -1,8 +1,10 @@
-"""Delta Lake tables. Delta itself takes each batch once: a commit names its application and version
-(txnAppId, txnVersion), and Delta skips a commit of a version that the application has reached. It
-skips without an error, so the sink first compares the batch with the commit in the table. The table
-and the quarantine are committed one after the other, so each has an application id of its own. Both
-ids contain the streaming query's id, which lives in the checkpoint.
+"""Delta Lake tables, which take each batch once.
+
+A commit names its application and version (txnAppId, txnVersion). Delta skips a commit of a version
+that the application has already reached. It skips without an error, so the sink first compares the
+batch with the commit in the table. The table and the quarantine are committed one after the other,
+so each has its own application id. Both ids contain the streaming query's id, which is stored in
+the checkpoint.
 
 A crash before a commit leaves data files that no commit names. Readers do not see them, and VACUUM
 removes them. A crash between the two commits leaves a batch in the table alone. The restarted query
@@ -61,8 +63,8 @@ class DeltaSink:
     def _newest_batch_id(self, query_id: str) -> int:
         """Return the newest batch of the query, or -1: Delta skips batches up to this one.
 
-        Delta keeps the number in the table's state. The history would not do, because Delta removes
-        entries after 30 days.
+        Delta keeps the number in the table's state. The history is not sufficient, because Delta
+        removes its entries after 30 days.
         """
         context: Any = self._spark.sparkContext
         delta_log = context._jvm.org.apache.spark.sql.delta.DeltaLog
@@ -90,7 +92,7 @@ class DeltaSink:
         return BatchCommit.from_json(found[0]["userMetadata"]) if found else None
 
     def _commit_history(self) -> DataFrame:
-        """Return the history's rows that have metadata of ours; OPTIMIZE, for one, has none."""
+        """Return the rows of the history that this sink wrote (OPTIMIZE also writes rows)."""
         from delta.tables import DeltaTable
 
         history = DeltaTable.forPath(self._spark, self._path).history()

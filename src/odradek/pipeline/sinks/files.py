@@ -1,5 +1,7 @@
-"""The few file operations that the pipeline needs beside Spark's own, through Hadoop's FileSystem:
-on any storage that Spark can reach, with the session's credentials."""
+"""File operations through Hadoop's FileSystem.
+
+They work on each storage that Spark can reach, with the credentials of the session.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from pyspark.sql import SparkSession
 
 
 class HadoopFiles:
-    """Files under any Hadoop path (`/a`, `hdfs://...`, `s3a://...`). Errors: Py4JJavaError."""
+    """Files under any Hadoop path (`/a`, `hdfs://...`, `s3a://...`).
+
+    Each method raises Py4JJavaError if the file system fails.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         context: Any = spark.sparkContext
@@ -25,7 +30,7 @@ class HadoopFiles:
         return bool(fs.exists(jpath))
 
     def list_names(self, path: str) -> list[str]:
-        """The names in the directory `path`; none when it is not there."""
+        """Return the names in the directory `path`, or an empty list if it does not exist."""
         fs, jpath = self._open(path)
         if not fs.exists(jpath):
             return []
@@ -37,7 +42,12 @@ class HadoopFiles:
         fs.delete(jpath, True)
 
     def rename(self, old: str, new: str) -> None:
-        """Errors: FileExistsError when `new` is there, OSError when the file system refuses."""
+        """Rename a file or directory.
+
+        Raises:
+            FileExistsError: `new` exists.
+            OSError: The file system refused the rename.
+        """
         fs, jold = self._open(old)
         jnew = self._jvm.org.apache.hadoop.fs.Path(new)
         if fs.exists(jnew):
@@ -56,7 +66,7 @@ class HadoopFiles:
         return bytes(data).decode()
 
     def write_text(self, path: str, text: str) -> None:
-        """Writes a whole file or none: beside `path` first, then renamed to it."""
+        """Write a file atomically: write `path` with the suffix .tmp, then rename it."""
         fs, staged = self._open(f"{path}.tmp")
         stream = fs.create(staged, True)
         try:

@@ -1,17 +1,17 @@
-"""Parquet tables: a directory for each batch, which the batch overwrites when it runs again.
+"""Parquet tables with a directory for each batch, which a repeated batch overwrites.
 
     table/
       batch_id=0/part-*.parquet     a batch's rows; moved here from _staging by one rename
       batch_id=1/...
-      _commits/0.json               what the batch holds (sinks.commit); written after the rename
-      _staging/batch_id=2/...       a batch in the making; no reader looks here
+      _commits/0.json               the batch's commit (sinks.commit); written after the rename
+      _staging/batch_id=2/...       an unfinished batch, which no reader reads
 
-A batch counts when its commit file is there, and `read` reads those batches only. A crash before
-the rename leaves files in _staging, which the next run of the batch overwrites. A crash between the
-rename and the commit file leaves a whole directory that does not count yet; the next run of the
-batch puts its own in its place. A batch whose commit file is there is left as it is, so what a
-reader has once seen never moves. On a local file system and on HDFS a rename is atomic, and even a
-reader that globs batch_id=* sees whole batches only; on an object store it is not: use `read`.
+A batch is committed when its commit file exists, and `read` reads only committed batches. A crash
+before the rename leaves files in _staging, which the next run of the batch overwrites. A crash
+between the rename and the commit file leaves a complete directory without a commit. The next run of
+the batch replaces that directory. A committed batch is never changed, so its rows never move for a
+reader. On a local file system and on HDFS a rename is atomic, so a reader that globs batch_id=*
+also sees only complete batches. On an object store a rename is not atomic: use `read`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides whether a batch that a table already has may be skipped.
+"""Check whether a batch that a table already has may be skipped.
 
 Spark repeats a batch after a crash, with the same offsets, and the sink then skips it. After the
 checkpoint was restored from an older copy, or its offsets were removed, Spark plans a known batch
@@ -39,8 +39,8 @@ def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -
         )
     if stored.query_id != batch.query_id:
         raise PipelineError(
-            f"{table} has batch {number} of another query: give each query a table directory of its"
-            " own."
+            f"{table} has batch {number} of another query. Each query needs its own table"
+            " directory: ingest into another directory."
         )
     found = differences(stored, batch)
     if found:

@@ -1,1 +1,1 @@
-"""Pure transforms, DataFrame to DataFrame: no I/O, no state, no functions in Python per row."""
+"""Pure transforms from DataFrame to DataFrame, without I/O, state or Python code for each row."""

@@ -1,10 +1,10 @@
-r"""Lines of web servers in the combined log format, as Apache httpd and nginx write them.
+r"""Parser for the combined log format, which Apache httpd and nginx write.
 
     host ident user [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 1234 "referer" "user agent"
 
-Inside the quotes `\"` and `\\` stand for `"` and `\`; other escapes (`\x16`) stay as they were
-logged. "-" is null, also for the size. A request that is not "METHOD PATH HTTP/x" (a port scan, a
-time-out) is kept whole in `request` with `method`, `path` and `protocol` null: the line did parse.
+Inside the quotes `\"` and `\\` stand for `"` and `\`. Other escapes such as `\x16` are kept. "-" is
+null, also for the size. A request that is not "METHOD PATH HTTP/x" (a port scan, a timeout) is kept
+in `request`, with null in `method`, `path` and `protocol`. Such a line counts as parsed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from odradek.pipeline.transforms.raw import first_reason, value_text
 
-# Possessive throughout: Java's matcher recurses on a group that may backtrack, and a line with ten
-# thousand escaped quotes would overflow the stack of the task.
+# All quantifiers are possessive. Java's matcher recurses for a group that may backtrack, so a line
+# with ten thousand escaped quotes would overflow the stack of the task.
 _QUOTED = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _COMBINED = (
     r"^(\S++) (\S++) (.+?) \[(\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4})\] "
@@ -26,8 +26,11 @@ _TIME_FORMAT = "dd/MMM/yyyy:HH:mm:ss Z"
 
 
 def parse_access_log(rows: DataFrame) -> DataFrame:
-    """Adds `parsed` (host, ident, user, time, method, path, protocol, request, status, size_bytes,
-    referer, user_agent) and `reason` to `rows`."""
+    """Add the columns `parsed` and `reason` to `rows`.
+
+    The fields of `parsed` are host, ident, user, time, method, path, protocol, request, status,
+    size_bytes, referer and user_agent.
+    """
     text = value_text(F.col("value"))
     return (
         rows.withColumn("_text", text)

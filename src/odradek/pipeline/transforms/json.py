@@ -1,8 +1,8 @@
-"""JSON records read with a given schema, by Spark's own parser in the JVM.
+"""Parser for JSON records with a schema, by Spark's own parser in the JVM.
 
-A record parses when its value is exactly one JSON object in UTF-8 that fits the schema. Fields that
-the schema does not name are dropped, fields that are missing are null (unless declared NOT NULL),
-and of a key that stands there twice the last one counts. Everything else is quarantined.
+A record parses if its value is exactly one JSON object in UTF-8 that fits the schema. Fields that
+the schema does not name are dropped. Missing fields are null, unless they are declared NOT NULL. If
+a key occurs twice, its last value is used. All other records go to the quarantine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CORRUPT = "_corrupt"
 
 
 def json_parser(schema: StructType) -> Parser:
-    """The parser of JSON objects with `schema`; its top-level NOT NULL fields must be there."""
+    """Return a parser of JSON objects with `schema`. Top-level NOT NULL fields are required."""
 
     def parse(rows: DataFrame) -> DataFrame:
         return parse_json(rows, schema)
@@ -26,12 +26,12 @@ def json_parser(schema: StructType) -> Parser:
 
 
 def parse_json(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Adds `parsed` (a struct of `schema`) and `reason` to `rows`."""
+    """Add the columns `parsed` (a struct of `schema`) and `reason` to `rows`."""
     text = value_text(F.col("value"))
-    # from_json stops after the first object and would not see what follows it, and its column for
-    # corrupt text could clash with a field of the record. Inside a wrapper both are plain: what
-    # follows breaks the wrapper. A value made to close the wrapper itself breaks the array, in
-    # which it must be the only element.
+    # from_json ignores all text after the first object, and its column for corrupt text could have
+    # the name of a field of the record. Inside a wrapper both are detected, because additional text
+    # makes the wrapper invalid JSON. A value that closes the wrapper itself is detected by the
+    # array, in which it must be the only element.
     wrapper = StructType([StructField("value", schema), StructField(_CORRUPT, StringType())])
     options = {"columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
     wrapped = F.from_json(F.concat(F.lit('{"value":'), text, F.lit("}")), wrapper, options)

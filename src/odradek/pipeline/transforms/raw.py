@@ -1,8 +1,8 @@
-"""Kafka's rows as the pipeline keeps them, and the parser that parses nothing.
+"""Columns of Kafka's records in the pipeline, and the parser that keeps the raw bytes.
 
-A parser is a function from records (the columns of `RECORD_COLUMNS` and `value`, raw bytes) to the
-same rows with two more columns: `parsed`, what the table shall keep as the value, and `reason`,
-null or why the record did not parse. `transforms.quarantine` splits the rows by it.
+A parser is a function from records (the columns of `RECORD_COLUMNS` and the raw bytes in `value`)
+to the same rows with two more columns. `parsed` is the value for the table. `reason` is null if the
+record parsed, otherwise the cause. `transforms.quarantine` splits the rows by `reason`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RECORD_COLUMNS = (
     "key",
     "headers",
 )
-"""What every row keeps of its record, whichever parser read it."""
+"""The columns that each row keeps of its record, with each parser."""
 
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 def records(source: DataFrame) -> DataFrame:
-    """The rows of Spark's Kafka source (read with includeHeaders) under the pipeline's names."""
+    """Return the rows of Spark's Kafka source (read with includeHeaders) with renamed columns."""
     return source.select(
         "topic",
         "partition",
@@ -50,16 +50,16 @@ def _timestamp_type(code: Column) -> Column:
 
 
 def parse_raw(rows: DataFrame) -> DataFrame:
-    """Keeps the value's bytes as they are; a record without a value (a tombstone) keeps none."""
+    """Keep the bytes of the value. A record without a value (a tombstone) keeps null."""
     return rows.withColumns({"parsed": F.col("value"), "reason": F.lit(None).cast("string")})
 
 
 def value_text(value: Column) -> Column:
-    """The value as text, null where its bytes are not UTF-8."""
+    """Return the value as text, or null if its bytes are not UTF-8."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), text)
 
 
 def first_reason(*checks: tuple[Column, str]) -> Column:
-    """The text of the first check that holds, else null. A check that is null does not hold."""
+    """Return the text of the first true check, or null. A null check counts as false."""
     return F.coalesce(*(F.when(fails, F.lit(why)) for fails, why in checks))
