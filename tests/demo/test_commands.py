@@ -1,4 +1,4 @@
-"""The commands that the demo prints are such as the user's shell can run."""
+"""The commands that the demo prints run in the user's shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.demo.commands import commands, program
 
 
 def install(directory: Path) -> Path:
-    """A script `odradek` in `directory`, beside a Python."""
+    """Create an executable script `odradek` in `directory`."""
     directory.mkdir(parents=True)
     script = directory / "odradek"
     script.write_text("#!/bin/sh\n")
@@ -24,7 +24,7 @@ def install(directory: Path) -> Path:
 
 @pytest.fixture
 def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The script of a venv in the current directory, which is run and is not on the PATH."""
+    """The script of the running venv, in the current directory and not on the PATH."""
     script = install(tmp_path / "venv" / "bin")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -33,7 +33,7 @@ def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script
 
 
-def test_program_off_the_path_is_named_by_its_own(venv: Path) -> None:
+def test_program_outside_the_path_is_named_by_its_own_path(venv: Path) -> None:
     assert program() == "venv/bin/odradek"
 
 
@@ -42,21 +42,21 @@ def test_program_on_the_path_is_named_alone(venv: Path, monkeypatch: pytest.Monk
     assert program() == "odradek"
 
 
-def test_another_program_on_the_path_is_not_taken_for_it(
+def test_another_program_of_the_same_name_on_the_path_is_not_used(
     venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(install(tmp_path / "other").parent))
     assert program() == "venv/bin/odradek"
 
 
-def test_program_in_the_current_directory_is_no_name_for_the_path(
+def test_program_in_the_current_directory_is_named_with_a_slash(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(venv.parent)
     assert program() == "./odradek"
 
 
-def test_program_elsewhere_is_named_whole_and_quoted(
+def test_program_in_another_directory_is_named_by_its_quoted_full_path(
     venv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = tmp_path / "it's away"
@@ -66,12 +66,12 @@ def test_program_elsewhere_is_named_whole_and_quoted(
     assert shlex.split(program()) == [str(script)]
 
 
-def test_without_a_script_it_is_a_module(venv: Path) -> None:
+def test_without_a_script_the_program_is_a_module(venv: Path) -> None:
     venv.unlink()
     assert program() == "venv/bin/python -m odradek"
 
 
-def test_the_name_of_this_very_installation_runs() -> None:
+def test_the_program_of_this_installation_runs() -> None:
     result = subprocess.run(f"{program()} --version", shell=True, capture_output=True, text=True)
     assert result.stdout == f"odradek {__version__}\n"
 

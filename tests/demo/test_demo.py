@@ -1,4 +1,4 @@
-"""The demo as a user runs it, on 10,000 lines of a real server's log; and its parts."""
+"""The whole demo on 10,000 lines of a real server's log, and its parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_demo_on_a_real_log_counts_the_same_on_both_ends(tmp_path: Path) -> None
         env=os.environ | {"PATH": _path_without_odradek()},
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "Every record is there, once." in result.stdout
+    assert "Every record is in the tables exactly once." in result.stdout
     assert len(re.findall(r"10,000 +✓", result.stdout)) == 5, result.stdout
     assert "1 of them in the quarantine" in result.stdout
     # grep -cE '"GET /projects/xdotool/(\?[^ ]*)? HTTP/[0-9.]+" (200|304) ' says 219
@@ -78,15 +78,15 @@ def test_counts_that_differ_end_the_command_with_an_error(
         demo(events=1, out=tmp_path)
 
 
-def test_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_directory_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
-    with pytest.raises(CommandError, match="choose another --out"):
+    with pytest.raises(CommandError, match="Choose another --out"):
         demo(events=1, out=tmp_path)
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 @pytest.mark.parametrize("below", ["", "/a/b"])
-def test_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path, below: str) -> None:
+def test_directory_that_cannot_be_created_is_one_clear_line(tmp_path: Path, below: str) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(CommandError, match=r"/file.*: Not a directory$"):
@@ -94,15 +94,15 @@ def test_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path, below: 
 
 
 def test_missing_input_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="is no file"):
+    with pytest.raises(CommandError, match="is not a file"):
         demo(input_=tmp_path / "nothing.log", out=tmp_path)
 
 
-def test_broker_that_does_not_answer_is_one_clear_line(
+def test_broker_that_does_not_respond_is_one_clear_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("odradek.cli.client.REQUEST_TIMEOUT_S", 0.2)
-    with pytest.raises(CommandError, match=r"no broker answers at 127\.0\.0\.1:1 "):
+    with pytest.raises(CommandError, match=r"No broker responds at 127\.0\.0\.1:1 "):
         demo(events=1, out=tmp_path / "out", bootstrap_server="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
 
@@ -114,7 +114,7 @@ def test_missing_java_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("minutes", [0, 1, 150])
-def test_picture_is_drawn_of_any_amount(tmp_path: Path, minutes: int) -> None:
+def test_picture_is_drawn_of_any_number_of_buckets(tmp_path: Path, minutes: int) -> None:
     times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=one) for one in range(minutes)]
     series = {kind: list(range(minutes)) for kind in ("2xx", "5xx")} if minutes else {}
     pages = [(f"/page/{'x' * 10 * one}", 10 - one) for one in range(min(minutes, 10))]

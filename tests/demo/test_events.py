@@ -1,4 +1,4 @@
-"""The generator of usage events: reproducible, in order, and what the schema says."""
+"""The generator of usage events: reproducible, ordered and according to the schema."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def whole_events(seed: int = 1) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000])
-def test_there_are_as_many_as_asked_for(count: int) -> None:
+def test_number_of_events_is_the_requested_one(count: int) -> None:
     assert len(list(usage_events(count, seed=3))) == count
 
 
@@ -52,6 +52,6 @@ def test_clicks_follow_impressions_follow_page_views() -> None:
     assert counts["impression"] > counts["page_view"] > counts["click"] > 0
 
 
-def test_fields_are_those_of_the_schema() -> None:
+def test_fields_are_the_fields_of_the_schema() -> None:
     names = {column.split()[0] for column in SCHEMA.split(", ")}
     assert {name for event in whole_events() for name in event} == names

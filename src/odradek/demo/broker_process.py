@@ -1,4 +1,4 @@
-"""The demo's broker: `odradek serve` as a process of its own, as a user would start it."""
+"""The demo's broker, a process that runs `odradek serve`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STOP_TIMEOUT_S = 10
 
 
 class BrokerFailed(Exception):
-    """The broker did not start; the message says where its log is."""
+    """The broker did not start. The message names its log."""
 
 
 @contextlib.contextmanager
 def running_broker(data_dir: Path, log_file: Path) -> Iterator[str]:
-    """Runs a broker on a free port of the loopback; its bootstrap address once it answers."""
+    """Run a broker on a free port of the loopback interface. Yield its address when it responds."""
     with _reserved_port() as port:
         yield from _run(f"127.0.0.1:{port}", data_dir, log_file)
 
@@ -35,7 +35,7 @@ def _run(address: str, data_dir: Path, log_file: Path) -> Iterator[str]:
             [*command, "--data", str(data_dir)], stdout=log, stderr=subprocess.STDOUT
         )
     try:
-        _wait_until_it_answers(process, address, log_file)
+        _wait_until_ready(process, address, log_file)
         yield address
     finally:
         process.terminate()
@@ -48,8 +48,10 @@ def _run(address: str, data_dir: Path, log_file: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _reserved_port() -> Iterator[int]:
-    """A free port of the loopback that nobody is given by chance until the broker listens there: a
-    bound socket keeps it, and on Linux lets another with SO_REUSEADDR, as the broker's, listen.
+    """Reserve a free port of the loopback interface until the broker listens on it.
+
+    The bound socket keeps the system from assigning the port to another program. On Linux another
+    socket with SO_REUSEADDR, such as the broker's, can still listen on it.
     """
     with socket.socket() as reserved:
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,8 +61,8 @@ def _reserved_port() -> Iterator[int]:
         yield port
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
-    # The port is asked first: a client that found nobody there would complain on stderr.
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    # Connect to the port first, because librdkafka logs a refused connection on stderr.
     host, port = address.split(":")
     until = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < until:
@@ -71,4 +73,4 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], address: str, log: 
                 return
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.05)
-    raise BrokerFailed(f"the broker did not start; its log is {log}")
+    raise BrokerFailed(f"The broker did not start. See its log {log}.")

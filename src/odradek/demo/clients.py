@@ -1,6 +1,6 @@
-"""The demo's Kafka clients: one that streams, one that counts along, one that looks afterwards.
+"""Kafka clients of the demo: a producer, a live counter, and a count of the topic afterwards.
 
-All three are librdkafka through confluent-kafka, and would speak to any Kafka.
+All three use librdkafka through confluent-kafka, and work with any Kafka broker.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ REQUEST_TIMEOUT_S = 30
 POLL_TIMEOUT_S = 0.2
 QUEUE_FULL_WAIT_S = 0.1
 TICK_EVENTS = 500
-_QUIET = {"log_level": 2}  # what matters comes as an exception; the terminal is for the demo
+_QUIET = {"log_level": 2}  # errors are raised as exceptions; the terminal shows the demo
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()
 _LATEST: OffsetSpec = OffsetSpec.latest()
 
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
-    """Errors: KafkaException, also when the topic is there already."""
+    """Create a topic. Raise KafkaException on failure, also if the topic exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
     admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[topic].result()
 
 
 def count_records(bootstrap_servers: str, topic: str) -> int:
-    """How many offsets the topic holds, by ListOffsets: its ends less its beginnings."""
+    """Return the number of offsets in the topic by ListOffsets: latest minus earliest offsets."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
     metadata = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     partitions = [TopicPartition(topic, number) for number in metadata.partitions]
@@ -56,7 +56,7 @@ def _sum_offsets(admin: AdminClient, partitions: list[TopicPartition], spec: Off
 
 
 class Streamer:
-    """Sends events at a given rate, and counts what the broker acknowledged."""
+    """A producer that sends events at a fixed rate, and counts the acknowledged ones."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._topic = topic
@@ -77,9 +77,15 @@ class Streamer:
         events_per_second: int,
         on_tick: Callable[[], None],
     ) -> int:
-        """Sends all `events` as (key, value), calling `on_tick` meanwhile; how many there were.
+        """Send all events, and return their number.
 
-        Errors: KafkaException when an event was not acknowledged.
+        Args:
+            events: Pairs of key and value.
+            events_per_second: The rate.
+            on_tick: Called after every `TICK_EVENTS` events, and while the last ones are sent.
+
+        Raises:
+            KafkaException: An event was not acknowledged.
         """
         began = time.monotonic()
         sent = 0
@@ -111,7 +117,7 @@ class Streamer:
 
 
 class LiveCounter:
-    """A consumer in a group of its own that counts records on a thread, until it is closed."""
+    """A consumer that counts records in a separate thread and group, until it is closed."""
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str) -> None:
         self._consumer = Consumer(
@@ -147,14 +153,14 @@ class LiveCounter:
             raise KafkaException(error)
 
     def wait_for(self, count: int, timeout_s: float, on_tick: Callable[[], None]) -> None:
-        """Waits until `count` records were counted, the thread has ended, or the time is up."""
+        """Wait until `count` records are counted, the thread ends, or `timeout_s` is over."""
         until = time.monotonic() + timeout_s
         while self.count < count and self._thread.is_alive() and time.monotonic() < until:
             self._thread.join(POLL_TIMEOUT_S)
             on_tick()
 
     def close(self) -> None:
-        """Commits, leaves the group, ends. Errors: KafkaException when the counting had failed."""
+        """Commit, leave the group and end the thread. Raise KafkaException if counting failed."""
         self._stop.set()
         self._thread.join()
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""The commands to go on with after the demo, as the user's shell here can run them."""
+"""Commands to try after the demo, in a form that the user's shell can run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ QUERY = "SELECT partition, count(*) AS records FROM t GROUP BY partition"
 
 
 def shown(path: Path) -> str:
-    """`path` as a user here would type it."""
+    """Return `path` relative to the current directory, or absolute if it is outside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def program() -> str:
-    """How this installation's `odradek` is run from here: by its name when the PATH finds it, else
-    by the path of its script, else as a module."""
+    """Return the command that runs this installation's `odradek`.
+
+    It is the name if PATH contains this script, otherwise the path of the script, otherwise
+    `python -m odradek`.
+    """
     scripts = (Path(sys.argv[0]).absolute(), Path(sys.executable).with_name("odradek"))
     script = next((one for one in scripts if one.name == "odradek" and _can_run(one)), None)
     if script is None:
@@ -35,7 +38,7 @@ def _can_run(path: Path) -> bool:
 
 
 def _runnable(path: Path) -> str:
-    """A shell looks a name without a slash up on the PATH."""
+    """Return a quoted path with a slash, because a shell searches PATH for a name without one."""
     text = shown(path)
     return shlex.quote(text if "/" in text else f"./{text}")
 
@@ -43,22 +46,29 @@ def _runnable(path: Path) -> str:
 def commands(
     topic: str, out: Path, parser: str, bootstrap_servers: str | None
 ) -> list[tuple[str, str]]:
-    """What each is for ("": as the one before) and the command; `parser` are the ingest's options.
+    """Return pairs of a description and a command.
 
-    Without `bootstrap_servers` the broker's data are in `out`, and the first command starts it.
+    An empty description means that the command belongs to the one before it.
+
+    Args:
+        topic: Topic of the demo.
+        out: Output directory of the demo.
+        parser: The parser options of the ingest.
+        bootstrap_servers: The broker that the demo used. With None the data of the demo's own
+            broker are in `out`, and the first command starts it.
     """
     odradek = program()
     lake = shlex.quote(shown(out / "lake"))
     ingest = f"{odradek} pipeline ingest --topics {topic} --table-dir {lake} {parser} --once"
     at = "" if bootstrap_servers is None else f" --bootstrap-server {bootstrap_servers}"
     lines = [
-        ("read some of the events", f"{odradek} consume {topic} --max 5{at}"),
-        ("send one more, and have it ingested", f"echo '{{}}' | {odradek} produce {topic}{at}"),
+        ("read some events", f"{odradek} consume {topic} --max 5{at}"),
+        ("send one more event and ingest it", f"echo '{{}}' | {odradek} produce {topic}{at}"),
         ("", f"{ingest}{at}"),
-        ("ask the tables", f'{odradek} pipeline sql --table-dir {lake} "{QUERY}"'),
+        ("query the tables", f'{odradek} pipeline sql --table-dir {lake} "{QUERY}"'),
     ]
     if bootstrap_servers is None:
         broker = shlex.quote(shown(out / "broker"))
         serve = f"{odradek} serve --data {broker} &"
-        lines.insert(0, ("the broker again, with its topic", serve))
+        lines.insert(0, ("start the broker again, with its topic", serve))
     return lines

@@ -1,8 +1,8 @@
-"""A day of usage events, as the frontend of a small web shop would log them. From a seed.
+"""Generator for a day of usage events of a small web shop, reproducible from a seed.
 
-Sessions come at the rate of an ordinary day, with a peak when the newsletter goes out. A session
-looks at pages; each page shows items (impressions), some of them are clicked, and a click leads to
-the item's page. A rare event is cut off in its middle, as frontends do when the tab is closed.
+The rate of sessions follows the time of day, with a peak when the newsletter is sent. A session
+views pages. Each page shows items (impressions), some items are clicked, and a click leads to the
+item's page. One event in `CUT_OFF_ONE_IN` is truncated, as when a browser tab is closed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMA = (
     " user STRING, page STRING NOT NULL, item STRING, position INT, referrer STRING,"
     " device STRING, country STRING"
 )
-"""The events' schema in Spark's DDL."""
+"""Schema of the events in Spark's DDL."""
 
 DAY = datetime(2026, 3, 3, tzinfo=UTC)
 MINUTES = 24 * 60
@@ -84,7 +84,7 @@ class _Event:
 
 
 def usage_events(count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
-    """`count` events in order of time, each as (key, value): the session id, and JSON."""
+    """Yield `count` events in order of time, as pairs of session id (key) and JSON (value)."""
     rng = random.Random(seed)
     events: list[_Event] = []
     minutes = rng.choices(range(MINUTES), weights=_sessions_per_minute(), k=count // 4 + 1)
@@ -102,7 +102,7 @@ def usage_events(count: int, seed: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _sessions_per_minute() -> list[float]:
-    """How busy each minute of the day is: a quiet night, a long day, an evening, a newsletter."""
+    """Return the weight of each minute: low at night, with a day, an evening and a newsletter."""
     rates = []
     for minute in range(MINUTES):
         hour = minute / 60
@@ -137,7 +137,7 @@ def _session_events(rng: random.Random, number: int, minute: int) -> list[_Event
 def _impressions(
     rng: random.Random, session: _Session, page: str, at_ms: float, events: list[_Event]
 ) -> str | None:
-    """Adds what the page shows and what is clicked there; the clicked item, if any."""
+    """Add the page's impressions and its click to `events`. Return the clicked item, if any."""
     clicked = None
     for position in range(rng.randint(1, len(_CLICK_RATE_BY_POSITION))):
         item = _popular(rng, _PRODUCTS)
@@ -157,7 +157,7 @@ def _choose(rng: random.Random, weighted: tuple[tuple[str, int], ...]) -> str:
 
 
 def _popular(rng: random.Random, pages: tuple[str, ...]) -> str:
-    """One of `pages`, the first ones more often than the last ones."""
+    """Return one of `pages`; earlier pages are more likely than later ones."""
     return pages[min(int(rng.paretovariate(0.8)) - 1, rng.randrange(len(pages)))]
 
 

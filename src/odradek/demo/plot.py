@@ -1,4 +1,4 @@
-"""The demo's picture: traffic over time, stacked by kind, and the top pages."""
+"""The demo's picture, with traffic over time, stacked by kind, and the top pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGE_CHARACTERS_MAX = 38
 
 
 def save_plot(traffic: Traffic, title: str, subtitle: str, path: Path) -> None:
-    """Writes a PNG to `path`."""
+    """Draw the traffic, and write it as a PNG to `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -47,7 +47,7 @@ def _draw_traffic(axes: Any, traffic: Traffic, subtitle: str) -> None:
     if not kinds:
         return
     times, series = traffic.times, list(traffic.by_kind.values())
-    if len(times) == 1:  # an area needs two ends
+    if len(times) == 1:  # an area needs two points
         times = [times[0], times[0] + timedelta(seconds=traffic.bucket_s)]
         series = [counts * 2 for counts in series]
     axes.stackplot(

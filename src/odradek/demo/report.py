@@ -1,4 +1,4 @@
-"""What the demo shows at its end: whether both ends agree, top pages, and how to go on."""
+"""The demo's final report: the counts, the top pages, and commands to continue with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Counts outside the lake: sent by us, in the topic by ListOffsets, by the live group."""
+    """Counts outside the tables: sent, in the topic (by ListOffsets), and by the live group."""
 
     sent: int
     in_topic: int
@@ -26,7 +26,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was counted and found."""
+    """All counts and results of the demo."""
 
     ends: Ends
     counts: Counts
@@ -36,14 +36,14 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether every count is the same, and no record is in the tables twice."""
+        """Whether all counts are equal, and no record is in the tables twice."""
         ends, counts = self.ends, self.counts
         same = {ends.sent, ends.in_topic, ends.counted_live, counts.rows, counts.distinct_offsets}
         return len(same) == 1
 
 
 def show(outcome: Outcome, console: Console) -> None:
-    """Prints the counts and the top pages."""
+    """Print the counts and the top pages."""
     ends, counts = outcome.ends, outcome.counts
     rows = (
         ("sent by the client", ends.sent),
@@ -64,7 +64,7 @@ def show(outcome: Outcome, console: Console) -> None:
             console.print(f"    {count:>7,}  {reason}", highlight=False)
     _show_pages(outcome.top_pages, console)
     verdict = (
-        "[bold green]Every record is there, once.[/]"
+        "[bold green]Every record is in the tables exactly once.[/]"
         if outcome.is_right
         else "[bold red]The counts differ.[/]"
     )
@@ -80,8 +80,8 @@ def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
 
 
 def show_how_to_go_on(lines: list[tuple[str, str]], console: Console) -> None:
-    """Prints `lines` of `commands.commands`: commands that work on what the demo left."""
-    console.print("\n  How to go on:")
+    """Print the `lines` of `commands.commands`, which use the broker and tables of the demo."""
+    console.print("\n  How to continue:")
     for what, command in lines:
         if what:
             console.print(f"    [dim]# {what}[/]")

@@ -1,4 +1,4 @@
-"""What the demo asks the finished table, in Spark: counts, traffic over time, top pages."""
+"""Spark queries of the demo on the finished table: counts, traffic over time, top pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASSETS = r"(?i)\.(css|js|png|jpe?g|gif|ico|svg|txt|xml|woff2?)$"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows of table and quarantine, and how many different offsets they are of."""
+    """Number of rows of table and quarantine, and of different offsets in them."""
 
     table: int
     quarantine: int
@@ -31,7 +31,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Rows per kind and time bucket, and the pages that were seen most, with their views."""
+    """Rows by kind and time bucket, and the most viewed pages with their views."""
 
     bucket_s: int
     times: list[datetime]
@@ -41,7 +41,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a kind of event is looked at: its kinds in the order of the plot, and its pages."""
+    """Columns of one type of data: its kinds in the order of the plot, and its pages."""
 
     title: str
     kinds: tuple[str, ...]
@@ -75,8 +75,8 @@ def access_log_view() -> View:
 def count_rows(spark: SparkSession, tables: TableDir) -> Counts:
     table = tables.table(spark).read()
     quarantine = tables.quarantine(spark).read()
-    place = ("topic", "partition", "offset")
-    distinct = table.select(*place).union(quarantine.select(*place)).distinct()
+    location = ("topic", "partition", "offset")
+    distinct = table.select(*location).union(quarantine.select(*location)).distinct()
     return Counts(table.count(), quarantine.count(), distinct.count())
 
 
@@ -110,8 +110,8 @@ def _by_kind(rows: DataFrame, view: View, bucket_s: int, starts: range) -> dict[
     bucket = F.floor(F.unix_timestamp("value.time") / bucket_s) * bucket_s
     counted = rows.groupBy(view.kind.alias("kind"), bucket.alias("start")).count()
     found = {(row["kind"], row["start"]): row["count"] for row in counted.collect()}
-    there = {kind for kind, _ in found}
-    kinds = [kind for kind in view.kinds if kind in there]
+    existing = {kind for kind, _ in found}
+    kinds = [kind for kind in view.kinds if kind in existing]
     return {kind: [found.get((kind, start), 0) for start in starts] for kind in kinds}
 
 

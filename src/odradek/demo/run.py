@@ -1,4 +1,4 @@
-"""The demo from beginning to end, told on the terminal as it goes."""
+"""The whole demo, with its progress on the terminal."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ QUERY_POLL_S = 1
 
 
 class DemoFailed(Exception):
-    """The demo cannot go on; the message says why."""
+    """The demo cannot continue. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What to stream, how fast, and where everything is kept.
+    """The events of the demo, their rate, and the output directory.
 
     `input_file` is an access log to stream in place of generated events. With `bootstrap_servers`
-    the demo uses that broker and starts none.
+    the demo uses that broker and does not start one.
     """
 
     out: Path
@@ -63,13 +63,13 @@ class DemoOptions:
         return TableDir(str(self.out / "lake"), TableFormat.DELTA)
 
     def records(self) -> Iterable[tuple[bytes, bytes]]:
-        """What is streamed, as (key, value)."""
+        """Return the records to stream as pairs of key and value."""
         if self.input_file is None:
             return events.usage_events(self.events, self.seed)
         return _log_lines(self.input_file, self.events)
 
     def record_count(self) -> int:
-        """How many records there will be."""
+        """Return the number of records to stream."""
         if self.input_file is None:
             return self.events
         return sum(1 for _ in _log_lines(self.input_file, self.events))
@@ -87,7 +87,7 @@ class DemoOptions:
 
 
 def _log_lines(path: Path, count: int) -> Iterator[tuple[bytes, bytes]]:
-    """The first `count` lines of an access log, keyed by the client's host."""
+    """Yield the first `count` lines of an access log, with the client's host as key."""
     with path.open("rb") as file:
         for _, line in zip(range(count), file, strict=False):
             text = line.rstrip(b"\r\n")
@@ -95,9 +95,11 @@ def _log_lines(path: Path, count: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def run_demo(options: DemoOptions, console: Console) -> bool:
-    """Runs the demo; whether the counts agreed.
+    """Run the demo, and return whether the counts are equal.
 
-    Errors: DemoFailed, BrokerFailed, PipelineError, KafkaException: each says what went wrong.
+    Raises:
+        DemoFailed, BrokerFailed, PipelineError, KafkaException: The demo failed. The message has
+            the reason.
     """
     find_java()
     _make_out_dir(options.out)
@@ -121,7 +123,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
 
 
 def _make_out_dir(out: Path) -> None:
-    """Makes `out` empty; one that the demo did not make is not touched. Errors: DemoFailed."""
+    """Create `out`, or empty it if an earlier demo created it. Raise DemoFailed otherwise."""
     try:
         _make_empty(out)
     except OSError as error:
@@ -131,14 +133,16 @@ def _make_out_dir(out: Path) -> None:
 def _make_empty(out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         if not (out / MARKER).exists():
-            raise DemoFailed(f"{out} is not empty and not of an earlier demo: choose another --out")
+            raise DemoFailed(
+                f"{out} is not empty, and no earlier demo created it. Choose another --out."
+            )
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).touch()
 
 
 def _parser_arguments(options: DemoOptions) -> str:
-    """How `odradek pipeline ingest` is told to read what the demo streamed."""
+    """Return the parser options of `odradek pipeline ingest` for the streamed records."""
     if options.input_file is not None:
         return "--parser access-log"
     schema = options.out / "schema.ddl"
@@ -167,14 +171,14 @@ def _open_spark(options: DemoOptions) -> SparkSession:
 def _stream(
     options: DemoOptions, bootstrap_servers: str, spark: SparkSession, console: Console
 ) -> tuple[int, int]:
-    """Streams, counts along and ingests, all at once; how many were sent, and counted live."""
+    """Stream, count and ingest at the same time. Return the records sent, and counted live."""
     summary = IngestSummary()
     job = IngestJob(spark, options.ingest(bootstrap_servers))
     streamer = Streamer(bootstrap_servers, options.topic)
     query = job.start()
     console.print("[bold]3[/] Spark ingests the topic into a Delta table as it fills.")
     counter = LiveCounter(bootstrap_servers, options.topic, GROUP)
-    console.print(f"[bold]4[/] Streaming, while group [cyan]{GROUP}[/] counts along:")
+    console.print(f"[bold]4[/] Streaming, while group [cyan]{GROUP}[/] counts the records:")
     try:
         with _Bars(console, options, streamer, counter, summary) as bars:
             sent = streamer.send_all(
@@ -189,16 +193,16 @@ def _stream(
 
 
 def _wait_for_table(job: IngestJob, query: StreamingQuery, sent: int, bars: _Bars) -> None:
-    """Errors: StreamingQueryException when the ingest failed."""
+    """Wait until the table has `sent` rows. Raise StreamingQueryException if the ingest failed."""
     until = time.monotonic() + CATCH_UP_TIMEOUT_S
     while bars.in_tables < sent and time.monotonic() < until:
         if query.awaitTermination(QUERY_POLL_S):
-            raise DemoFailed("the ingest ended too early")
+            raise DemoFailed("The ingest ended before the table had all records.")
         bars.tick(job, query)
 
 
 class _Bars:
-    """Three progress bars, side by side: sent, counted live, in the table."""
+    """Three progress bars: acknowledged records, records counted live, and rows in the tables."""
 
     def __init__(
         self,
@@ -239,7 +243,7 @@ class _Bars:
 def _look(options: DemoOptions, ends: report.Ends, console: Console) -> report.Outcome:
     from odradek.demo import plot, results
 
-    with console.status("Asking the table ..."):
+    with console.status("Querying the table ..."):
         spark = _open_spark(options)
         try:
             view = results.access_log_view() if options.input_file else results.usage_view()
@@ -249,7 +253,7 @@ def _look(options: DemoOptions, ends: report.Ends, console: Console) -> report.O
         finally:
             spark.stop()
     picture = options.out / "traffic.png"
-    subtitle = f"{counts.table:,} {view.title.lower()} from topic {options.topic}, as Spark's table"
-    subtitle += " has them, over time (UTC)"
+    subtitle = f"{counts.table:,} {view.title.lower()} of topic {options.topic} in Spark's table,"
+    subtitle += " over time (UTC)"
     plot.save_plot(traffic, view.title, subtitle, picture)
     return report.Outcome(ends, counts, reasons, traffic.top_pages, picture)
