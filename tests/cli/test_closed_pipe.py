@@ -92,7 +92,7 @@ def test_error_is_printed_although_the_output_has_no_reader(
     assert (code, stderr) == (1, f"odradek: No such file: {missing}.\n")
 
 
-def test_pipe_that_is_read_is_not_taken_for_a_closed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipe_with_a_reader_is_not_reported_as_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a BrokenPipeError of another connection would end a command with exit code 0."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as output:

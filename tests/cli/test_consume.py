@@ -77,7 +77,7 @@ def test_offset_before_the_beginning_starts_there_with_a_warning(cli: Cli, five:
 
 
 @pytest.mark.parametrize("offset", ["0", "4", "5"])
-def test_offset_in_range_is_no_warning(cli: Cli, five: str, offset: str) -> None:
+def test_offset_in_range_prints_no_warning(cli: Cli, five: str, offset: str) -> None:
     result = cli("consume", five, "-o", offset)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.split() == [str(each) for each in range(int(offset), 5)]

@@ -46,7 +46,7 @@ def test_describe_shows_configs_and_offsets(cli: Cli) -> None:
     assert "retention.ms=1000000" in cli.ok("topic", "describe", "pages")
 
 
-def test_alter_sets_and_unsets_configs_and_grows(cli: Cli) -> None:
+def test_alter_sets_and_resets_configs_and_adds_partitions(cli: Cli) -> None:
     cli.ok("topic", "create", "pages", "-c", "retention.ms=1000000")
     cli.ok("topic", "alter", "pages", "-p", "4", "-c", "max.message.bytes=5000")
     cli.ok("topic", "alter", "pages", "--delete-config", "retention.ms")

@@ -37,7 +37,9 @@ def test_program_outside_the_path_is_named_by_its_own_path(venv: Path) -> None:
     assert program() == "venv/bin/odradek"
 
 
-def test_program_on_the_path_is_named_alone(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_on_the_path_is_named_by_its_name(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(venv.parent))
     assert program() == "odradek"
 

@@ -41,7 +41,7 @@ def test_key_is_the_session() -> None:
             assert json.loads(value)["session"].encode() == key
 
 
-def test_a_few_are_cut_off() -> None:
+def test_some_events_are_truncated() -> None:
     cut_off = COUNT - len(whole_events())
     assert 0 < cut_off < 5 * COUNT / CUT_OFF_ONE_IN
 

@@ -48,7 +48,7 @@ def test_row_in_the_wrong_table_is_found() -> None:
     assert differences(TOPIC, table, quarantine) == [f"{location} is altered"]
 
 
-def test_row_from_nowhere_is_found() -> None:
+def test_row_that_is_not_in_the_topic_is_found() -> None:
     table, quarantine = right()
     nowhere = RecordLocation("t", 9, 9)
     table.append((nowhere, Entry(0, None, (), 0)))

@@ -112,7 +112,7 @@ def consume(
 
 
 class _PartitionReader:
-    """Prints consumed records up to the end, up to `max_records`, or without end (`follow`)."""
+    """Printer of consumed records: up to the end, up to `max_records`, or endless (`follow`)."""
 
     def __init__(
         self,

@@ -172,7 +172,7 @@ def _send_all(
 
 
 class _RecordSender:
-    """Sends through librdkafka. The first record that the broker refuses ends the command."""
+    """A sender through librdkafka. The first record that the broker refuses ends the command."""
 
     outcome = ""
     transactions: ClassVar[dict[str, object]] = {}

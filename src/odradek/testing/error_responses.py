@@ -51,7 +51,7 @@ def error_response(response_class: Any, request: Any, version: int, code: ErrorC
 
 
 class _Filler:
-    """Fills the structs of one response from the corresponding structs of the request."""
+    """Filler for the structs of one response, from the corresponding structs of the request."""
 
     def __init__(self, module: Any, version: int, code: int) -> None:
         self._module = module

@@ -1,1 +1,1 @@
-"""Where a batch's rows become durable: Delta or Parquet tables, each commit exactly once."""
+"""Sinks of the pipeline: Delta and Parquet tables, which commit each batch exactly once."""
