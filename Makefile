@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 JOBS ?= 2
 
-.PHONY: demo test check docs bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
+.PHONY: demo test test-wheel check docs bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
 
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
@@ -10,6 +10,10 @@ demo: venv java          ## a broker, usage events through it, a lakehouse table
 test: venv java          ## all tests, and those of the wire again without uvloop, sendfile, RWF_NOWAIT
 	$(PY) -m pytest -n $(JOBS) $(ARGS)
 	ODRADEK_FORCE_FALLBACKS=1 $(PY) -m pytest -n $(JOBS) tests/broker tests/cli tests/net $(ARGS)
+
+test-wheel: venv         ## the built wheel, installed without a compiler on Python 3.11 and 3.13
+	@scripts/ensure-python 3.13
+	$(PY) -m pytest tests/packaging $(ARGS)
 
 check: venv              ## lint, format, types, layers, generated code
 	.venv/bin/ruff check .
