@@ -20,9 +20,10 @@ from tests.broker.test_call_count import counted, framed, running_broker
 from tests.helpers.call_count import CallCount
 from tests.helpers.mock_transport import open_connection
 
-# The commit of one partition by a group without members. It takes 25 calls to receive and decode,
-# 25 to find and check the group, 15 for the record and its response, 20 to encode it and build the
-# batch, 20 for partition, log and the write, 5 to replay, and 15 to encode the response.
+# The commit of one partition by a group without members. Receive and decode: about 25 calls.
+# Finding and checking the group takes 25, the record and its response 15. Encoding the record and
+# building the batch takes 20. Partition, log and the write take 20, the replay 5, and encoding the
+# response 15.
 COMMIT_CALLS_MAX = 122
 # Each further partition: decode, validate, make a record, encode it, replay it, respond.
 PARTITION_CALLS_MAX = 33

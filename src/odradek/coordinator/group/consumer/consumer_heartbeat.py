@@ -126,7 +126,7 @@ def validate(
 ) -> None:
     """Check a request without its group.
 
-    The checks have Kafka's order, because the first one that fails determines the message.
+    The checks have Kafka's order, because the first failed check determines the message.
 
     Raises:
         KafkaError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
