@@ -110,7 +110,7 @@ def _refuse(code: ErrorCode) -> TransactionResult:
 def _to(current: TransactionMetadata | None, following: TransactionMetadata) -> TransactionMetadata:
     """Return `following`. Assert that the table of states allows the transition."""
     before = None if current is None else current.state
-    assert before in VALID_PREVIOUS[following.state], f"{before} -> {following.state}"
+    assert before in VALID_PREVIOUS[following.state], f"{before!r} -> {following.state!r}"
     assert 0 <= following.producer_epoch <= EPOCH_MAX, following
     return following
 
