@@ -36,7 +36,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_new_directories_are_for_their_user_only_and_existing_ones_stay(tmp_path: Path) -> None:
+def test_new_directories_are_private_and_existing_ones_keep_their_mode(tmp_path: Path) -> None:
     existing = tmp_path / "existing"
     existing.mkdir(mode=0o755)
     existing.chmod(0o755)
@@ -48,7 +48,7 @@ def test_new_directories_are_for_their_user_only_and_existing_ones_stay(tmp_path
     assert {mode(existing / each) for each in ("a", "a/b", "a/c")} == {0o700}
 
 
-def test_a_file_in_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+def test_a_file_with_the_name_of_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         make_directories(FILES, str(tmp_path / "file"))
@@ -57,7 +57,7 @@ def test_a_file_in_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sync", [False, True])
-def test_files_are_written_whole_and_for_their_user_only(tmp_path: Path, sync: bool) -> None:
+def test_files_are_written_completely_and_privately(tmp_path: Path, sync: bool) -> None:
     path = tmp_path / "file"
     data = os.urandom(3 * 1_048_576)
     write_file(FILES, str(path), data, sync=sync)
@@ -73,7 +73,7 @@ def test_files_are_written_whole_and_for_their_user_only(tmp_path: Path, sync: b
     assert not unlink_if_exists(FILES, str(path))
 
 
-def test_creating_a_file_that_exists_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_creating_an_existing_file_does_not_change_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"content")
     path.chmod(0o640)
@@ -81,6 +81,6 @@ def test_creating_a_file_that_exists_leaves_it_as_it_is(tmp_path: Path) -> None:
     assert (path.read_bytes(), mode(path)) == (b"content", 0o640)
 
 
-def test_the_portable_file_system_does_without_what_not_every_system_has() -> None:
+def test_the_portable_file_system_lacks_nowait_and_sendfile() -> None:
     files: Files = PortableFiles()
     assert (files.nowait, files.sends_files) == (None, False)

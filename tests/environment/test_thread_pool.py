@@ -41,7 +41,7 @@ def test_an_idle_thread_is_used_again_and_the_limit_is_kept() -> None:
     pool.shutdown()
 
 
-def test_shutdown_waits_for_what_was_submitted_and_refuses_more() -> None:
+def test_shutdown_waits_for_submitted_calls_and_refuses_more() -> None:
     before = threading.active_count()
     pool = ThreadPool(1, "calls")
     done: list[int] = []
@@ -55,7 +55,7 @@ def test_shutdown_waits_for_what_was_submitted_and_refuses_more() -> None:
     pool.shutdown(wait=True)
 
 
-def test_shutdown_cancels_what_has_not_started() -> None:
+def test_shutdown_cancels_calls_that_have_not_started() -> None:
     pool = ThreadPool(1, "calls")
     started, may_end = threading.Event(), threading.Event()
 

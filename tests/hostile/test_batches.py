@@ -76,14 +76,14 @@ def error_of(client: WireClient, topic: str, records: bytearray) -> int:
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_a_header_that_lies_gets_kafkas_error(attacker: Attacker, what: str) -> None:
+def test_a_wrong_header_gets_kafkas_error(attacker: Attacker, what: str) -> None:
     records, code = LIES[what]
     assert error_of(attacker, "t", records) == code
     assert error_of(attacker, "t", batch(b"good")) == 0
 
 
 @pytest.mark.parametrize("what", ["a wrong sum", "a control batch", "two batches"])
-def test_without_an_answer_the_connection_is_closed(
+def test_connection_is_closed_if_there_is_no_response(
     process: BrokerProcess, attacker: Attacker, what: str
 ) -> None:
     records, code = LIES[what]
@@ -102,7 +102,7 @@ def test_every_bit_of_a_batch_is_covered(attacker: Attacker) -> None:
 
 
 @pytest.mark.parametrize("compression", PACKED, ids=lambda each: each.name)
-def test_bombs_and_broken_frames_where_times_are_looked_up(
+def test_decompression_bombs_and_broken_frames_in_timestamp_look_ups(
     attacker: Attacker, process: BrokerProcess, compression: Compression
 ) -> None:
     name = f"times-{compression.name.lower()}"
@@ -124,7 +124,7 @@ def test_bombs_and_broken_frames_where_times_are_looked_up(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bombs_and_broken_frames_where_batches_are_packed_anew(
+def test_decompression_bombs_and_broken_frames_in_recompressed_topics(
     attacker: Attacker, codec: str
 ) -> None:
     name = f"anew-{codec}"
@@ -159,7 +159,9 @@ def test_offsets_that_jump_are_served(attacker: Attacker) -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
-def test_a_count_that_cannot_be_is_refused(attacker: Attacker, compression: Compression) -> None:
+def test_an_impossible_record_count_is_refused(
+    attacker: Attacker, compression: Compression
+) -> None:
     """With 61 bytes the log's end would jump by 2^31 and every batch begin a new segment."""
     body = compress(compression, RECORD)
     assert (

@@ -50,7 +50,7 @@ def lying(count: int = 3, body: bytes = RECORD * 3, **fields: Any) -> bytearray:
     return forged(body, count=count, base_timestamp=NOW_MS, max_timestamp=TARGET, **fields)
 
 
-def test_a_promise_that_no_record_keeps_ends_the_search(
+def test_a_header_timestamp_that_no_record_has_ends_the_search(
     log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[int] = []
@@ -77,7 +77,7 @@ def test_the_batch_that_holds_the_log_start_may_have_its_match_before_it(log: Un
     assert found is not None and found[:2] == (TARGET, 2)
 
 
-def test_a_batch_of_too_many_records_is_answered_by_its_header(
+def test_a_batch_of_too_many_records_is_represented_by_its_header(
     log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timestamps, "RECORDS_MAX", 10)
@@ -86,7 +86,7 @@ def test_a_batch_of_too_many_records_is_answered_by_its_header(
     assert found is not None and found[:2] == (TARGET, 0)
 
 
-def test_an_offset_outside_of_the_batch_is_not_believed(log: UnifiedLog) -> None:
+def test_an_offset_outside_of_the_batch_is_ignored(log: UnifiedLog) -> None:
     append(log, batch_of([b"good"]))
     far = bytes([12, 0, 0, 0x7E, 1, 1, 0])  # offset delta 63
     append(log, forged(far, base_timestamp=TARGET, max_timestamp=TARGET))
@@ -96,7 +96,7 @@ def test_an_offset_outside_of_the_batch_is_not_believed(log: UnifiedLog) -> None
 
 
 @pytest.mark.parametrize("compression", PACKED, ids=lambda each: each.name)
-def test_a_bomb_is_answered_by_its_header(
+def test_a_decompression_bomb_is_represented_by_its_header(
     log: UnifiedLog, monkeypatch: pytest.MonkeyPatch, compression: Compression
 ) -> None:
     monkeypatch.setattr(timestamps, "UNPACKED_BYTES_MAX", 1_000_000)
@@ -119,7 +119,7 @@ def test_a_frame_broken_at_any_byte_is_corrupt_or_capped(compression: Compressio
             assert len(got) == 100
 
 
-def test_many_empty_gzip_members_cost_no_copy_of_the_rest_each() -> None:
+def test_many_empty_gzip_members_do_not_copy_the_rest_each_time() -> None:
     """Fed to zlib whole, each member's end copied all that was behind it: 5 GB for this stream."""
     fed: list[int] = []
     unpack = cramjam.gzip.decompress_into

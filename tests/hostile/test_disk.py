@@ -55,7 +55,7 @@ def values(client: WireClient, topic: str = "t") -> list[bytes | None]:
     ]
 
 
-def test_a_full_disk_refuses_appends_serves_reads_and_heals(
+def test_a_full_disk_refuses_appends_serves_reads_and_recovers(
     disk: tuple[BrokerProcess, Attacker, Path],
 ) -> None:
     process, client, log = disk
@@ -76,7 +76,7 @@ def test_a_full_disk_refuses_appends_serves_reads_and_heals(
     assert values(client) == [b"0", b"1", b"2", b"3", bytes(1000)]
 
 
-def test_a_full_disk_closes_the_connection_of_who_wants_no_answer(
+def test_a_full_disk_closes_the_connection_of_a_producer_with_acks_0(
     disk: tuple[BrokerProcess, Attacker, Path],
 ) -> None:
     process, client, _ = disk

@@ -81,7 +81,7 @@ def test_a_body_that_ends_at_every_byte(process: BrokerProcess, cls: type) -> No
             assert "malformed request" in reason(attacker)
 
 
-def test_requests_torn_at_every_byte_that_hang_are_answered_when_the_rest_comes(
+def test_requests_split_at_every_byte_are_answered_when_the_rest_arrives(
     process: BrokerProcess,
 ) -> None:
     stream = framed(request_bytes(produce("t"), 9))
@@ -101,9 +101,7 @@ def test_a_request_byte_by_byte(attacker: Attacker) -> None:
     assert attacker.receive_frame()
 
 
-def test_connections_that_say_nothing_cost_nothing(
-    process: BrokerProcess, attacker: Attacker
-) -> None:
+def test_idle_connections_cost_nothing(process: BrokerProcess, attacker: Attacker) -> None:
     attacker.call(ApiVersionsRequest("x", "1"), 3)
     descriptors = process.descriptors()
     silent = [WireClient(process.bootstrap_servers) for _ in range(HALF_OPEN)]
@@ -119,7 +117,7 @@ def test_connections_that_say_nothing_cost_nothing(
         attacker.call(ApiVersionsRequest("x", "1"), 3)  # a turn of the broker's loop
 
 
-def test_a_hundred_thousand_requests_in_one_go_are_answered_in_order(
+def test_a_hundred_thousand_pipelined_requests_are_answered_in_order(
     process: BrokerProcess, attacker: Attacker
 ) -> None:
     one = framed(request_bytes(ApiVersionsRequest("many", "1"), 0))
@@ -134,7 +132,7 @@ def test_a_hundred_thousand_requests_in_one_go_are_answered_in_order(
     answers.close()
 
 
-def test_requests_whose_answers_nobody_reads_stop_being_read(
+def test_requests_are_not_read_while_responses_are_not_read(
     process: BrokerProcess, attacker: Attacker
 ) -> None:
     """Memory is looked at when the module ends: 100 MB of answers must not lie in the broker."""
@@ -145,7 +143,7 @@ def test_requests_whose_answers_nobody_reads_stop_being_read(
             attacker.socket.sendall(stream)
 
 
-def test_long_polls_in_one_go_wait_within_the_limit_of_a_connection(
+def test_pipelined_long_polls_wait_within_the_limit_of_a_connection(
     process: BrokerProcess, attacker: Attacker, canary: Canary
 ) -> None:
     poll = fetch("t", 0, max_wait_ms=2**31 - 1, min_bytes=2**31 - 1)
@@ -160,7 +158,7 @@ def test_long_polls_in_one_go_wait_within_the_limit_of_a_connection(
     assert canary.rounds >= rounds
 
 
-def test_sizes_claimed_and_not_sent_hold_up_nobody(
+def test_frames_that_are_announced_but_not_sent_delay_no_other_client(
     process: BrokerProcess, attacker: Attacker
 ) -> None:
     claims = [WireClient(process.bootstrap_servers) for _ in range(CLAIMS)]

@@ -49,14 +49,14 @@ def error_of(client: WireClient, batch: bytearray) -> int:
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_what_a_coordinator_could_not_load_is_refused(what: str) -> None:
+def test_records_that_a_coordinator_could_not_load_are_refused(what: str) -> None:
     with Broker(CONFIG) as broker, WireClient(broker.bootstrap_servers) as client:
         client.call(FindCoordinatorRequest("g", 0), 2)
         assert error_of(client, LIES[what]) == ErrorCode.INVALID_RECORD
         assert error_of(client, build_batch([Record(b"", b"")], timestamp_ms=-1)) == 0
 
 
-def test_groups_are_loaded_past_records_that_say_nothing(tmp_path: Path) -> None:
+def test_groups_are_loaded_despite_meaningless_records(tmp_path: Path) -> None:
     keys = [b"", b"\0", b"\0\1\0\5g", b"\0\2\0\1g", b"\x7f\xff", b"\0\1\0\1g\0\1t\0\0\0\0"]
     with Broker(CONFIG, data_dir=tmp_path) as broker:
         with WireClient(broker.bootstrap_servers) as client:

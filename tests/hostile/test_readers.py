@@ -77,7 +77,7 @@ def until_descriptors(process: BrokerProcess, count: int, canary: Canary) -> Non
         canary.wait_for_rounds(1)
 
 
-def test_readers_that_vanish_leave_nothing_behind(
+def test_disconnected_readers_release_descriptors_and_memory(
     process: BrokerProcess, big: str, canary: Canary
 ) -> None:
     before = process.descriptors()
@@ -92,7 +92,7 @@ def test_readers_that_vanish_leave_nothing_behind(
     until_descriptors(process, before, canary)
 
 
-def test_readers_that_sleep_cost_no_memory_and_no_time(
+def test_stalled_readers_cost_no_memory_and_no_cpu(
     process: BrokerProcess, readers: list[Attacker], canary: Canary
 ) -> None:
     """Memory is looked at when the module ends."""
@@ -105,7 +105,7 @@ def test_readers_that_sleep_cost_no_memory_and_no_time(
     raise AssertionError(f"{spent} s of CPU in {time.monotonic() - begun} s")
 
 
-def test_a_reader_that_wakes_gets_every_byte(readers: list[Attacker]) -> None:
+def test_a_reader_that_continues_gets_every_byte(readers: list[Attacker]) -> None:
     """The rest of the answer that the fixture read some bytes of: whole batches, in order."""
     client = readers[0]
     left = bytearray()
@@ -117,7 +117,7 @@ def test_a_reader_that_wakes_gets_every_byte(readers: list[Attacker]) -> None:
     assert offsets == [1, 2]
 
 
-def test_a_log_cut_short_under_an_answer_ends_that_connection_only(
+def test_a_log_truncated_during_a_response_ends_only_that_connection(
     process: BrokerProcess, data_dir: Path, canary: Canary
 ) -> None:
     with WireClient(process.bootstrap_servers) as client:
@@ -135,7 +135,7 @@ def test_a_log_cut_short_under_an_answer_ends_that_connection_only(
         blocked.socket.close()
 
 
-def test_a_topic_deleted_under_an_answer(process: BrokerProcess, canary: Canary) -> None:
+def test_a_topic_deleted_during_a_response(process: BrokerProcess, canary: Canary) -> None:
     """The file stays until it was sent: the answer is whole, and the descriptor goes with it."""
     with WireClient(process.bootstrap_servers) as client:
         create_topic(client, "gone")

@@ -96,7 +96,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("what", MALFORMED)
-def test_a_lie_about_a_length_closes_the_connection(
+def test_a_wrong_length_closes_the_connection(
     process: BrokerProcess, attacker: Attacker, what: str
 ) -> None:
     attacker.send_frame(MALFORMED[what])
@@ -126,7 +126,7 @@ def test_keys_and_versions_that_are_not_served_close_the_connection(
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
-def test_api_versions_alone_has_an_answer_for_any_version(attacker: Attacker, version: int) -> None:
+def test_only_api_versions_has_a_response_for_any_version(attacker: Attacker, version: int) -> None:
     attacker.send_frame(header(18, version, flexible=version > 2) + b"\1\1\0")
     assert attacker.receive_frame().hex() == "00000007" + "002300000001001200000004"
     assert attacker.call(ApiVersionsRequest("still", "here"), 3).error_code == 0
@@ -263,7 +263,7 @@ def exchange(process: BrokerProcess, data: bytes) -> str:
     return "no response"
 
 
-def test_requests_of_kafka_with_bits_turned_and_bytes_moved(
+def test_requests_of_kafka_with_flipped_bits_and_moved_bytes(
     process: BrokerProcess, seed: int
 ) -> None:
     random = Random(seed)
@@ -275,13 +275,13 @@ def test_requests_of_kafka_with_bits_turned_and_bytes_moved(
     assert outcomes["answered"] and outcomes["closed"], outcomes
 
 
-def test_requests_of_kafka_as_they_are(process: BrokerProcess) -> None:
+def test_unchanged_requests_of_kafka(process: BrokerProcess) -> None:
     """Names and numbers in them mean nothing here: an answer, a wait, or a closed connection."""
     outcomes = Counter(exchange(process, data) for data in requests_of_kafka())
     assert outcomes["answered"] > sum(outcomes.values()) / 2, outcomes
 
 
-def test_a_request_with_bytes_behind_it_is_answered(attacker: Attacker) -> None:
+def test_a_request_with_trailing_bytes_is_answered(attacker: Attacker) -> None:
     attacker.send_frame(request_bytes(ApiVersionsRequest("x", "1"), 3) + bytes(100))
     assert attacker.receive_frame()
 

@@ -63,7 +63,7 @@ def test_a_log_reserves_as_much_as_it_has_and_no_more_than_the_limit(tmp_path: P
     manager.close()
 
 
-def test_a_segment_gives_back_when_it_rolls(tmp_path: Path) -> None:
+def test_a_segment_releases_reserved_space_when_it_rolls(tmp_path: Path) -> None:
     files = AllocatingFiles()
     manager = open_manager(tmp_path, replace(LogConfig(), segment_bytes=2_000_000), files)
     log = open_log(manager)
@@ -75,7 +75,7 @@ def test_a_segment_gives_back_when_it_rolls(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_no_space_to_reserve_is_no_error(tmp_path: Path) -> None:
+def test_a_failed_reservation_is_not_an_error(tmp_path: Path) -> None:
     files = AllocatingFiles()
     files.error = OSError(errno.ENOSPC, "no space")
     manager = open_manager(tmp_path, LogConfig(), files)
@@ -86,7 +86,7 @@ def test_no_space_to_reserve_is_no_error(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_recovery_gives_back_what_a_killed_broker_had_reserved(tmp_path: Path) -> None:
+def test_recovery_releases_space_that_a_killed_broker_had_reserved(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig())
     log = open_log(manager)
     while log.size_bytes < 3 * ALLOCATE_FROM_BYTES:
@@ -102,7 +102,7 @@ def test_recovery_gives_back_what_a_killed_broker_had_reserved(tmp_path: Path) -
     again.close()
 
 
-def test_a_file_system_that_is_not_known_to_gain_is_left_alone(
+def test_nothing_is_reserved_on_other_file_systems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mountinfo"
@@ -122,7 +122,7 @@ def test_a_file_system_that_is_not_known_to_gain_is_left_alone(
     assert (tmp_path / "file").stat().st_blocks == 0
 
 
-def test_a_nearly_full_file_system_is_left_alone(
+def test_nothing_is_reserved_on_a_nearly_full_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(allocation, "FREE_BYTES_MIN", 1 << 62)

@@ -51,7 +51,7 @@ def described(found: LogReadInfo) -> tuple[bytes | None, bool]:
     st.lists(st.sampled_from([0, 1, 2, 30]), min_size=1, max_size=12),
     st.data(),
 )
-def test_a_read_on_a_thread_finds_what_one_of_resident_pages_finds(
+def test_a_read_on_a_thread_equals_a_read_of_resident_pages(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
 ) -> None:
     manager = opened(tmp_path_factory.mktemp("log"), LogConfig(index_interval_bytes=100))
@@ -70,7 +70,7 @@ def test_a_read_on_a_thread_finds_what_one_of_resident_pages_finds(
 
 
 @pytest.mark.parametrize("nowait", [True, False])
-def test_what_is_not_in_memory_is_refused_until_a_thread_has_read_it(
+def test_cold_reads_are_refused_until_a_thread_has_read_the_data(
     tmp_path: Path, nowait: bool
 ) -> None:
     files = SlowFiles(nowait=nowait)
@@ -107,7 +107,9 @@ def test_aborted_transactions_are_refused_until_a_thread_has_read_them(tmp_path:
     manager.close()
 
 
-def test_a_segment_deleted_under_a_read_takes_no_directory_offline(tmp_path: Path) -> None:
+def test_a_segment_deleted_during_a_read_does_not_take_the_directory_offline(
+    tmp_path: Path,
+) -> None:
     files = SlowFiles()
     manager = opened(tmp_path, LogConfig(), files)
     fill(open_log(manager), [1, 0, 1])
@@ -129,7 +131,7 @@ def test_a_segment_deleted_under_a_read_takes_no_directory_offline(tmp_path: Pat
     manager.close()
 
 
-def test_what_was_read_before_a_truncation_is_not_confirmed(tmp_path: Path) -> None:
+def test_a_read_before_a_truncation_is_not_confirmed(tmp_path: Path) -> None:
     manager = opened(tmp_path, LogConfig())
     log = open_log(manager)
     fill(log, [1, 1])
@@ -209,7 +211,7 @@ def test_the_owner_appends_rolls_and_deletes_without_the_disk(tmp_path: Path, no
     manager.close()
 
 
-def test_a_file_that_is_slow_to_open_keeps_no_other_log_waiting(tmp_path: Path) -> None:
+def test_a_file_that_is_slow_to_open_does_not_delay_other_logs(tmp_path: Path) -> None:
     files = SlowFiles()
     manager = opened(tmp_path, LogConfig(), files)
     fill(open_log(manager), [1, 0, 1])

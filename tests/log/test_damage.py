@@ -61,7 +61,7 @@ def damage(path: Path, data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-def test_log_is_a_prefix_and_goes_on_after_any_damage(
+def test_log_is_a_prefix_and_accepts_appends_after_any_damage(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     root = tmp_path_factory.mktemp("damage")

@@ -100,9 +100,7 @@ def snapshot_entries(data: bytes) -> set[bytes]:
     return {data[at : at + 46] for at in range(10, len(data), 46)}
 
 
-def test_windows_that_kafka_does_not_write_down_are_rebuilt(
-    tmp_path: Path, manager: LogManager
-) -> None:
+def test_windows_that_kafka_does_not_store_are_rebuilt(tmp_path: Path, manager: LogManager) -> None:
     manager.close()
     (tmp_path / "golden-0" / f"{120:020d}.odradek-window").unlink()
     manager = open_manager(tmp_path, CONFIG)

@@ -76,7 +76,7 @@ def test_a_flush_up_to_an_older_roll_leaves_the_newer_one_to_the_next(tmp_path: 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_power_cut_behind_an_unsynced_roll_loses_no_index(tmp_path: Path, seed: int) -> None:
+def test_a_power_cut_after_an_unsynced_roll_loses_no_index(tmp_path: Path, seed: int) -> None:
     """All batches are on the disk, and the checkpoint was written, when the segment is rolled."""
     config = LogConfig(flush_messages=1, index_interval_bytes=0)
     files = FaultyFiles(loses_names=True)

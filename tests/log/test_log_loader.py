@@ -50,7 +50,7 @@ def test_torn_tail_is_cut_reported_and_counted(
 
 
 @pytest.mark.parametrize("damage", ["flip", "zeros", "offset"])
-def test_bad_batch_and_all_behind_it_is_cut(tmp_path: Path, damage: str) -> None:
+def test_invalid_batch_and_all_later_batches_are_cut(tmp_path: Path, damage: str) -> None:
     directory = filled(tmp_path, 40, clean=False)
     path = sorted(directory.glob("*.log"))[1]
     data = bytearray(path.read_bytes())
@@ -71,7 +71,7 @@ def test_bad_batch_and_all_behind_it_is_cut(tmp_path: Path, damage: str) -> None
     manager.close()
 
 
-def test_only_segments_behind_the_recovery_point_are_read(
+def test_only_segments_above_the_recovery_point_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = open_manager(tmp_path, CONFIG)
@@ -94,7 +94,7 @@ def test_only_segments_behind_the_recovery_point_are_read(
     manager.close()
 
 
-def test_a_rotten_header_below_the_recovery_point_takes_no_segment_along(tmp_path: Path) -> None:
+def test_a_damaged_header_below_the_recovery_point_removes_no_segment(tmp_path: Path) -> None:
     """It looks as if the segment had been compacted, and were in the place of the next ones."""
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
@@ -146,7 +146,7 @@ def test_whole_window_is_known_after_a_start(tmp_path: Path, clean: bool) -> Non
     manager.close()
 
 
-def test_window_is_rebuilt_from_the_log_where_kafka_left_only_its_snapshot(
+def test_window_is_rebuilt_from_the_log_if_only_kafkas_snapshot_exists(
     tmp_path: Path,
 ) -> None:
     directory = filled(tmp_path, 50, clean=True)
@@ -177,7 +177,7 @@ def test_lost_or_damaged_indexes_are_rebuilt(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_half_done_files_of_a_crash_are_removed(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_crash_are_removed(tmp_path: Path) -> None:
     directory = filled(tmp_path, 5, clean=False)
     strays = ["00000000000000000099.log.deleted", "leader-epoch-checkpoint.tmp", "x.cleaned"]
     for name in strays:
@@ -200,7 +200,7 @@ def test_preallocated_indexes_of_a_stopped_kafka_are_understood(tmp_path: Path) 
     assert len(newest(directory, ".index").read_bytes()) < 240
 
 
-def test_deleted_records_whose_log_was_lost_do_not_come_back_as_free_offsets(
+def test_offsets_of_deleted_records_are_not_used_again_after_a_crash(
     tmp_path: Path,
 ) -> None:
     manager = open_manager(tmp_path, CONFIG)

@@ -66,7 +66,7 @@ def log_of_three_segments(manager: LogManager) -> UnifiedLog:
     return log
 
 
-def test_appends_go_on_during_an_fsync_and_waiting_flushes_share_the_next(
+def test_appends_continue_during_an_fsync_and_waiting_flushes_share_the_next(
     tmp_path: Path, files: GatedFiles
 ) -> None:
     manager = open_manager(tmp_path, LogConfig(), files)
@@ -92,9 +92,7 @@ def test_appends_go_on_during_an_fsync_and_waiting_flushes_share_the_next(
     manager.close()
 
 
-def test_a_flush_does_not_promise_what_was_appended_while_it_ran(
-    tmp_path: Path, files: GatedFiles
-) -> None:
+def test_a_flush_does_not_cover_appends_during_the_flush(tmp_path: Path, files: GatedFiles) -> None:
     manager = open_manager(tmp_path, LogConfig(), files)
     log = open_log(manager)
     append(log, [b"1"])
@@ -108,7 +106,9 @@ def test_a_flush_does_not_promise_what_was_appended_while_it_ran(
     manager.close()
 
 
-def test_retention_under_a_flush_neither_waits_nor_fails(tmp_path: Path, files: GatedFiles) -> None:
+def test_retention_during_a_flush_neither_waits_nor_fails(
+    tmp_path: Path, files: GatedFiles
+) -> None:
     manager = open_manager(tmp_path, LogConfig(file_delete_delay_ms=0), files)
     log = log_of_three_segments(manager)
     files.gate.clear()
@@ -127,7 +127,7 @@ def test_retention_under_a_flush_neither_waits_nor_fails(tmp_path: Path, files: 
     manager.close()
 
 
-def test_deleting_a_log_under_a_flush_neither_waits_nor_takes_the_directory_down(
+def test_deleting_a_log_during_a_flush_neither_waits_nor_fails_the_directory(
     tmp_path: Path, files: GatedFiles
 ) -> None:
     manager = open_manager(tmp_path, LogConfig(), files)
@@ -148,7 +148,7 @@ def test_deleting_a_log_under_a_flush_neither_waits_nor_takes_the_directory_down
     manager.close()
 
 
-def test_index_entries_are_complete_while_others_look_things_up(tmp_path: Path) -> None:
+def test_index_entries_are_complete_during_concurrent_look_ups(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig(index_interval_bytes=0))
     log = open_log(manager)
     append(log, [b"0"], timestamp_ms=NOW_MS - 10_000)

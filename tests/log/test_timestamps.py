@@ -65,7 +65,7 @@ def test_log_without_records_has_no_offset_for_any_timestamp(tmp_path: Path) -> 
     manager.close()
 
 
-def test_batch_that_does_not_unpack_is_answered_by_its_header(tmp_path: Path) -> None:
+def test_batch_that_cannot_be_unpacked_is_represented_by_its_header(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig())
     log = open_log(manager)
     append(log, [b"x"], timestamp_ms=NOW_MS - 10)

@@ -52,7 +52,7 @@ def error_of(call, *args, **options) -> ErrorCode:  # type: ignore[no-untyped-de
 # -- what is stable --------------------------------------------------------------------------------
 
 
-def test_nothing_behind_the_first_open_transaction_is_stable(log: UnifiedLog) -> None:
+def test_no_record_after_the_first_open_transaction_is_stable(log: UnifiedLog) -> None:
     append(log, [b"plain"])
     append_transactional(log, [b"a", b"b"], 1, 0)
     append_transactional(log, [b"c"], 2, 0)
@@ -64,7 +64,7 @@ def test_nothing_behind_the_first_open_transaction_is_stable(log: UnifiedLog) ->
     assert log.last_stable_offset == log.log_end_offset == 7
 
 
-def test_high_watermark_bounds_what_is_stable(log: UnifiedLog) -> None:
+def test_last_stable_offset_is_at_most_the_high_watermark(log: UnifiedLog) -> None:
     """KAFKA-9807: a marker that is not committed decides nothing, and one look at the high
     watermark answers for both."""
     append_transactional(log, [b"a"], 1, 0)
@@ -85,7 +85,7 @@ def test_stable_offset_is_never_before_the_log_start(log: UnifiedLog) -> None:
     assert log.last_stable_offset == 1
 
 
-def test_marker_without_data_leaves_no_trace_but_the_epoch(log: UnifiedLog) -> None:
+def test_marker_without_data_changes_only_the_epoch(log: UnifiedLog) -> None:
     """Neither an index entry nor a move of the last stable offset."""
     append_transactional(log, [b"open"], 1, 0)
     append_marker(log, 2, committed=False, epoch=3)
@@ -160,7 +160,7 @@ def test_marker_is_kafkas_control_batch_byte_for_byte(log: UnifiedLog) -> None:
 # -- who may write ---------------------------------------------------------------------------------
 
 
-def test_late_batch_after_the_abort_opens_nothing(log: UnifiedLog) -> None:
+def test_late_batch_after_the_abort_opens_no_transaction(log: UnifiedLog) -> None:
     """KAFKA-12671: it would pin the last stable offset for ever."""
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=False)
@@ -170,7 +170,7 @@ def test_late_batch_after_the_abort_opens_nothing(log: UnifiedLog) -> None:
     assert log.last_stable_offset == log.log_end_offset == 2
 
 
-def test_guard_is_worth_nothing_after_a_marker(log: UnifiedLog) -> None:
+def test_guard_is_invalid_after_a_marker(log: UnifiedLog) -> None:
     """The answer of the coordinator was about a transaction that has ended meanwhile."""
     old = log.producers.verifications.start(1, 0, 0, NOW_MS)
     append_marker(log, 1, committed=False)
@@ -183,7 +183,7 @@ def test_guard_is_worth_nothing_after_a_marker(log: UnifiedLog) -> None:
     append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
 
 
-def test_without_verification_a_transaction_opens_by_itself(log: UnifiedLog) -> None:
+def test_without_verification_any_first_batch_opens_a_transaction(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0, guard=NOT_VERIFIED)
     assert log.last_stable_offset == 0
 
@@ -199,7 +199,7 @@ def test_higher_sequence_waits_for_the_lowest_one_seen(log: UnifiedLog) -> None:
     append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
 
 
-def test_a_lower_sequence_that_asks_later_goes_first(log: UnifiedLog) -> None:
+def test_a_lower_sequence_that_is_verified_later_is_appended_first(log: UnifiedLog) -> None:
     guard = log.producers.verifications.start(1, 0, 1, NOW_MS)
     assert guard == log.producers.verifications.start(1, 0, 0, NOW_MS)
     assert error_of(append_transactional, log, [b"b"], 1, 1, guard=guard) is (
@@ -208,7 +208,7 @@ def test_a_lower_sequence_that_asks_later_goes_first(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0, guard=guard)
 
 
-def test_questions_whose_batches_never_come_are_forgotten(log: UnifiedLog) -> None:
+def test_verifications_whose_batches_never_arrive_expire(log: UnifiedLog) -> None:
     """Else they were kept for ever, one a producer, and their guards good for ever."""
     old = log.producers.verifications.start(1, 0, 0, NOW_MS)
     log.producers.expire(NOW_MS + DAY_MS - 1, DAY_MS)
@@ -226,7 +226,7 @@ def test_new_epoch_forgets_the_lowest_sequence_of_the_old_one(log: UnifiedLog) -
     append_transactional(log, [b"a"], 1, 5, epoch=1, guard=guard)
 
 
-def test_plain_batch_in_an_open_transaction_is_refused(log: UnifiedLog) -> None:
+def test_nontransactional_batch_in_an_open_transaction_is_refused(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0)
     options = {"producer_id": 1, "producer_epoch": 0}
     assert error_of(append, log, [b"b"], base_sequence=1, **options) is ErrorCode.INVALID_TXN_STATE
@@ -234,7 +234,7 @@ def test_plain_batch_in_an_open_transaction_is_refused(log: UnifiedLog) -> None:
     append(log, [b"b"], base_sequence=1, **options)
 
 
-def test_a_marker_of_a_new_epoch_lets_no_sequence_of_the_old_one_go_on(log: UnifiedLog) -> None:
+def test_a_marker_of_a_new_epoch_ends_the_sequences_of_the_old_epoch(log: UnifiedLog) -> None:
     append(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0)
     append_marker(log, 1, committed=True, epoch=1)
     options = {"producer_id": 1, "producer_epoch": 1}
@@ -250,7 +250,7 @@ def test_duplicate_is_a_duplicate_even_when_its_transaction_has_ended(log: Unifi
     assert (info.duplicate, info.first_offset) == (True, 0)
 
 
-def test_markers_of_the_past_are_fenced(log: UnifiedLog) -> None:
+def test_outdated_markers_are_fenced(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0, epoch=4)
     assert error_of(append_marker, log, 1, committed=True, epoch=3) is (
         ErrorCode.INVALID_PRODUCER_EPOCH
@@ -300,7 +300,7 @@ def test_open_transaction_and_coordinator_epoch_survive_a_restart(
     manager.close()
 
 
-def test_producer_is_not_forgotten_while_its_transaction_is_open(log: UnifiedLog) -> None:
+def test_producer_does_not_expire_while_its_transaction_is_open(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0)
     append(log, [b"b"], producer_id=2, producer_epoch=0, base_sequence=0)
     assert log.producers.expire(NOW_MS + DAY_MS, DAY_MS) == 1
@@ -310,7 +310,9 @@ def test_producer_is_not_forgotten_while_its_transaction_is_open(log: UnifiedLog
 
 
 @pytest.mark.parametrize("clean", [True, False, None])
-def test_marker_is_a_sign_of_life_of_its_producer(tmp_path: Path, clean: bool | None) -> None:
+def test_marker_postpones_the_expiration_of_its_producer(
+    tmp_path: Path, clean: bool | None
+) -> None:
     """KAFKA-9144: forgotten by the time of its last batch, a producer's next marker or batch would
     have passed whatever its epoch. So it is after a clean stop, and after none, too."""
     manager = open_manager(tmp_path, CONFIG)
@@ -328,7 +330,7 @@ def test_marker_is_a_sign_of_life_of_its_producer(tmp_path: Path, clean: bool | 
     manager.close()
 
 
-def test_recovery_builds_the_index_anew_even_where_the_transaction_began_earlier(
+def test_recovery_rebuilds_the_index_even_if_the_transaction_began_earlier(
     tmp_path: Path,
 ) -> None:
     manager = open_manager(tmp_path, CONFIG)
@@ -351,7 +353,7 @@ def test_recovery_builds_the_index_anew_even_where_the_transaction_began_earlier
     manager.close()
 
 
-def test_damaged_index_is_built_anew_after_a_clean_stop_too(tmp_path: Path) -> None:
+def test_damaged_index_is_rebuilt_after_a_clean_stop_too(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     for at in range(12):
@@ -367,7 +369,7 @@ def test_damaged_index_is_built_anew_after_a_clean_stop_too(tmp_path: Path) -> N
     manager.close()
 
 
-def test_truncation_cuts_the_index_and_opens_what_the_marker_had_ended(log: UnifiedLog) -> None:
+def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=False)
     append_transactional(log, [b"b"], 1, 1)
@@ -382,7 +384,7 @@ def test_truncation_cuts_the_index_and_opens_what_the_marker_had_ended(log: Unif
     assert log.segments.aborted_transactions(0, END) == [(1, 0)]
 
 
-def test_truncation_forgets_what_producers_wrote_behind_it(tmp_path: Path) -> None:
+def test_truncation_removes_the_producer_state_of_removed_batches(tmp_path: Path) -> None:
     """What was cut is no duplicate when it comes again, and what was kept still is one; neither
     does a start find a snapshot of what is not there."""
     manager = open_manager(tmp_path, CONFIG)
@@ -407,7 +409,7 @@ def test_truncation_forgets_what_producers_wrote_behind_it(tmp_path: Path) -> No
     manager.close()
 
 
-def test_index_goes_with_its_segment(tmp_path: Path, log: UnifiedLog) -> None:
+def test_transaction_index_is_deleted_with_its_segment(tmp_path: Path, log: UnifiedLog) -> None:
     for at in range(12):
         append_transactional(log, [bytes(100)], 1, at)
         append_marker(log, 1, committed=False)
@@ -435,7 +437,7 @@ def test_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_no_descriptor_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
+def test_lack_of_descriptors_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
     """An entry without its marker would say of too much that it is decided: a fetch of the first
     two offsets would miss what producer 2 aborts."""
     files = FaultyFiles()
@@ -459,7 +461,7 @@ def test_no_descriptor_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_transactions_that_nobody_reads_are_not_remembered(log: UnifiedLog) -> None:
+def test_ended_transactions_are_removed_without_readers(log: UnifiedLog) -> None:
     for at in range(50):
         append_transactional(log, [b"a"], 1, at)
         append_marker(log, 1, committed=True)

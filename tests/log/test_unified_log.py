@@ -36,7 +36,7 @@ def manager(tmp_path: Path):
     manager.close()
 
 
-def test_offsets_follow_one_another_and_are_in_the_header(manager) -> None:
+def test_offsets_are_consecutive_and_in_the_header(manager) -> None:
     log = open_log(manager)
     first, second = append(log, [b"a", b"b"], epoch=3), append(log, [b"c"], epoch=4)
     assert (first.first_offset, first.last_offset) == (0, 1)
@@ -74,7 +74,7 @@ def test_first_batch_is_whole_and_the_last_is_cut_at_max_bytes(manager) -> None:
     assert refused.region is not None and refused.first_batch_cut
 
 
-def test_nothing_at_or_behind_max_offset_is_read(manager) -> None:
+def test_no_record_at_or_above_max_offset_is_read(manager) -> None:
     log = open_log(manager)
     for _ in range(40):
         append(log, [b"x" * 100, b"y"])
@@ -98,7 +98,7 @@ def test_offset_out_of_range_is_refused_and_the_end_is_not(manager) -> None:
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_consumer_at_the_end_goes_on_behind_a_roll_and_a_truncation(manager) -> None:
+def test_a_consumer_at_the_end_continues_after_a_roll_and_a_truncation(manager) -> None:
     log = open_log(manager)
     append(log, [b"a"])
     assert values_of(log) == [b"a"]
@@ -172,7 +172,7 @@ def test_log_append_time_is_stamped_with_a_valid_crc(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_duplicate_has_the_offsets_of_the_first_time_and_is_not_appended(manager) -> None:
+def test_duplicate_has_the_original_offsets_and_is_not_appended(manager) -> None:
     log = open_log(manager)
     for sequence in range(0, 12, 2):
         append(log, [b"a", b"b"], producer_id=9, producer_epoch=0, base_sequence=sequence)
@@ -190,13 +190,13 @@ def test_duplicate_has_the_offsets_of_the_first_time_and_is_not_appended(manager
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_empty_log_leaves_nothing_on_the_disk(tmp_path: Path, manager) -> None:
+def test_empty_log_has_no_files(tmp_path: Path, manager) -> None:
     open_log(manager)
     assert not (tmp_path / str(TP)).exists()
 
 
 @pytest.mark.parametrize(("producer_id", "calls"), [(-1, 9), (7, 12)])
-def test_an_append_makes_as_many_calls_whatever_the_batch_holds(
+def test_an_append_makes_the_same_number_of_calls_for_any_batch(
     tmp_path: Path, producer_id: int, calls: int
 ) -> None:
     """Raise the numbers only with a reason written here: each call costs every produce request."""
@@ -220,7 +220,7 @@ def test_an_append_makes_as_many_calls_whatever_the_batch_holds(
     interval=st.sampled_from([0, 1, 100, 4096]),
     segment_bytes=st.sampled_from([1_400, 3_000, 10**6]),
 )
-def test_every_offset_is_found_whatever_the_index_interval(
+def test_every_offset_is_found_for_any_index_interval(
     tmp_path_factory, sizes: list[int], interval: int, segment_bytes: int
 ) -> None:
     config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval)
@@ -234,7 +234,7 @@ def test_every_offset_is_found_whatever_the_index_interval(
     manager.close()
 
 
-def test_indexes_of_inactive_segments_keep_to_their_memory_and_are_found_again(
+def test_indexes_of_inactive_segments_stay_within_their_memory_and_are_reloaded(
     tmp_path: Path,
 ) -> None:
     config = replace(LogConfig(), segment_bytes=300, index_interval_bytes=0)
@@ -252,7 +252,7 @@ def test_indexes_of_inactive_segments_keep_to_their_memory_and_are_found_again(
     manager.close()
 
 
-def test_the_high_watermark_moves_forward_and_never_behind_the_end(tmp_path: Path) -> None:
+def test_the_high_watermark_only_advances_and_never_passes_the_end(tmp_path: Path) -> None:
     log = open_log(manager := open_manager(tmp_path, LogConfig(flush_messages=3)))
     batches = [memoryview(batch_of([b"%d" % number])) for number in range(4)]
     log.append_as_leader(batches[0], 0, now_ms=NOW_MS)

@@ -76,7 +76,7 @@ def test_varint_round_trip(number: int) -> None:
 
 
 @given(records=records, codec=st.sampled_from(CODECS), data=st.data())
-def test_damaged_body_is_corrupt_or_other_records_and_nothing_else(
+def test_damaged_body_raises_corrupt_record_or_yields_other_records(
     records: list[Record], codec: Compression, data: st.DataObject
 ) -> None:
     batch = build_batch(records, compression=codec)
@@ -90,14 +90,14 @@ def test_damaged_body_is_corrupt_or_other_records_and_nothing_else(
 
 
 @given(st.binary(max_size=300))
-def test_arbitrary_bytes_are_corrupt_or_records(noise: bytes) -> None:
+def test_arbitrary_bytes_raise_corrupt_record_or_yield_records(noise: bytes) -> None:
     try:
         list(iter_records(noise, 10**5))
     except CorruptRecord:
         return
 
 
-def test_batches_are_cut_apart_and_a_torn_last_one_is_left_out() -> None:
+def test_batches_are_split_and_an_incomplete_last_one_is_ignored() -> None:
     one, two = build_batch([Record(None, b"1")]), build_batch([Record(None, b"22")])
     data = bytes(one + two)
     assert [bytes(b) for b in iter_batches(data)] == [one, two]

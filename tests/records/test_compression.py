@@ -29,7 +29,7 @@ def test_round_trip(data: bytes, repeat: int, codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_bomb_is_refused_at_the_cap(codec: Compression) -> None:
+def test_decompression_bomb_is_refused_at_the_limit(codec: Compression) -> None:
     bomb = compress(codec, bytes(5_000_000))
     assert len(decompress(codec, bomb, 5_000_000)) == 5_000_000
     with pytest.raises(CorruptCompression):
@@ -37,7 +37,7 @@ def test_bomb_is_refused_at_the_cap(codec: Compression) -> None:
 
 
 @given(codec=st.sampled_from(PACKED), noise=st.binary(max_size=200))
-def test_noise_is_corrupt_or_small(codec: Compression, noise: bytes) -> None:
+def test_noise_is_corrupt_or_unpacks_within_the_limit(codec: Compression, noise: bytes) -> None:
     try:
         assert len(decompress(codec, noise, 10_000)) <= 10_000
     except CorruptCompression:
@@ -45,7 +45,7 @@ def test_noise_is_corrupt_or_small(codec: Compression, noise: bytes) -> None:
 
 
 @given(codec=st.sampled_from(PACKED), data=st.binary(min_size=100, max_size=1_000), cut=st.data())
-def test_cut_stream_is_corrupt_or_shorter(
+def test_truncated_stream_is_corrupt_or_shorter(
     codec: Compression, data: bytes, cut: st.DataObject
 ) -> None:
     packed = compress(codec, data)
@@ -85,7 +85,7 @@ def test_recompressed_batch_has_the_same_records(source: Compression, target: st
     assert (changed is batch) == same
 
 
-def test_batch_that_does_not_unpack_is_corrupt() -> None:
+def test_batch_that_cannot_be_unpacked_is_corrupt() -> None:
     batch = build_batch([Record(None, b"x" * 1_000)], timestamp_ms=1, compression=Compression.ZSTD)
     batch[70] ^= 0xFF
     write_crc(batch)

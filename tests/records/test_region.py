@@ -50,7 +50,7 @@ def open_file(path: Path, files: RealFiles | None = None) -> OpenFile:
     return OpenFile(files, files.open(str(path), UPDATE))
 
 
-def test_reads_its_range_and_less_of_a_file_that_became_short(tmp_path: Path) -> None:
+def test_region_reads_its_range_and_less_of_a_truncated_file(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(range(100)))
     region = FileRegion(open_file(path), 10, 50)
@@ -60,7 +60,7 @@ def test_reads_its_range_and_less_of_a_file_that_became_short(tmp_path: Path) ->
     assert region.read() == bytes(range(10, 20))
 
 
-def test_holds_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
+def test_region_keeps_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"still here")
     file = open_file(path)
@@ -87,7 +87,7 @@ class ClosingFiles(RealFiles):
         return RealFiles.pread(fd, min(length, 4), position)
 
 
-def test_closed_on_another_thread_during_a_read_the_file_stays_open(tmp_path: Path) -> None:
+def test_file_stays_open_if_another_thread_closes_the_region_during_a_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")
     files = ClosingFiles()
@@ -95,7 +95,7 @@ def test_closed_on_another_thread_during_a_read_the_file_stays_open(tmp_path: Pa
     assert region.read() == b"0123456789"
 
 
-def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
+def test_written_bytes_are_resident(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for _ in range(100):  # short of memory, the system may have let it go by then
         path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
@@ -109,7 +109,7 @@ def would_wait() -> BlockingIOError:
     return BlockingIOError(errno.EAGAIN, "would wait for the disk")
 
 
-def test_a_cold_page_ends_what_is_resident(tmp_path: Path) -> None:
+def test_a_cold_page_ends_the_resident_bytes(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
 
@@ -127,7 +127,7 @@ def test_a_cold_page_ends_what_is_resident(tmp_path: Path) -> None:
     assert FileRegion(open_file(path, cold_from(0)), 0, length).resident() == 0
 
 
-def test_what_was_just_read_is_not_probed_again(tmp_path: Path) -> None:
+def test_bytes_just_read_are_not_probed_again(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(100))
     probed: list[int] = []
@@ -152,7 +152,7 @@ def test_what_was_just_read_is_not_probed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, None])
-def test_where_the_system_cannot_tell_only_what_was_touched_is_resident(
+def test_only_touched_bytes_are_resident_without_nowait_support(
     tmp_path: Path, code: int | None
 ) -> None:
     path = tmp_path / "log"

@@ -165,7 +165,7 @@ def test_each_size_of_a_varint_is_read(
         assert found == f"record 0 has the offset delta {wrong}" == by_decoding(body, count)
 
 
-def test_a_small_batch_with_keys_is_usual_whatever_the_sizes_of_its_values() -> None:
+def test_a_small_batch_with_keys_is_usual_for_all_sizes_of_values() -> None:
     given = [Record(b"key", b"v" * size, 1 << 41) for size in (0, 63, 64, 200, 8_100)]
     given.append(Record(b"", None, 1 << 41))
     batch = build_batch(given)
@@ -185,7 +185,7 @@ def test_a_small_batch_with_keys_is_usual_whatever_the_sizes_of_its_values() -> 
 @pytest.mark.parametrize(("count", "wrong"), [(30, 15), (30, 29), (100, 63), (100, 64), (100, 80)])
 @pytest.mark.parametrize("value", [3, 70])
 @pytest.mark.parametrize("step", [1, 100])
-def test_no_bit_of_a_record_in_a_run_is_overlooked(
+def test_every_bit_of_a_record_in_a_run_is_checked(
     count: int, wrong: int, value: int, step: int
 ) -> None:
     given = [Record(b"key", b"v" * value, (1 << 41) + at * step) for at in range(count)]
@@ -224,7 +224,7 @@ def test_a_slice_is_bounded_by_the_number_of_its_unusual_records() -> None:
     assert slices >= 900 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE
 
 
-def test_a_slice_is_bounded_when_usual_records_are_between_the_others() -> None:
+def test_a_slice_is_bounded_when_usual_and_unusual_records_alternate() -> None:
     given = ([Record(b"k", b"v", 1)] * 10 + [Record(b"k", b"v", 1, headers=[("a", b"b")])]) * 500
     body = body_of(given)
     found, slices = check(body, 5_500)
@@ -261,7 +261,7 @@ def timed_batch(given: Sequence[Record], append_time: bool) -> tuple[bytearray, 
     start=st.integers(999, 1_071),
     data=st.data(),
 )
-def test_timestamp_that_is_found_is_that_of_the_decoded_records(
+def test_timestamp_search_agrees_with_the_decoded_records(
     given: list[Record], append_time: bool, start: int, data: st.DataObject
 ) -> None:
     batch, header = timed_batch(given, append_time)

@@ -86,7 +86,7 @@ def test_batch_gets_kafkas_error(name: str, make: Callable[[], bytearray], code:
     assert code_of(make()) is code, name
 
 
-def test_torn_piece_behind_the_batch_is_cut_off() -> None:
+def test_incomplete_batch_behind_the_batch_is_cut_off() -> None:
     batch = good_batch()
     for rest in (b"x", batch[:20], batch[:-1]):
         cut, header = validate_batch(memoryview(batch + rest), RULES, NOW_MS)
@@ -94,7 +94,7 @@ def test_torn_piece_behind_the_batch_is_cut_off() -> None:
         assert header[1] + 12 == len(batch)
 
 
-def test_too_large_batch_is_refused_before_its_crc_is_looked_at() -> None:
+def test_too_large_batch_is_refused_before_its_crc_is_checked() -> None:
     rules = BatchRules(LogConfig(max_message_bytes=300))
     batch = good_batch()
     assert len(batch) > 300
@@ -110,7 +110,7 @@ def test_timestamps_before_the_limit_are_refused_and_none_is_not() -> None:
     assert code_of(none, rules) is ErrorCode.NONE
 
 
-def test_log_append_time_topic_ignores_timestamps_but_not_the_mark() -> None:
+def test_log_append_time_topic_ignores_timestamps_but_not_the_type() -> None:
     rules = BatchRules(LogConfig(message_timestamp_type="LogAppendTime"))
     assert code_of(lie(35, ">q", NOW_MS * 2), rules) is ErrorCode.NONE
     assert code_of(lie(21, ">h", 8), rules) is ErrorCode.INVALID_TIMESTAMP
@@ -128,7 +128,7 @@ def test_more_records_than_fit_are_refused(count: int, code: ErrorCode) -> None:
 
 
 @given(data=st.data())
-def test_a_flipped_bit_is_refused_wherever_the_crc_reaches(data: st.DataObject) -> None:
+def test_a_flipped_bit_covered_by_the_crc_is_refused(data: st.DataObject) -> None:
     batch = good_batch(producer_id=3, producer_epoch=0, base_sequence=0)
     position = data.draw(st.integers(16, len(batch) - 1))
     batch[position] ^= 1 << data.draw(st.integers(0, 7))

@@ -94,7 +94,7 @@ def sizes(data: list[FetchPartitionData]) -> list[int]:
     return [0 if each.region is None else each.region.length for each in data]
 
 
-def test_fetch_with_enough_to_read_is_done_at_once() -> None:
+def test_fetch_with_enough_to_read_is_done_immediately() -> None:
     async def check(manager: Manager) -> None:
         for partition in manager.partitions:
             partition.append(BATCH, 1, 0)
@@ -158,7 +158,7 @@ def test_cold_read_of_a_deleted_topic_is_not_the_data_of_a_new_one_of_its_name()
 
 
 @pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])
-def test_fetch_does_not_wait_for_what_was_appended_while_it_read_from_the_disk(
+def test_fetch_counts_records_appended_during_its_read_from_the_disk(
     isolation: FetchIsolation,
 ) -> None:
     async def check(manager: Manager) -> None:
@@ -245,7 +245,7 @@ def test_fetch_does_not_wait(targets: tuple[Target, ...], options: dict[str, int
     run(check)
 
 
-def test_cancelled_fetch_leaves_nothing_behind() -> None:
+def test_cancelled_fetch_is_removed_from_purgatory_and_partitions() -> None:
     async def check(manager: Manager) -> None:
         result = manager.fetch()
         assert not manager.is_idle
@@ -259,7 +259,7 @@ def test_cancelled_fetch_leaves_nothing_behind() -> None:
     run(check)
 
 
-def test_beyond_the_limit_the_fetch_that_waits_for_longest_reads_again_at_once() -> None:
+def test_beyond_the_limit_the_oldest_fetch_reads_again_immediately() -> None:
     async def check(manager: Manager) -> None:
         results = [manager.fetch() for _ in range(3)]
         assert sizes(await wait(results[0])) == [0, 0]
@@ -283,7 +283,7 @@ def test_append_between_two_slices_of_the_first_read_counts() -> None:
     run(check, LONG)
 
 
-def test_time_that_is_up_in_the_first_read_ends_the_wait() -> None:
+def test_timeout_during_the_first_read_completes_the_fetch() -> None:
     async def check(manager: Manager) -> None:
         result = manager.fetch()
         manager.fetches.end_all()
@@ -308,7 +308,7 @@ def test_partition_that_is_on_the_disk_is_read_by_a_thread() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 3], ids=["not started", "waiting"])
-def test_cancelled_fetch_takes_back_the_read_that_no_thread_has_begun(steps: int) -> None:
+def test_cancelled_fetch_cancels_a_read_that_no_thread_has_started(steps: int) -> None:
     async def check(manager: Manager) -> None:
         manager.partitions[0].append(BATCH, 1, 0)
         manager.logs[0].is_cold = True

@@ -37,7 +37,7 @@ def test_produce_completes_when_all_partitions_committed_or_failed() -> None:
     assert len(ended) == 1
 
 
-def test_partition_that_has_not_committed_in_time_is_named() -> None:
+def test_partition_that_has_not_committed_in_time_has_an_error() -> None:
     first, second = flushing(0), flushing(1)
     operation, ended = delayed(first, second)
     first.flushed(1)

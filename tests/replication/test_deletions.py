@@ -282,7 +282,7 @@ def test_log_of_a_topic_that_the_metadata_lost_is_kept(
         assert "3 logs belong to no partition of this broker" in caplog.text
 
 
-def test_log_that_is_in_the_way_of_a_new_topic_is_set_aside(
+def test_log_with_the_name_of_a_new_topic_is_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine = Machine(tmp_path)

@@ -29,7 +29,7 @@ def refused(call: Any) -> ErrorCode:
     return caught.value.code
 
 
-def test_high_watermark_follows_the_append_and_wakes_readers() -> None:
+def test_high_watermark_follows_the_append_and_completes_fetches() -> None:
     log, waiter = ListLog(), Waiter()
     partition = partition_of(log)
     partition.watch_fetch(waiter, CONSUMER)
@@ -47,7 +47,7 @@ def test_nothing_is_served_before_leadership() -> None:
         assert refused(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_leadership_is_written_down_before_it_is_used() -> None:
+def test_leader_epoch_is_recorded_before_the_partition_serves() -> None:
     log = ListLog()
     log.log_end_offset = 3
     partition_of(log)
@@ -73,7 +73,7 @@ def test_empty_log_has_had_no_epoch_but_the_current_one() -> None:
         (1, (1,), 2, (1, 2), True),
     ],
 )
-def test_acks_all_needs_min_insync_replicas_but_never_more_than_there_are(
+def test_acks_all_needs_min_insync_replicas_but_at_most_all_replicas(
     acks: int, isr: tuple[int, ...], minimum: int, replicas: tuple[int, ...], accepted: bool
 ) -> None:
     log = ListLog(replace(LogConfig(), min_insync_replicas=minimum))
@@ -102,7 +102,7 @@ def test_high_watermark_waits_for_the_flush_that_is_due() -> None:
     assert producer.ended == [ErrorCode.NONE]
 
 
-def test_flush_covers_only_what_was_appended_before_it_began() -> None:
+def test_flush_covers_only_appends_before_it_began() -> None:
     log, first, second = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)
     log.must_flush = True
@@ -132,7 +132,7 @@ def test_repeated_batch_does_not_end_the_flush_that_later_records_wait_for() -> 
     assert producer.ended == [ErrorCode.NONE]
 
 
-def test_unchanged_leader_epoch_takes_over_replicas_and_isr_and_nothing_else() -> None:
+def test_unchanged_leader_epoch_updates_only_replicas_and_isr() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)
     log.must_flush = True
@@ -190,7 +190,7 @@ def test_append_while_a_flush_completes_makes_another_one_due() -> None:
     assert not partition.flushed(2)
 
 
-def test_end_of_the_partition_answers_all_who_wait() -> None:
+def test_stop_of_the_partition_completes_all_delayed_operations() -> None:
     log, reader, producer = ListLog(), Waiter(), Waiter()
     partition = partition_of(log)
     partition.watch_fetch(reader, CONSUMER)
@@ -212,7 +212,7 @@ def test_reader_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode
     partition.read(0, 1, True, CONSUMER, -1)
 
 
-def test_readers_see_only_what_is_committed() -> None:
+def test_readers_see_only_committed_records() -> None:
     log = ListLog()
     partition = partition_of(log)
     partition.append(BATCH, 1, 0)
@@ -222,7 +222,7 @@ def test_readers_see_only_what_is_committed() -> None:
     assert log.reads == [(0, 77, 1, True), (0, 77, 9, True)]
 
 
-def test_reader_whose_epoch_ended_earlier_here_is_told_where() -> None:
+def test_diverging_reader_gets_the_end_of_its_epoch() -> None:
     log = ListLog()
     log.epochs = [(2, 0), (4, 10)]
     log.log_end_offset = 20

@@ -95,7 +95,7 @@ def test_cancelled_operation_never_completes() -> None:
     run(check)
 
 
-def test_beyond_the_limit_the_operation_that_waits_for_longest_completes() -> None:
+def test_beyond_the_limit_the_oldest_operation_completes() -> None:
     async def check(purgatory: Purgatory) -> None:
         operations = [Operation(purgatory) for _ in range(3)]
         assert all(purgatory.watch(each, 60_000) for each in operations)
@@ -127,7 +127,7 @@ def test_partitions_of_operations_that_wait_are_bounded() -> None:
     run(check, partitions_max=100)
 
 
-def test_after_the_end_nothing_waits() -> None:
+def test_after_end_all_no_operation_is_delayed() -> None:
     async def check(purgatory: Purgatory) -> None:
         purgatory.end_all()
         operation = Operation(purgatory)

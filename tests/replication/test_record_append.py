@@ -81,7 +81,9 @@ def test_results_are_in_the_order_of_the_entries(
     run(work)
 
 
-def test_unknown_topic_id_is_told_from_an_unknown_partition(run: Callable[..., None]) -> None:
+def test_unknown_topic_id_and_unknown_partition_have_different_errors(
+    run: Callable[..., None],
+) -> None:
     async def work(manager: ReplicaManager) -> None:
         entries = [entry(0, Uuid(b"2" * 16)), entry(999, TOPIC_ID)]
         results = manager.append_records(entries, 1, TIMEOUT_MS).get()
@@ -117,7 +119,7 @@ def test_result_is_executed_after_the_append_and_done_after_the_flush(
     run(work, flush_messages="1")
 
 
-def test_partition_that_is_stopped_while_it_waits_has_the_error(
+def test_partition_that_is_stopped_during_the_wait_has_the_error(
     run: Callable[..., None],
 ) -> None:
     async def work(manager: ReplicaManager) -> None:
@@ -133,7 +135,7 @@ def test_partition_that_is_stopped_while_it_waits_has_the_error(
     run(work, flush_messages="1")
 
 
-def test_acks_all_ends_with_its_time(run: Callable[..., None]) -> None:
+def test_acks_all_times_out(run: Callable[..., None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         executor = HeldExecutor()
         manager._executor = executor
@@ -146,7 +148,7 @@ def test_acks_all_ends_with_its_time(run: Callable[..., None]) -> None:
     run(work, flush_messages="1")
 
 
-def test_error_of_an_entry_takes_the_place_of_its_append(run: Callable[..., None]) -> None:
+def test_entry_with_an_error_is_not_appended(run: Callable[..., None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         refused = entry(0)
         refused.error = KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -174,7 +176,7 @@ def test_opened_batches_are_appended_or_refused(run: Callable[..., None], record
     run(work, cleanup_policy="compact")
 
 
-def test_recompressed_batches_keep_their_places_in_the_results(run: Callable[..., None]) -> None:
+def test_recompressed_batches_keep_the_order_of_the_results(run: Callable[..., None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         large = memoryview(batch(*[bytes(100)] * 50_000, timestamp_ms=0))
         entries = [AppendEntry("t", 0, large), entry(1), entry(999)]

@@ -80,7 +80,7 @@ def refused(call: Callable[[], Any]) -> ErrorCode:
     return caught.value.code
 
 
-def test_image_makes_and_removes_logs(
+def test_image_creates_and_removes_logs(
     run: Callable[[Work], None], logs: LogManager, tmp_path: Path
 ) -> None:
     async def work(manager: ReplicaManager) -> None:
@@ -100,7 +100,7 @@ def test_image_makes_and_removes_logs(
     assert not (tmp_path / "t-0").exists()
 
 
-def test_topic_made_again_is_empty(run: Callable[[Work], None]) -> None:
+def test_recreated_topic_is_empty(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic())
         manager.apply(None, image)
@@ -168,7 +168,7 @@ def test_partition_led_elsewhere_is_not_served(run: Callable[[Work], None]) -> N
     run(work)
 
 
-def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work], None]) -> None:
+def test_internal_append_waits_for_a_flush_that_is_due(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         manager.apply(None, image_of(topic(), flush_messages="1"))
         appended = manager.append_internal(KEY, batch())
@@ -180,7 +180,7 @@ def test_own_append_waits_for_a_flush_where_one_is_asked_for(run: Callable[[Work
     run(work)
 
 
-def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
+def test_added_partitions_do_not_commit_records_that_wait_for_a_flush(
     logs: LogManager,
 ) -> None:
     """CreatePartitions publishes an image in which the topic's partition keeps its epoch."""
@@ -203,7 +203,7 @@ def test_added_partitions_do_not_acknowledge_what_a_flush_still_has_to_cover(
     asyncio.run(main())
 
 
-def test_recovered_records_are_committed_after_the_flush_that_the_topic_asks_for(
+def test_recovered_records_are_committed_after_the_flush_that_is_due(
     logs: LogManager, tmp_path: Path
 ) -> None:
     """A producer repeats the batch that a kill left without its acknowledgement."""
@@ -236,7 +236,7 @@ def test_recovered_records_are_committed_after_the_flush_that_the_topic_asks_for
     restarted.close(clean=False)
 
 
-def test_start_without_a_directory_puts_no_empty_log_in_the_place_of_a_missing_one(
+def test_start_without_a_directory_does_not_replace_its_logs_by_empty_ones(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
     paths = [str(tmp_path / name) for name in ("a", "b")]
@@ -269,7 +269,7 @@ def test_start_without_a_directory_puts_no_empty_log_in_the_place_of_a_missing_o
     logs.close(clean=False)
 
 
-def test_failed_directory_fails_its_partitions_and_who_waits(
+def test_failed_directory_fails_its_partitions_and_delayed_operations(
     run: Callable[[Work], None], logs: LogManager
 ) -> None:
     async def work(manager: ReplicaManager) -> None:

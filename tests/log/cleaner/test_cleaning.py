@@ -87,14 +87,14 @@ def test_a_batch_keeps_its_compression_and_its_header(manager, log, compression)
     assert pairs_of(log) == [(1, b"a", b"1"), (2, b"b", b"1"), (3, b"x", b"2")]
 
 
-def test_a_batch_of_which_all_stays_is_copied_byte_for_byte(manager, log) -> None:
+def test_a_batch_with_only_kept_records_is_copied_byte_for_byte(manager, log) -> None:
     append_pairs(log, [(b"a", b"1"), (b"b", b"1")], compression=Compression.ZSTD)
     before = log.segments[0].read_batch(0, log.segments[0].size)
     compact(manager, log)
     assert log.segments[0].read_batch(0, len(before)) == before
 
 
-def test_a_tombstone_stays_until_its_horizon_and_hides_what_is_older(manager, log) -> None:
+def test_a_tombstone_stays_until_its_horizon_and_hides_older_records(manager, log) -> None:
     append_pairs(log, [(b"a", b"1"), (b"b", b"1")])
     append_pairs(log, [(b"a", None)], timestamp_ms=NOW_MS - 77)
     compact(manager, log)
@@ -124,7 +124,7 @@ def test_records_beside_a_tombstone_keep_their_timestamps_and_headers(manager, l
     assert headers(log)[0].max_timestamp == NOW_MS - 500
 
 
-def test_the_last_batch_of_each_producer_stays_emptied(manager, log, tmp_path) -> None:
+def test_the_last_batch_of_each_producer_stays_without_records(manager, log, tmp_path) -> None:
     for sequence in range(3):
         append_pairs(log, [(b"a", b"%d" % sequence)], producer_id=7, base_sequence=sequence)
     append_pairs(log, [(b"a", b"last")])
@@ -141,7 +141,7 @@ def test_the_last_batch_of_each_producer_stays_emptied(manager, log, tmp_path) -
     again.close()
 
 
-def test_the_end_of_what_was_cleaned_stays_known(manager, log) -> None:
+def test_the_end_offset_of_the_cleaned_part_stays_known(manager, log) -> None:
     append_pairs(log, [(b"a", b"1")])
     append_pairs(log, [(b"a", None)])
     compact(manager, log)
@@ -153,14 +153,14 @@ def test_the_end_of_what_was_cleaned_stays_known(manager, log) -> None:
     assert headers(log)[-1].last_offset == 3
 
 
-def test_records_without_a_key_go(manager, log) -> None:
+def test_records_without_a_key_are_removed(manager, log) -> None:
     append_pairs(log, [(None, b"lost"), (b"a", b"1")])
     done = compact(manager, log)
     assert pairs_of(log) == [(1, b"a", b"1")]
     assert done.stats["keyless"] == 1
 
 
-def test_a_full_map_cleans_as_far_as_it_goes_and_the_next_pass_goes_on(manager, log) -> None:
+def test_a_full_map_ends_the_pass_and_the_next_pass_continues(manager, log) -> None:
     keys = [b"k%d" % n for n in range(60)]
     for value in (b"1", b"2"):
         for at in range(0, 60, 5):
@@ -174,7 +174,7 @@ def test_a_full_map_cleans_as_far_as_it_goes_and_the_next_pass_goes_on(manager, 
     assert pairs_of(log) == [(60 + n, key, b"2") for n, key in enumerate(keys)]
 
 
-def test_a_tombstone_behind_what_the_map_holds_stays_whatever_its_horizon(manager, log) -> None:
+def test_a_tombstone_behind_the_map_stays_even_after_its_horizon(manager, log) -> None:
     """It has a horizon from the pass before, but what it hides has not been looked at yet."""
     append_pairs(log, [(b"a", b"1")])
     for at in range(0, 60, 5):
@@ -191,7 +191,7 @@ def test_a_tombstone_behind_what_the_map_holds_stays_whatever_its_horizon(manage
     assert len(ends) > 3
 
 
-def test_small_segments_become_one(manager, log, tmp_path) -> None:
+def test_small_segments_are_merged(manager, log, tmp_path) -> None:
     for n in range(10):
         append_pairs(log, [(b"k%d" % n, b"v")])
         log.roll(NOW_MS)
@@ -206,7 +206,7 @@ def test_small_segments_become_one(manager, log, tmp_path) -> None:
     again.close()
 
 
-def test_what_was_compacted_is_as_old_as_the_newest_of_its_segments(manager, log, tmp_path) -> None:
+def test_a_compacted_segment_is_as_old_as_the_newest_of_its_sources(manager, log, tmp_path) -> None:
     """Retention goes by it where no record has a timestamp."""
     for n in range(2):
         append_pairs(log, [(b"k%d" % n, b"v")])
@@ -218,7 +218,7 @@ def test_what_was_compacted_is_as_old_as_the_newest_of_its_segments(manager, log
     assert (tmp_path / "topic-0" / f"{0:020}.log").stat().st_mtime == 2_000
 
 
-def test_a_segment_of_which_nothing_stays_keeps_the_log_start(manager, tmp_path) -> None:
+def test_a_segment_without_kept_records_keeps_the_log_start(manager, tmp_path) -> None:
     manager.close()
     manager = open_manager(tmp_path, LogConfig(cleanup_compact=True, segment_bytes=80))
     log = open_log(manager)
@@ -233,7 +233,7 @@ def test_a_segment_of_which_nothing_stays_keeps_the_log_start(manager, tmp_path)
     again.close()
 
 
-def test_a_damaged_batch_is_not_given_a_new_checksum(manager, log, tmp_path) -> None:
+def test_a_log_with_a_damaged_batch_is_not_cleaned(manager, log, tmp_path) -> None:
     append_pairs(log, [(b"a", b"1"), (b"b", b"1")])
     append_pairs(log, [(b"a", b"2")])
     log.roll(NOW_MS)
@@ -251,7 +251,7 @@ def test_a_damaged_batch_is_not_given_a_new_checksum(manager, log, tmp_path) -> 
         list(cleaning_of(chosen).groups())
 
 
-def test_a_lookup_by_time_passes_over_an_emptied_batch(manager, log) -> None:
+def test_a_look_up_by_time_skips_an_emptied_batch(manager, log) -> None:
     append_pairs(log, [(b"a", b"1")], producer_id=7, base_sequence=0, timestamp_ms=NOW_MS + 5)
     append_pairs(log, [(b"a", b"2")], timestamp_ms=NOW_MS + 9)
     compact(manager, log)
@@ -261,7 +261,7 @@ def test_a_lookup_by_time_passes_over_an_emptied_batch(manager, log) -> None:
 
 
 @pytest.mark.parametrize("tombstone", [False, True])
-def test_the_largest_timestamp_is_that_of_the_records_that_stay(manager, log, tombstone) -> None:
+def test_the_largest_timestamp_counts_only_kept_records(manager, log, tombstone) -> None:
     stamped = [
         Record(b"a", None if tombstone else b"1", NOW_MS - 30),
         Record(b"b", b"1", NOW_MS - 10),
@@ -284,7 +284,7 @@ def test_a_batch_that_is_larger_than_the_buffers_is_cleaned(manager, log) -> Non
     assert [(offset, key) for offset, key, _ in pairs_of(log)] == [(1, b"b"), (2, b"a")]
 
 
-def test_a_throttled_cleaning_waits_for_what_it_reads_and_writes() -> None:
+def test_the_throttle_counts_bytes_read_and_written() -> None:
     clock = ManualClock()
     waits: list[float] = []
 
@@ -303,14 +303,14 @@ def test_a_throttled_cleaning_waits_for_what_it_reads_and_writes() -> None:
     assert len(waits) == 2
 
 
-def test_a_batch_of_more_records_than_anyone_sends_is_not_opened(manager, log, monkeypatch) -> None:
+def test_a_batch_with_too_many_records_is_not_opened(manager, log, monkeypatch) -> None:
     monkeypatch.setattr(batch_filter, "BATCH_RECORDS_MAX", 2)
     append_pairs(log, [(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
     with pytest.raises(CorruptLog, match="3 records are more than 2"):
         compact(manager, log)
 
 
-def test_who_holds_an_old_segment_or_a_region_of_it_reads_on(manager, log) -> None:
+def test_readers_of_an_old_segment_or_region_continue(manager, log) -> None:
     for value in (b"1", b"2"):
         append_pairs(log, [(b"a", value)])
     old = log.segments[0]

@@ -177,7 +177,7 @@ def test_a_crash_before_any_call_loses_nothing(prepared: Path, seed: int | None)
     assert dies_at > 40, "the cleaning has many calls to be killed at"
 
 
-def test_an_old_segment_that_a_power_cut_brings_back_is_removed(prepared: Path) -> None:
+def test_an_old_segment_that_a_power_cut_restores_is_removed(prepared: Path) -> None:
     """The new segment got its name, and that the old ones lost theirs was not on the disk yet."""
     manager, log = reopen(prepared)
     before = {path: path.read_bytes() for path in (prepared / "topic-0").glob("*.log")}
@@ -214,7 +214,7 @@ def test_names_may_be_lost_until_their_directory_is_synced(tmp_path: Path, synce
     assert outcomes == ({"d"} if synced else {"abc", "ab", "bc", "b", "cd", "d"})
 
 
-def test_a_swap_that_was_being_prepared_is_taken_back(tmp_path: Path) -> None:
+def test_a_swap_that_was_being_prepared_is_undone(tmp_path: Path) -> None:
     names = [f"{0:020}{suffix}" for suffix in (".log", ".index", ".log.swap", ".index.cleaned")]
     for name in names:
         (tmp_path / name).write_bytes(b"" if name.endswith(".swap") else b"old")
@@ -223,7 +223,7 @@ def test_a_swap_that_was_being_prepared_is_taken_back(tmp_path: Path) -> None:
     assert sorted(left) == sorted([f"{0:020}.log", f"{0:020}.index", f"{0:020}.index.cleaned"])
 
 
-def test_a_swap_below_the_next_cleaned_segment_counts(tmp_path: Path) -> None:
+def test_a_swap_below_the_next_cleaned_segment_is_completed(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log.swap").write_bytes(b"")
     (tmp_path / f"{0:020}.log").write_bytes(b"old")
     (tmp_path / f"{9:020}.log.cleaned").write_bytes(b"")
@@ -232,7 +232,7 @@ def test_a_swap_below_the_next_cleaned_segment_counts(tmp_path: Path) -> None:
     assert (tmp_path / f"{0:020}.log").read_bytes() == b""
 
 
-def test_a_full_disk_puts_a_cleaning_off_and_the_log_is_as_before(prepared: Path) -> None:
+def test_a_full_disk_postpones_a_cleaning_and_leaves_the_log_unchanged(prepared: Path) -> None:
     files = DyingFiles()
     manager = open_manager(prepared, CONFIG, files)
     log = open_log(manager)

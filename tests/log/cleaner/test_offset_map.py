@@ -16,7 +16,7 @@ def spans(given_keys: list[bytes | None]) -> list[RecordSpan]:
 
 
 @given(st.lists(keys, max_size=80), st.integers(3, 40), st.integers(0, 2**40))
-def test_it_keeps_what_a_dictionary_keeps_up_to_where_it_was_full(
+def test_the_map_equals_a_dictionary_until_it_is_full(
     given_keys: list[bytes | None], slots: int, first: int
 ) -> None:
     offset_map = OffsetMap(first, slots * SLOT_BYTES, 0.9, len(given_keys))
@@ -32,20 +32,20 @@ def test_it_keeps_what_a_dictionary_keeps_up_to_where_it_was_full(
         assert len(newest) == offset_map.keys_max
 
 
-def test_records_before_the_first_offset_are_not_taken_in() -> None:
+def test_records_before_the_first_offset_are_skipped() -> None:
     offset_map = OffsetMap(10, 1 << 16, 0.9, 100)
     assert offset_map.put_records(spans([b"a", b"b"]), 9)
     assert len(offset_map) == 1
     assert offset_map.latest_offset == 10
 
 
-def test_its_memory_is_what_the_keys_need_at_most_the_budget() -> None:
+def test_memory_follows_the_number_of_keys_up_to_the_budget() -> None:
     assert OffsetMap(0, 128 << 20, 0.9, 100).slots < 200
     slots = OffsetMap(0, 1 << 20, 0.9, 10**9).slots
     assert 0.99 * (1 << 20) < slots * SLOT_BYTES <= 1 << 20
 
 
-def test_a_nearly_full_map_finds_every_key_and_none_that_is_not_there() -> None:
+def test_a_nearly_full_map_finds_every_key_and_no_other() -> None:
     many = [b"key-%d" % number for number in range(20_000)]
     offset_map = OffsetMap(0, 20_500 * SLOT_BYTES, 0.99, 10**6)
     assert offset_map.put_records(spans(many), 0)

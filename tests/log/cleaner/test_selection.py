@@ -54,7 +54,7 @@ def test_nothing_above_the_last_stable_offset_is_cleaned(manager, log) -> None:
     assert to_clean(manager, log).upper_bound == 3
 
 
-def test_nothing_that_is_not_flushed_and_written_down_is_cleaned(manager, log) -> None:
+def test_only_records_below_the_written_recovery_point_are_cleaned(manager, log) -> None:
     segments(log, NOW_MS, NOW_MS)
     manager.checkpoint()
     found = examine(log, None, manager.flushed_offset(log), NOW_MS)
@@ -73,7 +73,7 @@ def test_young_segments_wait_for_the_minimum_lag(manager, log) -> None:
     assert to_clean(manager, log, NOW_MS + 1_000).upper_bound == 4
 
 
-def test_what_waits_longer_than_the_maximum_lag_is_due_whatever_the_ratio(manager, log) -> None:
+def test_a_log_dirty_for_the_maximum_lag_is_due_at_any_ratio(manager, log) -> None:
     log.update_config(replace(COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=10_000))
     segments(log, NOW_MS)
     assert not to_clean(manager, log, NOW_MS + 10_000).is_due
@@ -88,7 +88,7 @@ def test_a_segment_rolls_in_time_for_the_maximum_lag() -> None:
     assert replace(config, cleanup_compact=True).roll_ms == 5_000
 
 
-def test_a_checkpoint_outside_of_the_log_counts_for_nothing(log, caplog) -> None:
+def test_a_checkpoint_outside_of_the_log_is_ignored(log, caplog) -> None:
     segments(log, NOW_MS, NOW_MS)
     assert first_dirty_offset(log, None) == 0
     assert first_dirty_offset(log, 1) == 1
@@ -98,7 +98,7 @@ def test_a_checkpoint_outside_of_the_log_counts_for_nothing(log, caplog) -> None
     assert first_dirty_offset(log, 0) == 1
 
 
-def test_the_filthiest_of_those_that_are_due_comes_first(manager, log) -> None:
+def test_the_due_log_with_the_largest_dirty_share_comes_first(manager, log) -> None:
     other = manager.create(TopicPartition("other", 0), TOPIC_ID)
     segments(log, NOW_MS, NOW_MS)
     compact(manager, log, roll=False)

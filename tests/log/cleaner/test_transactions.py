@@ -36,7 +36,7 @@ def pass_again(manager: LogManager, log: UnifiedLog, now_ms: int) -> None:
     compact(manager, log, now_ms=now_ms)
 
 
-def test_aborted_data_goes_and_its_marker_only_after_the_horizon(manager, log) -> None:
+def test_aborted_data_is_removed_and_its_marker_only_after_the_horizon(manager, log) -> None:
     transactional(log, 1, 0, b"a", b"aborted")
     append_marker(log, 1, committed=False)
     transactional(log, 1, 1, b"b", b"committed")
@@ -56,7 +56,7 @@ def test_aborted_data_goes_and_its_marker_only_after_the_horizon(manager, log) -
     assert batches(log)[:3] == ["2 data x1", "3 marker x1", "4 data x1"]
 
 
-def test_an_older_value_outlives_an_aborted_newer_one(manager, log) -> None:
+def test_an_older_value_survives_an_aborted_newer_value(manager, log) -> None:
     append_pairs(log, [(b"a", b"1")])
     transactional(log, 1, 0, b"a", b"aborted")
     append_marker(log, 1, committed=False)
@@ -74,7 +74,7 @@ def test_a_marker_stays_as_long_as_an_emptied_batch_of_its_transaction(manager, 
     assert log.segments.aborted_transactions(0, 2) == [(1, 0)]
 
 
-def test_a_commit_marker_goes_after_its_data(manager, log) -> None:
+def test_a_commit_marker_is_removed_after_its_data(manager, log) -> None:
     transactional(log, 1, 0, b"a", b"1")
     append_marker(log, 1, committed=True)
     transactional(log, 1, 1, b"a", b"2")
@@ -87,7 +87,7 @@ def test_a_commit_marker_goes_after_its_data(manager, log) -> None:
     assert batches(log)[:2] == ["2 data x1", "3 marker x1"]
 
 
-def test_the_marker_that_gave_a_producer_its_epoch_stays_emptied(manager, log) -> None:
+def test_the_marker_with_a_producers_epoch_stays_without_records(manager, log) -> None:
     """With version 2 the last that a log knows of a producer is a marker of its next epoch."""
     transactional(log, 1, 0, b"a", b"1")
     append_marker(log, 1, committed=True, epoch=1)

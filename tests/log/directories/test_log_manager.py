@@ -48,7 +48,7 @@ CONFIG = LogConfig(segment_bytes=2_000, file_delete_delay_ms=1_000)
 FILES = RealFiles()
 
 
-def test_clean_stop_and_start_finds_everything_again(tmp_path: Path) -> None:
+def test_clean_stop_and_start_keeps_all_logs(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     for at in range(50):
@@ -95,7 +95,7 @@ def stopped_without_time(root: Path, fsync_ms: int = 3) -> set[TopicPartition]:
     return {tp for tp, point in points.items() if point}
 
 
-def test_once_time_is_over_nothing_more_is_synced(tmp_path: Path) -> None:
+def test_nothing_is_synced_after_the_deadline(tmp_path: Path) -> None:
     synced = stopped_without_time(tmp_path)
     # A log without indexes takes an fsync of its own and three of its directory and small files.
     assert 0 < len(synced) < 1_000 / 3 / 4 + CLOSING_THREADS
@@ -129,7 +129,7 @@ def test_stop_without_time_to_sync_is_clean_until_the_machine_boots(
 @pytest.mark.parametrize(
     "why", ["booted", "nothing tells", "killed since", "another broker", "torn", "no time"]
 )
-def test_stop_without_time_to_sync_is_recovered_from_when_anything_came_between(
+def test_stop_without_time_to_sync_is_recovered_after_another_use(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, why: str
 ) -> None:
     stopped_without_time(tmp_path, 10_000 if why == "no time" else 3)
@@ -251,12 +251,12 @@ def test_stop_whose_last_syncs_hang_is_clean_until_the_machine_boots(
     open_manager(tmp_path, CONFIG).close()
 
 
-def test_boot_of_the_machine_has_a_name_where_the_system_gives_it_one() -> None:
+def test_boot_id_is_known_if_the_system_has_one() -> None:
     assert machine_boot_id() == machine_boot_id()
     assert bool(machine_boot_id()) == Path(BOOT_ID_FILE).exists()
 
 
-def test_files_are_those_of_kafka(tmp_path: Path) -> None:
+def test_files_have_kafkas_names_and_contents(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     append(log, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0)
@@ -318,7 +318,7 @@ def test_directory_of_another_cluster_or_node_is_refused(tmp_path: Path) -> None
     manager.close()
 
 
-def test_directory_keeps_the_id_that_it_was_given(tmp_path: Path) -> None:
+def test_directory_keeps_its_id(tmp_path: Path) -> None:
     open_manager(tmp_path, CONFIG).close()
     manager = open_manager(tmp_path, CONFIG)
     properties = checkpoints.read_properties(FILES, str(tmp_path / "meta.properties"))
@@ -342,7 +342,7 @@ def test_directory_without_an_id_is_opened_and_one_with_a_wrong_id_refused(tmp_p
         open_manager(tmp_path, CONFIG)
 
 
-def test_deleted_and_made_again_has_no_stale_data(tmp_path: Path) -> None:
+def test_recreated_partition_has_no_stale_data(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, CONFIG, clock=clock)
     append(open_log(manager), [b"old"])
@@ -365,7 +365,7 @@ def test_deleted_and_made_again_has_no_stale_data(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_deletion_is_not_over_while_a_directory_is_offline(tmp_path: Path) -> None:
+def test_deletion_is_unfinished_while_a_directory_is_offline(tmp_path: Path) -> None:
     """It may have logs of the topic, which the next start finds and deletes."""
     manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], CONFIG, ManualClock(NOW_MS))
     manager.load("cluster", 1)
@@ -396,9 +396,7 @@ def test_deleted_files_stay_for_the_delay_and_regions_longer(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fault", ["fail_fsync", "fail_pwrite"])
-def test_input_output_error_takes_the_directory_offline_for_good(
-    tmp_path: Path, fault: str
-) -> None:
+def test_io_error_takes_the_directory_offline_permanently(tmp_path: Path, fault: str) -> None:
     files = FaultyFiles()
     manager = open_manager(tmp_path, CONFIG, files)
     failed: list[LogDir] = []
@@ -422,7 +420,7 @@ def test_input_output_error_takes_the_directory_offline_for_good(
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_flush_is_asked_for_when_enough_messages_wait(tmp_path: Path) -> None:
+def test_flush_is_due_after_flush_messages(tmp_path: Path) -> None:
     files = FaultyFiles()
     manager = open_manager(tmp_path, LogConfig(flush_messages=3), files)
     log = open_log(manager)
@@ -467,7 +465,7 @@ def test_rolled_segments_are_flushed_by_maintain(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_retention_by_time_takes_whole_old_segments_and_at_last_the_active_one(
+def test_retention_by_time_deletes_whole_old_segments_then_the_active_one(
     tmp_path: Path,
 ) -> None:
     config = LogConfig(retention_ms=10_000, segment_ms=1_000, file_delete_delay_ms=0)
@@ -492,7 +490,7 @@ def test_retention_by_time_takes_whole_old_segments_and_at_last_the_active_one(
     manager.close()
 
 
-def test_offsets_go_on_after_everything_was_deleted_and_the_broker_restarted(
+def test_offsets_continue_after_all_records_were_deleted_and_a_restart(
     tmp_path: Path,
 ) -> None:
     manager = open_manager(tmp_path, LogConfig(retention_ms=1))
@@ -537,7 +535,7 @@ def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_deleted_records_take_their_segments_with_the_next_pass(tmp_path: Path) -> None:
+def test_segments_of_deleted_records_go_with_the_next_retention_pass(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     for _ in range(3):
@@ -557,7 +555,7 @@ def test_deleted_records_take_their_segments_with_the_next_pass(tmp_path: Path) 
     manager.close()
 
 
-def test_unreadable_checkpoints_are_passed_over_and_the_logs_checked(tmp_path: Path) -> None:
+def test_unreadable_checkpoints_are_ignored_and_the_logs_checked(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     append(open_log(manager), [b"a"])
     manager.close()
@@ -569,7 +567,7 @@ def test_unreadable_checkpoints_are_passed_over_and_the_logs_checked(tmp_path: P
     manager.close()
 
 
-def test_logs_are_spread_over_the_directories_that_work(tmp_path: Path) -> None:
+def test_logs_are_spread_over_the_online_directories(tmp_path: Path) -> None:
     roots = [tmp_path / name for name in ("a", "b")]
     files = FaultyFiles()
     manager = LogManager([str(root) for root in roots], CONFIG, ManualClock(NOW_MS), files=files)
@@ -732,7 +730,7 @@ def test_two_thousand_partitions_need_no_more_files_than_the_limit(tmp_path: Pat
     assert result.stdout == "all there\n", result.stderr
 
 
-def test_full_disk_cuts_the_partial_write_and_goes_on_when_there_is_space(tmp_path: Path) -> None:
+def test_full_disk_cuts_the_partial_write_and_appends_succeed_with_space(tmp_path: Path) -> None:
     """In a process of its own, whose files may not grow past RLIMIT_FSIZE."""
     program = f"""
         import resource
@@ -786,9 +784,7 @@ def run_program(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
-def test_checkpoints_for_which_there_is_no_room_are_written_later(
-    tmp_path: Path, code: int
-) -> None:
+def test_checkpoints_are_written_later_after_a_full_disk(tmp_path: Path, code: int) -> None:
     files = FaultyFiles()
     manager = open_manager(tmp_path, CONFIG, files)
     log = open_log(manager)

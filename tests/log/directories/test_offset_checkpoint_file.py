@@ -60,7 +60,7 @@ def in_thread(file: OffsetCheckpointFile, files: HeldFiles, offsets: dict) -> th
     return thread
 
 
-def test_what_was_written_is_read_again(tmp_path: Path) -> None:
+def test_written_offsets_are_read_again(tmp_path: Path) -> None:
     file = opened(tmp_path)
     file.write(lambda: {T0: 1, T1: 2})
     file.update(T0, 7)
@@ -84,7 +84,7 @@ def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Pa
     assert names(tmp_path) == [NAME]
 
 
-def test_a_closed_file_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_closed_file_does_not_change(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)
     thread = in_thread(file, files, {T0: 1})
@@ -99,7 +99,7 @@ def test_a_closed_file_stays_as_it_is(tmp_path: Path) -> None:
     assert names(tmp_path) == [NAME]
 
 
-def test_offsets_count_as_written_when_the_disk_has_them(tmp_path: Path) -> None:
+def test_offsets_count_as_written_after_the_sync(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)
     file.write(lambda: {T0: 1})
@@ -110,7 +110,7 @@ def test_offsets_count_as_written_when_the_disk_has_them(tmp_path: Path) -> None
     assert file.offsets == {T0: 2}
 
 
-def test_a_write_after_a_removal_is_synced_although_the_file_has_it(tmp_path: Path) -> None:
+def test_a_write_after_a_removal_is_synced_even_if_the_file_is_equal(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)
     file.write(lambda: {T0: 1, T1: 1})
@@ -120,7 +120,7 @@ def test_a_write_after_a_removal_is_synced_although_the_file_has_it(tmp_path: Pa
     assert files.asked.is_set()
 
 
-def test_a_write_that_ends_after_a_removal_does_not_bring_the_entry_back(tmp_path: Path) -> None:
+def test_a_write_that_ends_after_a_removal_does_not_restore_the_entry(tmp_path: Path) -> None:
     removals = [T1]
 
     class LateDirectory(RealFiles):
@@ -137,7 +137,7 @@ def test_a_write_that_ends_after_a_removal_does_not_bring_the_entry_back(tmp_pat
     assert file.offsets == {T0: 2}
 
 
-def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_content(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)
     file.write(lambda: {T0: 1})
@@ -150,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_beside_it(tmp_pat
     assert content(tmp_path) == {T0: 2}
 
 
-def test_loading_removes_what_a_crash_left_and_nothing_else(tmp_path: Path) -> None:
+def test_loading_removes_only_unfinished_files_of_a_crash(tmp_path: Path) -> None:
     opened(tmp_path).write(lambda: {T0: 1})
     for name in (f"{NAME}.7.tmp", f"{NAME}.x.tmp", f"other-{NAME}.7.tmp"):
         (tmp_path / name).touch()

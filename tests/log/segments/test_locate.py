@@ -60,7 +60,7 @@ def segment_of(
 
 
 @given(batches, st.sampled_from([100, 4096, 20_000]))
-def test_every_offset_is_found_as_by_a_plain_walk(
+def test_every_offset_is_found_as_by_a_linear_search(
     sizes: list[tuple[int, int, int]], index_interval_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -36,7 +36,7 @@ def test_end_offset_is_where_the_next_larger_epoch_begins(
 
 
 @given(entries, st.data())
-def test_truncation_at_either_end_keeps_the_epochs_of_what_is_left(
+def test_truncation_at_either_end_keeps_the_epochs_of_remaining_records(
     steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     epochs, written = build(steps)
@@ -51,7 +51,7 @@ def test_truncation_at_either_end_keeps_the_epochs_of_what_is_left(
         assert epochs.latest == written[end - 1]
 
 
-def test_an_epoch_that_contradicts_takes_the_others_place() -> None:
+def test_a_contradicting_epoch_replaces_the_others() -> None:
     epochs = LeaderEpochFileCache([(1, 0), (3, 10), (5, 20)])
     assert epochs.assign(4, 20)
     assert epochs.entries() == [(1, 0), (3, 10), (4, 20)]

@@ -39,7 +39,7 @@ def append(
     return offset
 
 
-def test_sequences_follow_one_another() -> None:
+def test_sequences_are_consecutive() -> None:
     state = ProducerStateManager()
     assert append(state, 0, 0, 3, 10) == 10
     assert append(state, 0, 3, 2, 13) == 13
@@ -48,7 +48,7 @@ def test_sequences_follow_one_another() -> None:
     assert append(state, 0, 5, 1, 15) == 15
 
 
-def test_unknown_producer_may_begin_anywhere() -> None:
+def test_unknown_producer_may_start_with_any_sequence() -> None:
     assert append(ProducerStateManager(), 3, 1_000) == 0
 
 
@@ -82,7 +82,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert append(other, 0, INT32_MAX, 1) == "dup 0"
 
 
-def test_old_producers_are_forgotten() -> None:
+def test_old_producers_expire() -> None:
     state = ProducerStateManager()
     append(state, 0, 0, stamp=1_000)
     assert state.expire(1_999, 1_000) == 0
@@ -102,7 +102,7 @@ batches = st.lists(
 
 
 @given(batches)
-def test_agrees_with_a_slow_model(sent: list[tuple[int, int, int, int]]) -> None:
+def test_producer_state_agrees_with_a_slow_model(sent: list[tuple[int, int, int, int]]) -> None:
     """The model keeps all batches of a producer's epoch and follows semantics word by word."""
     state = ProducerStateManager()
     model: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
@@ -137,7 +137,7 @@ def test_agrees_with_a_slow_model(sent: list[tuple[int, int, int, int]]) -> None
 
 
 @given(batches)
-def test_files_bring_the_whole_window_back(sent: list[tuple[int, int, int, int]]) -> None:
+def test_files_restore_the_whole_window(sent: list[tuple[int, int, int, int]]) -> None:
     state = ProducerStateManager()
     for at, (pid, epoch, first, count) in enumerate(sent):
         state.update(pid, epoch, first, count - 1, at * 10 + count - 1, 1_000 + at)
@@ -204,7 +204,7 @@ def begin(state: ProducerStateManager, producer_id: int, offset: int, stamp: int
     state.update(producer_id, 0, 0, 0, offset, stamp, TRANSACTIONAL_MASK)
 
 
-def test_transaction_is_late_when_nothing_was_written_for_longer_than_any_may_last() -> None:
+def test_transaction_is_late_after_the_maximum_timeout_without_writes() -> None:
     state = ProducerStateManager()
     assert state.late_transaction(10 * LATE_MS, MAX_TIMEOUT_MS) is None, "none is open"
     begin(state, PID, 3, 1_000)
