@@ -1,10 +1,10 @@
-"""A broker that is killed again and again while it compacts what a producer writes; then the books.
+"""Repeated SIGKILLs of a broker during compaction while a producer writes, and a check of the data.
 
-A few keys are overwritten and deleted all the time in a topic with tiny segments, and the cleaner
-looks for work every few milliseconds, so that most kills hit a cleaning or a swap. What must hold
-after any number of SIGKILLs: of each key a reader finds the last value that was acknowledged,
-values of a key come in the order in which they were written, and no worker process outlives its
-broker. Run alone, it takes more kills than the tests do::
+A topic with tiny segments gets new values and tombstones for a few keys all the time. The cleaner
+looks for work every few milliseconds, so that most kills happen during a cleaning or a swap. After
+any number of SIGKILLs, a reader finds the last acknowledged value of each key. The values of a key
+are in the order of the writes, and no worker process outlives its broker. As a program it makes
+more kills than the tests do::
 
     python -m tests.durability.compaction_kills --kills 100 --seed 7
 
@@ -35,14 +35,16 @@ from tests.durability.kills import Killer
 TOPIC = "compacted"
 KEYS = 40
 LIFE_S = 1.5
-"""So long a broker lives unless it is seen to clean: what may be cleaned is written down once a
-second.
+"""Lifetime of a broker unless it is seen to clean. The recovery point, which limits the cleanable
+part, is written once a second.
 """
 KILL_AFTER_S_MAX = 0.5
 FLUSH_S = 240
 WORKERS_END_S = 60
 CLEANING_WITHIN_S = 300
-"""Left alone, a broker cleans within this; on a busy machine the lives before may be too short."""
+"""A broker that is not killed cleans within this time. On a busy machine the lifetimes before may
+be too short for a cleaning.
+"""
 SETTINGS = (
     "log.cleaner.backoff.ms=5",
     "log.cleaner.min.cleanable.ratio=0.01",
@@ -60,7 +62,7 @@ TOPIC_CONFIG = {
 
 
 class CompactingKiller(Killer):
-    """Brokers that compact all the time."""
+    """Runs brokers that compact all the time."""
 
     def extra_settings(self) -> tuple[str, ...]:
         return SETTINGS
@@ -73,7 +75,7 @@ class CompactingKiller(Killer):
             return []
 
 
-class Books:
+class Ledger:
     """A producer that outlives the brokers, and the last value of each key."""
 
     def __init__(self, address: str, seed: int) -> None:
@@ -96,7 +98,9 @@ class Books:
         )
 
     def write(self) -> None:
-        """One more value, or a tombstone; every few of them are late enough to roll a segment."""
+        """Write one more value, or a tombstone. Every few of them are late enough to roll a
+        segment.
+        """
         self.count += 1
         self.time_ms += 250
         key = b"key-%d" % self.random.randrange(KEYS)
@@ -121,7 +125,7 @@ class Books:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs: a zombie waits for the system's init alone."""
+    """Return whether the process still runs. A zombie does not: only init has to reap it."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -129,13 +133,13 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def seen(directory: Path, suffix: str) -> bool:
-    """Whether a cleaning, or a swap, is under way."""
+    """Return whether a cleaning, or a swap, is in progress."""
     partition = directory / f"{TOPIC}-0"
     return partition.is_dir() and any(name.endswith(suffix) for name in os.listdir(partition))  # noqa: PTH208
 
 
-def found(directory: Path) -> dict[bytes, int]:
-    """The last value of each key on the disk; each batch's CRC and each key's order are right."""
+def values_on_disk(directory: Path) -> dict[bytes, int]:
+    """Return the last value of each key on the disk. Check each CRC and the order of each key."""
     last: dict[bytes, int] = {}
     for path in sorted((directory / f"{TOPIC}-0").glob("*.log")):
         data = memoryview(path.read_bytes())
@@ -156,18 +160,18 @@ def cleanings(log: str) -> int:
     return len(re.findall(r"compacted \S+ up to", log))
 
 
-def write_until_cleaned(books: Books, killer: CompactingKiller) -> None:
-    """Writes on until some broker finished a cleaning: kills alone may hit every one of them."""
+def write_until_cleaned(ledger: Ledger, killer: CompactingKiller) -> None:
+    """Write until a broker finished a cleaning, because kills may interrupt every one of them."""
     deadline = time.monotonic() + CLEANING_WITHIN_S
     while not cleanings(Path(killer.log.name).read_text("utf-8")):
         assert time.monotonic() < deadline, "no cleaning was finished"
         for _ in range(20):
-            books.write()
+            ledger.write()
             time.sleep(0.005)
 
 
 def run(kills: int, seed: int, directory: Path) -> dict[str, int]:
-    """Kills that many brokers; what was done. AssertionError when the books do not balance."""
+    """Kill that many brokers. Return counts. Raise AssertionError if the data is wrong."""
     killer = CompactingKiller(directory, seed)
     try:
         return _killed_and_balanced(killer, kills, seed)
@@ -181,32 +185,32 @@ def _killed_and_balanced(killer: CompactingKiller, kills: int, seed: int) -> dic
     killer.start()
     admin = AdminClient({"bootstrap.servers": killer.address, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 1, 1, config=TOPIC_CONFIG)])[TOPIC].result(FLUSH_S)
-    books = Books(killer.address, seed)
+    ledger = Ledger(killer.address, seed)
     unfinished = 0
     for _ in range(kills):
         killed_at = time.monotonic() + LIFE_S + killer.random.random() * KILL_AFTER_S_MAX
         wanted = killer.random.choice((".cleaned", ".swap", ".swap"))
         while time.monotonic() < killed_at and not seen(directory, wanted):
-            books.write()
+            ledger.write()
             time.sleep(0.0005)
         killer.kill()
         unfinished += seen(directory, ".cleaned") or seen(directory, ".swap")
         killer.start()
-        books.flush()
-    books.flush()
-    write_until_cleaned(books, killer)
-    books.flush()
+        ledger.flush()
+    ledger.flush()
+    write_until_cleaned(ledger, killer)
+    ledger.flush()
     workers = killer.workers()
     killer.kill()
     deadline = time.monotonic() + WORKERS_END_S
     while any(map(is_alive, workers)):
         assert time.monotonic() < deadline, f"a worker outlives its broker: {workers}"
         time.sleep(0.01)
-    assert found(directory) == books.expected()
+    assert values_on_disk(directory) == ledger.expected()
     log = Path(killer.log.name).read_text("utf-8")
     assert "cannot be compacted" not in log and "Traceback" not in log, log[-3000:]
     return {
-        "writes": books.count,
+        "writes": ledger.count,
         "kills": kills,
         "cleanings": cleanings(log),
         "killed_in_cleaning_or_swap": unfinished,

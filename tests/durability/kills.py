@@ -1,10 +1,9 @@
-"""A broker that is killed again and again while an idempotent producer writes; then the books.
+"""Repeated SIGKILLs of a broker while an idempotent producer writes, and a check of the data.
 
-What must hold after any number of SIGKILLs: every message that was acknowledged is in its
-partition at the offset that the producer was told, no message is there twice, each partition has
-the messages in the order in which they were sent, and every batch has its right CRC. The page
-cache outlives a process, so nothing needs fsync for this. Run alone, it takes more kills than the
-tests do::
+After any number of SIGKILLs, every acknowledged message is in its partition at the acknowledged
+offset. No message exists twice. Each partition has its messages in the order of their sends. Every
+batch has its right CRC. The page cache outlives a process, so this needs no fsync. As a program it
+makes more kills than the tests do::
 
     python -m tests.durability.kills --kills 200 --seed 7
 
@@ -46,21 +45,25 @@ AIMED_SHARE = 0.7
 WRITE_WITHIN_S = 0.5
 LARGE_WRITE_BYTES = 4096
 KILLS_MAX = 200
-"""About one kill in five leaves a torn tail: so many kills without enough of them are a defect."""
+"""Maximum number of kills. About one in five leaves a torn tail, so this many suffice."""
 
 Acknowledged = dict[int, tuple[int, int]]
 
 
 def value_of(number: int, seed: int) -> bytes:
-    """The message: its number, and filling of 1 B to 1 MB; sizes are as often small as large."""
+    """Return a message: its number and 1 B to 1 MB of filling. Small and large sizes are as
+    frequent.
+    """
     random = Random(seed * 1_000_003 + number)
     size = int(VALUE_BYTES_MAX ** random.random())
     return b"%d:" % number + bytes([number % 251]) * size
 
 
 def reserve_port() -> socket.socket:
-    """A socket on a port of the loopback that nobody is given by chance while it is open, not even
-    between two brokers: only who asks for this port, with SO_REUSEADDR, may listen there."""
+    """Return a socket that reserves a port of the loopback while it is open, also between brokers.
+
+    No process gets the port by chance. Only a process that asks for this port, with SO_REUSEADDR,
+    may listen there."""
     reserved = socket.socket()
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     reserved.bind(("127.0.0.1", 0))
@@ -68,7 +71,7 @@ def reserve_port() -> socket.socket:
 
 
 class Killer:
-    """One broker after the other on the same directory and port."""
+    """Runs brokers in sequence on the same directory and port."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.directory = directory
@@ -84,7 +87,7 @@ class Killer:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "odradek", "serve", "--listen", self.address]
-        # Topics are made by the first message; segments are small, so that they roll as well.
+        # Topics are created by the first message. Segments are small, so that they roll as well.
         command += ["--data", str(self.directory), "--set", f"num.partitions={PARTITIONS}"]
         command += ["--set", "log.segment.bytes=8388608"]
         for setting in self.extra_settings():
@@ -105,7 +108,7 @@ class Killer:
         self.reserved.close()
 
     def extra_settings(self) -> tuple[str, ...]:
-        """What else the brokers are started with."""
+        """Return further settings of the brokers."""
         return ()
 
     def kill(self) -> None:
@@ -114,7 +117,7 @@ class Killer:
         self.process.wait()
 
     def kill_later(self) -> threading.Thread:
-        """Kill at a random moment; in most cases, when a log file grows after that moment."""
+        """Kill at a random time; in most cases, when a log file grows after that time."""
         delay_s = self.random.random() * KILL_AFTER_S_MAX
         aimed = self.random.random() < AIMED_SHARE
 
@@ -129,7 +132,9 @@ class Killer:
         return thread
 
     def _await_write(self) -> None:
-        """Return when a large write has begun: a file grows by pages, and is seen half written."""
+        """Return when a large write has begun: a file grows by pages, so it is seen half
+        written.
+        """
         paths = [str(path) for path in self.directory.glob("t-*/*.log")]
         sizes = [os.stat(path).st_size for path in paths]  # noqa: PTH116 - each call costs
         deadline = time.monotonic() + WRITE_WITHIN_S
@@ -139,12 +144,12 @@ class Killer:
                     return
 
     def torn_tails(self) -> int:
-        """How often a torn tail was cut, as the brokers' log says."""
+        """Return how many torn tails were cut, according to the brokers' log."""
         return len(re.findall(r"cut \d+ torn bytes", Path(self.log.name).read_text("utf-8")))
 
 
 class Writer:
-    """An idempotent producer that outlives the brokers, and what it was told."""
+    """An idempotent producer that outlives the brokers, and its acknowledgements."""
 
     def __init__(self, address: str, seed: int) -> None:
         self.seed = seed
@@ -167,7 +172,7 @@ class Writer:
         )
 
     def send(self) -> None:
-        """One more message, and whatever news there are."""
+        """Send one more message, and handle pending delivery reports."""
         number = len(self.sent)
         partition = self.sent[number] = number % PARTITIONS
         value = value_of(number, self.seed)
@@ -175,7 +180,7 @@ class Writer:
         self.producer.poll(0)
 
     def live(self, killer: Killer) -> None:
-        """Sends until this broker answers, and on until it is killed, in the midst of it."""
+        """Send until this broker responds, and continue until it is killed in the middle of it."""
         known = len(self.acknowledged)
         limit = len(self.sent) + MESSAGES_PER_LIFE_MAX
         self.send()
@@ -200,7 +205,7 @@ class Writer:
 
 
 def stored(directory: Path, partition: int) -> Iterator[tuple[int, int]]:
-    """(offset, number) of every record on the disk, each batch's CRC checked."""
+    """Yield (offset, number) of every record on the disk, after a check of each CRC."""
     files = sorted((directory / f"t-{partition}").glob("*.log"))
     for path in files:
         data = memoryview(path.read_bytes())
@@ -214,7 +219,7 @@ def stored(directory: Path, partition: int) -> Iterator[tuple[int, int]]:
 
 
 def fetched(address: str, partition: int, end: int) -> list[tuple[int, int]]:
-    """(offset, number) of every record as a consumer gets it."""
+    """Return (offset, number) of every record as a consumer reads it."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": "books", "log_level": 0, "check.crcs": True}
     )
@@ -232,8 +237,8 @@ def fetched(address: str, partition: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def balance(directory: Path, address: str, writer: Writer) -> int:
-    """Compares what was acknowledged with what is there; the number of records."""
+def reconcile(directory: Path, address: str, writer: Writer) -> int:
+    """Compare the acknowledged messages with the stored ones. Return the number of records."""
     assert not writer.failed, writer.failed[:5]
     by_partition: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for partition in range(PARTITIONS):
@@ -250,7 +255,7 @@ def balance(directory: Path, address: str, writer: Writer) -> int:
 
 
 def run(directory: Path, kills: int, seed: int, torn_tails: int = 0) -> tuple[int, int]:
-    """Kill so often, and on until so many torn tails were cut, then balance the books.
+    """Kill `kills` times and continue until `torn_tails` were cut, then compare the data.
 
     Returns:
         The number of messages, and the number of torn tails that were cut.
@@ -265,7 +270,7 @@ def run(directory: Path, kills: int, seed: int, torn_tails: int = 0) -> tuple[in
             killer.start()
             done += 1
         assert writer.producer.flush(FLUSH_S) == 0
-        messages = balance(directory, killer.address, writer)
+        messages = reconcile(directory, killer.address, writer)
     finally:
         killer.kill()
         killer.close()

@@ -8,7 +8,7 @@ from tests.durability.kills import run
 
 KILLS = 20
 TORN_TAILS = 5
-"""So many of the kills must hit a write that is half done, and the next start cut it off."""
+"""Number of kills that must hit a half-done write, which the next start cuts off."""
 
 
 def test_killed_broker_loses_nothing_that_it_acknowledged(tmp_path: Path, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What the attacks have in common: frames, and how a connection ends."""
+"""Common parts of the attacks: frames, and the end of a connection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.hostile.process import BrokerProcess
 
 
 class Attacker(WireClient):
-    """A client of which the broker's log is to say why it was closed."""
+    """A client for which the broker's log gives the reason why it was closed."""
 
     def __init__(self, process: BrokerProcess, receive_buffer_bytes: int | None = None) -> None:
         self.process = process
-        self.since = len(process.lines)  # what was logged before is of others with the same port
+        self.since = len(process.lines)  # earlier lines are about other clients with the same port
         # The tests also read from the socket itself.
         super().__init__(process.bootstrap_servers, receive_buffer_bytes, read_ahead=False)
 
@@ -29,7 +29,7 @@ def header(api_key: int, version: int, *, flexible: bool) -> bytes:
 
 
 def answers_until_closed(client: WireClient) -> list[bytes]:
-    """The frames that come before the broker closes the connection; TimeoutError if it stays."""
+    """Return the frames before the broker closes the connection. Raise TimeoutError if it stays."""
     frames: list[bytes] = []
     while True:
         try:
@@ -41,7 +41,7 @@ def answers_until_closed(client: WireClient) -> list[bytes]:
 
 
 def reason(attacker: Attacker) -> str:
-    """Why the broker closed the connection, from its log."""
+    """Return the reason why the broker closed the connection, from its log."""
     host, port = attacker.socket.getsockname()
     line = re.compile(rf"closing the connection from {host}:{port} \(\w+\)(?: immediately)?: (.*)")
     return attacker.process.wait_for_line(line.search, since=attacker.since)[1]

@@ -1,4 +1,4 @@
-"""Batches with correct sums and lying insides, built by hand."""
+"""Batches with correct checksums and wrong content, built by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from odradek.records.batch import HEADER, HEADER_BYTES, Compression, parse_header, write_crc
 
 RECORD = bytes([12, 0, 0, 0, 1, 1, 0])
-"""The smallest record there is: no key, no value, no headers."""
+"""The smallest record: no key, no value, no headers."""
 
 
 def forged(
@@ -18,8 +18,9 @@ def forged(
     count: int = 1,
     **fields: Any,
 ) -> bytearray:
-    """A batch around `body`, said to hold `count` records, stamped now; `fields` of the header
-    as given, and the sum over all of that.
+    """Return a batch around `body` with a header that has `count` records and the current time.
+
+    `fields` replace fields of the header. The checksum covers the result.
     """
     now_ms = time.time_ns() // 1_000_000
     batch = bytearray(HEADER_BYTES + len(body))

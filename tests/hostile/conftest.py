@@ -1,4 +1,4 @@
-"""One broker process for the tests of a module, and a client beside them that must never notice."""
+"""One broker process for the tests of a module, and a second client that must not be affected."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.hostile.process import BrokerProcess
 
 KEPT = "kept"
 MEMORY_BYTES_MAX = 250 * 1_048_576
-"""What a broker that starts with 50 MB may have used at the most after all of a module's attacks,
-unless the module has a limit of its own of this name.
+"""Maximum memory of a broker, which starts with 50 MB, after all attacks of a module. A module may
+define a limit of its own with this name.
 """
 
 
@@ -65,7 +65,7 @@ def create_topic(client: WireClient, name: str, **configs: object) -> None:
 
 
 class Canary:
-    """Another client: it sends, fetches what it sent, and asks for versions, again and again."""
+    """A second client that sends, fetches its message, and asks for versions, in a loop."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._client = WireClient(bootstrap_servers)
@@ -87,7 +87,7 @@ class Canary:
             self._turned.notify_all()
 
     def wait_for_rounds(self, count: int) -> None:
-        """Returns when so many more have ended."""
+        """Return when so many more rounds have ended."""
         with self._turned:
             last = self.rounds + count
             self._turned.wait_for(lambda: self.rounds >= last or self._error)

@@ -1,5 +1,5 @@
-"""A broker in a process of its own, so that its memory, descriptors and CPU can be measured, and
-its limits set, without those of the tests.
+"""A broker in a process of its own. Its memory, descriptors and CPU can be measured, and its limits
+set, without affecting the tests.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
-# Only a hang takes so long: a busy machine may stand still for many seconds.
+# Only a hang takes this long: a busy machine may pause for many seconds.
 TIMEOUT_S = 180.0
 _LISTENS = re.compile(r"listens on PLAINTEXT://(127\.0\.0\.1:\d+)")
 _SERVE = ["--listen", "127.0.0.1:0"]
-# A broker that stops does not wait long for the disk and for clients. Here it does: what it does
-# until it has ended must not depend on how fast the machine is.
+# A broker that stops does not wait long for the disk and for clients. Here it does, so that the
+# result does not depend on the speed of the machine.
 _PATIENT = """
 import sys
 from odradek.broker.main import run
@@ -41,8 +41,10 @@ class BrokerProcess:
         program: str = _PATIENT,
         ready: bool = True,
     ) -> None:
-        """Start the broker, under ``ulimit -n`` with `open_files`. `program` is another one that
-        takes the arguments of `serve`. Without `ready` it need not come to listen.
+        """Start the broker, under ``ulimit -n`` with `open_files`.
+
+        `program` is another program that takes the arguments of `serve`. Without `ready` the broker
+        need not listen.
         """
         sets = [f"--set={name}={value}" for name, value in (config or {}).items()]
         limited = ["sh", "-c", f'ulimit -n {open_files} && exec "$0" "$@"'] if open_files else []
@@ -51,7 +53,7 @@ class BrokerProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._ending = False  # a second signal would meet a process without handlers
+        self._ending = False  # a second signal would reach a process without handlers
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -75,7 +77,9 @@ class BrokerProcess:
         timeout_s: float = TIMEOUT_S,
         since: int = 0,
     ) -> re.Match[str]:
-        """The first match in the log from line `since` on; AssertionError when none comes."""
+        """Return the first match in the log from line `since`. Raise AssertionError if there is
+        none.
+        """
         found: list[re.Match[str]] = []
 
         def is_there() -> bool:
@@ -93,15 +97,15 @@ class BrokerProcess:
                 raise AssertionError("not in the log:\n" + "".join(self.lines[-30:]))
         return found[0]
 
-    # What the system says of it; Linux only.
+    # Values of the operating system; Linux only.
 
     def memory_bytes(self, which: str = "VmRSS") -> int:
-        """Resident memory now; ``VmHWM``: its highest."""
+        """Return the resident memory; ``VmHWM``: its maximum."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(rf"{which}:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
 
     def cpu_ticks(self) -> int:
-        """User and system time in ticks of the clock."""
+        """Return user and system time in ticks of the clock."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
@@ -109,24 +113,24 @@ class BrokerProcess:
         return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 - /proc
 
     def limit_file_size(self, size: int) -> None:
-        """The largest file that the process may write; -1 for any size."""
+        """Set the largest file that the process may write; -1 for any size."""
         _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size, hard))
 
-    # Its end.
+    # The end of the process.
 
     def terminate(self) -> None:
-        """Asks it to end, and waits for nothing."""
+        """Send SIGTERM to the process, without waiting."""
         self._ending = True
         self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it as a crash would; `close` waits until it is gone."""
+        """End the process as a crash would. `close` waits until it has ended."""
         self._ending = True
         self._process.kill()
 
     def close(self) -> int:
-        """Ends it, if that was not done yet, and waits; the exit code."""
+        """End the process if it still runs, wait, and return the exit code."""
         if not self._ending:
             self.terminate()
         try:

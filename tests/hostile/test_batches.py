@@ -1,4 +1,4 @@
-"""Batches that lie: Kafka's error for what the header shows, and no harm from what it hides."""
+"""Invalid batches: Kafka's error for wrong headers, and no harm from wrong bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CORRUPT, INVALID = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 PACKED = [each for each in Compression if each is not Compression.NONE]
 CODECS = ["gzip", "snappy", "lz4", "zstd", "uncompressed"]
 MEMORY_BYTES_MAX = 640 * 1_048_576
-"""50 MB, and in each of the two threads that unpack a batch at its largest, twice for a moment."""
+"""50 MB, and twice the largest batch for a short time in each of the two threads that unpack it."""
 BOMB_BYTES = 100 * 1_048_576
 LOOKUPS = 6
 
@@ -93,7 +93,7 @@ def test_connection_is_closed_if_there_is_no_response(
 
 
 def test_every_bit_of_a_batch_is_covered(attacker: Attacker) -> None:
-    """But for the leader epoch's, which the leader writes: bytes 12 to 15."""
+    """Except the leader epoch, which the leader writes: bytes 12 to 15."""
     good = bytes(batch(b"value"))
     for at in range(8 * len(good)):
         turned = bytearray(good)
@@ -147,7 +147,7 @@ def test_decompression_bombs_and_broken_frames_in_recompressed_topics(
 
 
 def test_offsets_that_jump_are_served(attacker: Attacker) -> None:
-    """Each says that it holds 19 million records: packed, nobody can see that it does not."""
+    """Each claims 19 million records. They are packed, so the header alone cannot be disproved."""
     create_topic(attacker, "jumps")
     count = 19_000_000
     for number in range(150):

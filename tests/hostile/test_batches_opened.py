@@ -1,4 +1,6 @@
-"""Where we open what a client packed, a lie in it costs a bounded time and gives an answer."""
+"""Invalid content of packed batches that the broker opens costs bounded time and gets a
+response.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def append(log: UnifiedLog, batch: bytearray) -> None:
 
 
 def lying(count: int = 3, body: bytes = RECORD * 3, **fields: Any) -> bytearray:
-    """Its header promises a record of time TARGET; all its records are older."""
+    """Return a batch whose header has a record of time TARGET. All its records are older."""
     return forged(body, count=count, base_timestamp=NOW_MS, max_timestamp=TARGET, **fields)
 
 
@@ -120,7 +122,9 @@ def test_a_frame_broken_at_any_byte_is_corrupt_or_capped(compression: Compressio
 
 
 def test_many_empty_gzip_members_do_not_copy_the_rest_each_time() -> None:
-    """Fed to zlib whole, each member's end copied all that was behind it: 5 GB for this stream."""
+    """zlib copied all bytes behind each member's end, if it got the whole stream: 5 GB for this
+    one.
+    """
     fed: list[int] = []
     unpack = cramjam.gzip.decompress_into
 

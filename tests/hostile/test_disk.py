@@ -1,4 +1,4 @@
-"""A full disk and a disk that fails, seen by clients of the whole broker."""
+"""A full disk and a failing disk, from the view of the broker's clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, Attacker, Path]]:
-    """A broker with a disk of its own to fill, and a client of it."""
+    """A broker with a disk of its own that can be filled, and a client of it."""
     with BrokerProcess(tmp_path) as process, Attacker(process) as client:
         create_topic(client, "t")
         yield process, client, tmp_path / "t-0" / "00000000000000000000.log"
@@ -102,7 +102,7 @@ def test_a_full_disk_refuses_offsets_and_topics_until_there_is_space(
     assert client.call(commit(1), 5).topics[0].partitions[0].error_code == 0
     process.limit_file_size(0)
     refused = client.call(commit(2), 5).topics[0].partitions[0].error_code
-    assert refused == ErrorCode.NOT_COORDINATOR  # Kafka's word for it: the client looks again
+    assert refused == ErrorCode.NOT_COORDINATOR  # as in Kafka: the client looks up again
     with pytest.raises(AssertionError):
         create_topic(client, "later")
     process.limit_file_size(-1)
@@ -112,7 +112,7 @@ def test_a_full_disk_refuses_offsets_and_topics_until_there_is_space(
 
 
 class HeldFiles(FaultyFiles):
-    """An fsync that can be made to wait, and to fail when it goes on."""
+    """Files whose fsync can be made to wait, and to fail when it continues."""
 
     def __init__(self) -> None:
         super().__init__()

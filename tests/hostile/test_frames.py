@@ -1,5 +1,5 @@
-"""Frames with wrong sizes, torn, slow, too many: the connection ends or waits, and no other one
-notices.
+"""Frames with wrong sizes, torn, slow or too many. The connection is closed or waits, and no other
+connection is affected.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ pytestmark = pytest.mark.usefixtures("canary")
 
 PIPELINED = 100_000
 DEAF = 1_000_000
-"""Some tens of MB: more than the system keeps in its buffers for a connection."""
+"""Some tens of MB: more than the system buffers for one connection."""
 HALF_OPEN = 200
 CLAIMS = 400
-"""Eighty times the memory for requests, if a size that is claimed were memory."""
+"""Eighty times the memory for requests, if announced sizes were allocated."""
 
 TORN = [ProduceRequest, FetchRequest, MetadataRequest, CreateTopicsRequest, JoinGroupRequest]
 
 
 def golden(cls: type) -> bytes:
-    """The fullest request of the newest version that Kafka's own class wrote, as a frame."""
+    """Return the largest request of the newest version that Kafka's own class wrote, as a frame."""
     version, _, body = [entry for entry in golden_messages()[cls] if entry[1]][-1]
     flexible = version >= cls.FLEXIBLE_FROM >= 0  # type: ignore[attr-defined]
     return header(cls.API_KEY, version, flexible=flexible) + body  # type: ignore[attr-defined]
@@ -114,7 +114,7 @@ def test_idle_connections_cost_nothing(process: BrokerProcess, attacker: Attacke
     end = time.monotonic() + TIMEOUT_S
     while process.descriptors() > descriptors:
         assert time.monotonic() < end, "descriptors of closed connections are still open"
-        attacker.call(ApiVersionsRequest("x", "1"), 3)  # a turn of the broker's loop
+        attacker.call(ApiVersionsRequest("x", "1"), 3)  # one iteration of the broker's loop
 
 
 def test_a_hundred_thousand_pipelined_requests_are_answered_in_order(
@@ -135,7 +135,7 @@ def test_a_hundred_thousand_pipelined_requests_are_answered_in_order(
 def test_requests_are_not_read_while_responses_are_not_read(
     process: BrokerProcess, attacker: Attacker
 ) -> None:
-    """Memory is looked at when the module ends: 100 MB of answers must not lie in the broker."""
+    """The end of the module checks the memory: 100 MB of responses must not stay in the broker."""
     attacker.socket.settimeout(0.5)
     stream = framed(request_bytes(ApiVersionsRequest("deaf", "1"), 3)) * 1000
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Fetches whose reader leaves, sleeps, or has the file pulled away under the answer."""
+"""Fetches whose reader disconnects or stalls, or whose file is truncated during the response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.hostile.conftest import Canary, create_topic
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
 MEMORY_BYTES_MAX = 120 * 1_048_576
-"""The log that they read is larger, and so is what the readers together ask for."""
+"""The log is larger than this, and so is the sum of the readers' fetches."""
 LOG_BYTES = 150 * 1_048_576
 BATCH_BYTES = 900_000
 READERS = 30
@@ -31,7 +31,7 @@ RESET = struct.pack("ii", 1, 0)
 EVERYTHING = {"max_bytes": 2**31 - 1, "partition_max_bytes": 2**31 - 1}
 LOOKS = 10
 CPU_S_MAX = 0.25
-"""Of CPU, while nothing moves but a canary's three hundred requests a second at most."""
+"""CPU time while only the canary is active, with at most three hundred requests a second."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def big(process: BrokerProcess) -> str:
     with WireClient(process.bootstrap_servers) as client:
         create_topic(client, "big")
         fill(client, "big", LOG_BYTES)
-        client.call(fetch("big"), 12)  # what a first read opens is open from now on
+        client.call(fetch("big"), 12)  # files that a first read opens stay open from now on
     return "big"
 
 
@@ -52,7 +52,7 @@ def fill(client: WireClient, topic: str, size: int) -> None:
 
 
 def reader(process: BrokerProcess, topic: str) -> Attacker:
-    """A client that has asked for all of `topic`, and takes a few KB of it at most."""
+    """Return a client that has requested all of `topic`, and reads a few KB of it at most."""
     client = Attacker(process, SMALL_BUFFER)
     client.send(fetch(topic, 0, **EVERYTHING), 12)  # type: ignore[arg-type]
     return client
@@ -60,7 +60,7 @@ def reader(process: BrokerProcess, topic: str) -> Attacker:
 
 @pytest.fixture
 def readers(process: BrokerProcess, big: str) -> Iterator[list[Attacker]]:
-    """Many readers, each in the middle of its answer."""
+    """Return many readers, each in the middle of its response."""
     clients = [reader(process, big) for _ in range(READERS)]
     for client in clients:
         client.read(BEGUN_BYTES)
@@ -70,7 +70,7 @@ def readers(process: BrokerProcess, big: str) -> Iterator[list[Attacker]]:
 
 
 def until_descriptors(process: BrokerProcess, count: int, canary: Canary) -> None:
-    """Waits for as many rounds of the canary as it takes to have no more than `count` open."""
+    """Wait for rounds of the canary until at most `count` descriptors are open."""
     end = time.monotonic() + TIMEOUT_S
     while process.descriptors() > count:
         assert time.monotonic() < end, "descriptors are still open"
@@ -95,8 +95,8 @@ def test_disconnected_readers_release_descriptors_and_memory(
 def test_stalled_readers_cost_no_memory_and_no_cpu(
     process: BrokerProcess, readers: list[Attacker], canary: Canary
 ) -> None:
-    """Memory is looked at when the module ends."""
-    for _ in range(LOOKS):  # who spins does so in each of them, whatever else the machine does
+    """The end of the module checks the memory."""
+    for _ in range(LOOKS):  # a busy loop would show in each of them, even on a busy machine
         ticks, begun = process.cpu_ticks(), time.monotonic()
         canary.wait_for_rounds(50)
         spent = (process.cpu_ticks() - ticks) / os.sysconf("SC_CLK_TCK")
@@ -106,7 +106,7 @@ def test_stalled_readers_cost_no_memory_and_no_cpu(
 
 
 def test_a_reader_that_continues_gets_every_byte(readers: list[Attacker]) -> None:
-    """The rest of the answer that the fixture read some bytes of: whole batches, in order."""
+    """The rest of the response, of which the fixture read some bytes: whole batches, in order."""
     client = readers[0]
     left = bytearray()
     while len(left) < 3 * BATCH_BYTES:
@@ -136,7 +136,9 @@ def test_a_log_truncated_during_a_response_ends_only_that_connection(
 
 
 def test_a_topic_deleted_during_a_response(process: BrokerProcess, canary: Canary) -> None:
-    """The file stays until it was sent: the answer is whole, and the descriptor goes with it."""
+    """The file exists until it was sent. The response is complete, and then the descriptor is
+    closed.
+    """
     with WireClient(process.bootstrap_servers) as client:
         create_topic(client, "gone")
         before = process.descriptors()
@@ -153,7 +155,7 @@ def test_a_topic_deleted_during_a_response(process: BrokerProcess, canary: Canar
 
 
 def drained(client: WireClient) -> int:
-    """How many bytes come until the connection ends."""
+    """Return how many bytes arrive until the connection ends."""
     received = 0
     try:
         while data := client.socket.recv(1 << 20):

@@ -1,4 +1,4 @@
-"""Whole frames with lies inside: lengths, nulls, text, tags, keys, versions, and the same twice."""
+"""Whole frames with invalid content: lengths, nulls, text, tags, keys, versions, duplicates."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ KEYS = [-1, *range(100), 127, 2**15 - 1, -(2**15)]
 VERSIONS = [-1, 0, 1, 2, 5, 10, 13, 18, 19, 99, 2**15 - 1]
 FUZZ_S = 15.0
 MAY_WAIT = {ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
-"""Their responses may wait for records or for other members."""
+"""APIs whose responses may wait for records or for other members."""
 WAIT_S = 0.3
-"""So long is waited for those responses. What is not answered by then is left waiting."""
+"""Time to wait for those responses. Later ones are not awaited."""
 PROBE_ID = 0x70726F62
 
 PRODUCE_9 = header(0, 9, flexible=True) + b"\0\0\1\0\0\0\0"
@@ -153,7 +153,7 @@ def test_nulls_where_they_may_be(attacker: Attacker) -> None:
     assert attacker.call(MetadataRequest([nothing]), 12).topics[0].error_code
 
 
-# What Kafka answers to the same topic or partition named twice differs from API to API.
+# Kafka's response to the same topic or partition named twice differs from API to API.
 
 
 def test_the_same_partition_twice_in_a_produce_is_appended_once(attacker: Attacker) -> None:
@@ -224,7 +224,7 @@ def test_the_same_twice_in_one_request(attacker: Attacker, api: str) -> None:
 
 
 def requests_of_kafka() -> list[bytes]:
-    """Every request that we serve as Kafka's classes wrote it, in every version."""
+    """Return every supported request as Kafka's classes wrote it, in every version."""
     return [
         header(cls.API_KEY, version, flexible=version >= cls.FLEXIBLE_FROM >= 0) + body
         for cls, entries in golden_messages().items()
@@ -239,10 +239,10 @@ def is_request(cls: type[Message]) -> bool:
 
 
 def exchange(process: BrokerProcess, data: bytes) -> str:
-    """Send `data` and a probe behind it on one connection; what became of `data`.
+    """Send `data` and a probe behind it on one connection. Return the outcome of `data`.
 
-    The probe tells a request that has no response (Produce with acks=0) from one that is slow,
-    however busy the machine is. Only an API that may wait for other clients may be silent.
+    The probe distinguishes a request without a response (Produce with acks=0) from a slow one, even
+    on a busy machine. Only an API that may wait for other clients may be silent.
     """
     api_key = int.from_bytes(data[:2], "big")
     with WireClient(process.bootstrap_servers) as client:
@@ -276,7 +276,7 @@ def test_requests_of_kafka_with_flipped_bits_and_moved_bytes(
 
 
 def test_unchanged_requests_of_kafka(process: BrokerProcess) -> None:
-    """Names and numbers in them mean nothing here: an answer, a wait, or a closed connection."""
+    """Their names and numbers mean nothing here: a response, a wait, or a closed connection."""
     outcomes = Counter(exchange(process, data) for data in requests_of_kafka())
     assert outcomes["answered"] > sum(outcomes.values()) / 2, outcomes
 

@@ -71,7 +71,7 @@ def open_log(manager: LogManager) -> UnifiedLog:
 
 
 def append(log: UnifiedLog, values: list[bytes], epoch: int = 0, **options: int) -> LogAppendInfo:
-    """Appends one batch of these values, and makes it visible."""
+    """Append one batch of these values, and commit it."""
     now_ms = options.pop("now_ms", NOW_MS)
     batch = memoryview(batch_of(values, **options))  # type: ignore[arg-type]
     info = log.append_as_leader(batch, epoch, now_ms=now_ms)
@@ -82,7 +82,7 @@ def append(log: UnifiedLog, values: list[bytes], epoch: int = 0, **options: int)
 def append_transactional(
     log: UnifiedLog, values: list[bytes], producer_id: int, base_sequence: int, **options: int
 ) -> LogAppendInfo:
-    """Appends a batch of a transaction that the coordinator has vouched for."""
+    """Append a batch of a transaction that the coordinator has confirmed."""
     epoch, leader_epoch = options.pop("epoch", 0), options.pop("leader_epoch", 0)
     guard = options.pop("guard", None)
     if guard is None:
@@ -104,7 +104,7 @@ def append_transactional(
 def append_marker(
     log: UnifiedLog, producer_id: int, *, committed: bool, epoch: int = 0, **options: int
 ) -> LogAppendInfo:
-    """Ends the transaction of a producer, as the coordinator of `coordinator_epoch` 0 does."""
+    """End the transaction of a producer, as the coordinator of `coordinator_epoch` 0 does."""
     marker = EndTransactionMarker(committed, options.pop("coordinator_epoch", 0))
     origin = Origin(NO_GUARD, True, marker, options.pop("transaction_version", 1))
     leader_epoch, now_ms = options.pop("leader_epoch", 0), options.pop("now_ms", NOW_MS)
@@ -115,17 +115,17 @@ def append_marker(
 
 
 def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | None:
-    """The search of `timestamps.offset_for_timestamp`, in this thread."""
+    """Run the search of `timestamps.offset_for_timestamp` in this thread."""
     return run_here(timestamps.offset_for_timestamp(log, timestamp))
 
 
 def offset_of_max_timestamp(log: UnifiedLog) -> TimestampOffset | None:
-    """The search of `timestamps.offset_of_max_timestamp`, in this thread."""
+    """Run the search of `timestamps.offset_of_max_timestamp` in this thread."""
     return run_here(timestamps.offset_of_max_timestamp(log))
 
 
 def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 10**6) -> list[Record]:
-    """All records from `offset` on, read like a consumer: fetch by fetch."""
+    """Return all records from `offset`, read with one fetch after the other."""
     position = log.log_start_offset if offset is None else offset
     records: list[Record] = []
     while True:
@@ -143,10 +143,11 @@ def read_all(log: UnifiedLog, offset: int | None = None, max_bytes: int = 10**6)
 def read_committed(
     log: UnifiedLog, offset: int, max_bytes: int = 10**6
 ) -> list[tuple[int, bytes | None]]:
-    """(offset, value) of what a consumer with isolation level read_committed sees from `offset` on.
+    """Return (offset, value) of the records that a read_committed consumer reads from `offset`.
 
-    It leaves out what the lists of aborted transactions say (``CompletedFetch.nextFetchedRecord``):
-    from a transaction's first offset on its producer's batches, to the abort marker.
+    The consumer skips the aborted transactions of the response
+    (``CompletedFetch.nextFetchedRecord``): the batches of a producer from the transaction's first
+    offset to the abort marker.
     """
     position, found = offset, []
     while True:

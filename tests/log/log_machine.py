@@ -1,8 +1,8 @@
-"""A log beside a list: hypothesis drives both, through stops, kills and power cuts, and compares.
+"""A log and a list driven by hypothesis through stops, kills and power cuts, and compared.
 
-What must hold: the log is the list, in content, offsets, epochs, timestamps and duplicates; after a
-kill nothing is lost (the page cache outlives a process); after a power cut the log is a prefix of
-the list that has at least all that was flushed; after a failed append it is as before.
+The log must equal the list in content, offsets, epochs, timestamps and duplicates. After a kill
+nothing is lost, because the page cache outlives a process. After a power cut the log is a prefix of
+the list with at least all flushed records. After a failed append the log is unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRODUCERS = [1, 2]
 class Batch:
     """One batch of the list: its records are `values` at `timestamps` from `base_offset` on.
 
-    `committed` is None but for a marker.
+    `committed` is None except for a marker.
     """
 
     base_offset: int
@@ -57,7 +57,7 @@ class Batch:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """See the module; `batches` is the list, `flushed` the offset below which nothing may be
+    """The state machine; see the module. `batches` is the list. No record below `flushed` may be
     lost.
     """
 
@@ -146,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
             self.sequences[producer_id] = sequence + len(values)
 
     def sent_by(self, producer_id: int) -> list[Batch]:
-        """The batches that must be known: those deleted before a power cut need not be."""
+        """Return the batches that must be known. Batches deleted before a power cut need not be."""
         first = self.log.segments.bases[0]
         return [b for b in self.batches if b.producer_id == producer_id and b.base_offset >= first]
 
@@ -186,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @property
     def deletable(self) -> int:
-        """How far records may be deleted."""
+        """Return the offset up to which records may be deleted."""
         return self.end
 
     # -- faults ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def maintain(self) -> None:
-        """Flushes what was rolled, and writes the checkpoints."""
+        """Flush rolled segments, and write the checkpoints."""
         self.manager.maintain(self.clock.time_ms())
         self.flushed = max(self.flushed, self.log.recovery_point)
 
@@ -279,7 +279,7 @@ class LogMachine(RuleBasedStateMachine):
         end = self.log.log_end_offset
         assert self.flushed <= end <= self.end, f"{self.flushed} <= {end} <= {self.end}"
         if self.log.log_start_offset == end:
-            # All that is left was deleted, but the log does not go back behind that.
+            # All remaining records were deleted, but the log does not go back before their end.
             self.deleted += self.batches
             self.batches, self.first_base = [], end
         assert end in {self.first_base, *(b.end for b in self.batches)}, "half a batch is left"
@@ -287,8 +287,9 @@ class LogMachine(RuleBasedStateMachine):
         self.forget_deleted()
 
     def go_on_behind_what_was_deleted(self) -> None:
-        """Of batches that were deleted the log may know the producers, while the segment is there;
-        what it knows must have been sent."""
+        """Accept that the log may know the producers of deleted batches while the segment exists.
+
+        The known batches must have been sent."""
         for producer_id in PRODUCERS:
             known = self.log.producers.producers.get(producer_id)
             if not self.sequences[producer_id] and known is not None and known.last_sequence >= 0:
@@ -309,7 +310,9 @@ class LogMachine(RuleBasedStateMachine):
         self.log_start = min(self.log_start, offset)
 
     def forget_deleted(self) -> None:
-        """Where the log starts after retention or a crash: never later than it did before."""
+        """Take over the log's start after retention or a crash. It is never below the previous
+        one.
+        """
         start = self.log.log_start_offset
         assert start <= self.log_start or not self.batches or start <= self.end
         self.log_start = start

@@ -1,4 +1,4 @@
-"""Space ahead of a growing file: what is reserved never shows, and is given back."""
+"""Space reserved ahead of a growing file is invisible to readers, and is released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METADATA_BYTES = 65_536
 
 
 class AllocatingFiles(FaultyFiles):
-    """Notes what is reserved, and which files are cut to which length."""
+    """Files that record reservations, and the lengths to which files are truncated."""
 
     def __init__(self) -> None:
         super().__init__()

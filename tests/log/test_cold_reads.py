@@ -1,4 +1,4 @@
-"""Reads that would wait for the disk: refused on the owner's thread, made on another one."""
+"""Reads that would wait for the disk: refused on the owner's thread, done on another one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRODUCER_ID = 7
 
 
 def fill(log: UnifiedLog, sizes: list[int]) -> None:
-    """One batch for each size, of that many records; 0 begins a new segment."""
+    """Append one batch for each size, with that many records; 0 begins a new segment."""
     for size in sizes:
         if size:
             append(log, [b"%d" % number for number in range(size)])
@@ -165,7 +165,7 @@ def test_threads_that_need_the_same_missing_index_build_it_once(tmp_path: Path) 
 
 
 def on_the_owners_thread(work: Callable[[], None]) -> None:
-    """Calls `work` on a thread that `SlowFiles` takes for the event loop."""
+    """Call `work` on a thread that `SlowFiles` takes for the event loop."""
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -184,7 +184,7 @@ def on_the_owners_thread(work: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("nowait", [True, False])
 def test_the_owner_appends_rolls_and_deletes_without_the_disk(tmp_path: Path, nowait: bool) -> None:
-    """After a start, with an empty page cache; an abort needs the index of the active segment."""
+    """The page cache is empty after a start. An abort needs the index of the active segment."""
     files = SlowFiles(nowait=nowait)
     config = LogConfig(flush_messages=1, retention_bytes=500)
     manager = opened(tmp_path, config, files)

@@ -1,4 +1,4 @@
-"""Our files beside those that Apache Kafka wrote (see golden/README.md), byte for byte."""
+"""Files of this project compared with files of Apache Kafka, byte for byte (golden/README.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 @pytest.fixture
 def manager(tmp_path: Path):
-    """A broker on a copy of Kafka's directory, stopped uncleanly: everything is read again."""
+    """Return a manager of a copy of Kafka's directory after an unclean stop: all data is
+    recovered.
+    """
     shutil.copytree(GOLDEN, tmp_path / "golden-0")
     manager = open_manager(tmp_path, CONFIG)
     yield manager
@@ -86,7 +88,7 @@ def test_the_same_batches_appended_make_the_same_files(tmp_path: Path) -> None:
 
 
 def golden_topic_id(root: Path):
-    """The topic id of the golden directory, read by a broker on a copy of it."""
+    """Return the topic id of the golden directory, read from a copy of it."""
     shutil.copytree(GOLDEN, root / "golden-0")
     manager = open_manager(root, CONFIG)
     topic_id = golden_log(manager).topic_id
@@ -95,7 +97,7 @@ def golden_topic_id(root: Path):
 
 
 def snapshot_entries(data: bytes) -> set[bytes]:
-    """The entries of a snapshot without their order, which is that of Kafka's hash map."""
+    """Return the entries of a snapshot without their order, which depends on Kafka's hash map."""
     ProducerStateManager().load_snapshot(data)
     return {data[at : at + 46] for at in range(10, len(data), 46)}
 

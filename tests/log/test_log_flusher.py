@@ -1,4 +1,4 @@
-"""What a flush covers, and what the checkpoint of the recovery point may claim."""
+"""The coverage of a flush, and the recovery point that the checkpoint may have."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_power_cut_after_an_unsynced_roll_loses_no_index(tmp_path: Path, seed:
 
 
 class RecordedNames(FaultyFiles):
-    """Records which names of directories are on the disk."""
+    """Files that record which names of directories are on the disk."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class RecordedNames(FaultyFiles):
 
 
 def test_a_flush_covers_the_name_of_the_directory_of_the_log(tmp_path: Path) -> None:
-    """A power cut must not take a whole new partition along."""
+    """A power cut must not remove a new partition as a whole."""
     files = RecordedNames()
     manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
     for number in range(3):
@@ -120,7 +120,7 @@ def test_a_flush_covers_the_name_of_the_directory_of_the_log(tmp_path: Path) -> 
         append(log, [b"acknowledged after this flush"])
         log.flush()
         assert log.directory in files.synced_names
-    # A kill leaves the names to the page cache, and nothing says which ones were synced.
+    # After a kill the names are in the page cache, and it is unknown which ones were synced.
     manager.close(clean=False)
     files.synced_names.clear()
     manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)

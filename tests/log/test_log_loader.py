@@ -1,4 +1,4 @@
-"""Starting after a crash: what is cut, what is read again, what is not."""
+"""A start after a crash: truncated bytes, recovered segments, and untouched ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
 
 
 def filled(root: Path, count: int, *, clean: bool) -> Path:
-    """A directory with a log of `count` batches, as a clean stop or a kill leaves it."""
+    """Return a directory with a log of `count` batches after a clean stop or a kill."""
     manager = open_manager(root, CONFIG)
     log = open_log(manager)
     for at in range(count):
@@ -95,7 +95,7 @@ def test_only_segments_above_the_recovery_point_are_read(
 
 
 def test_a_damaged_header_below_the_recovery_point_removes_no_segment(tmp_path: Path) -> None:
-    """It looks as if the segment had been compacted, and were in the place of the next ones."""
+    """The segment looks compacted, and as if it covered the offsets of the next ones."""
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     for at in range(40):

@@ -26,7 +26,7 @@ TestLogMachine.settings = TestTransactionMachine.settings = settings(
 
 
 def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recovery does all else that it does, but a torn tail stays in the file after a crash."""
+    """Recovery does not cut a torn tail off the file after a crash."""
     real = LogLoader._recover_segment
 
     def recover_segment(
@@ -50,12 +50,12 @@ def no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def checkpoint_before_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The recovery point claims what was never synced."""
+    """The checkpoint has a recovery point that was never synced."""
     monkeypatch.setattr(LogFlusher, "_sync", lambda *_: None)
 
 
 def no_dedupe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every batch of a known producer is taken for new."""
+    """Every batch of a known producer counts as new."""
     monkeypatch.setattr(ProducerStateManager, "check", lambda *_: None)
 
 
@@ -85,7 +85,7 @@ def stable_offset_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_transactions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start takes every transaction in the snapshot for decided."""
+    """A start treats every transaction in the snapshot as ended."""
     real = ProducerStateManager.load_snapshot
 
     def load(state: ProducerStateManager, data: bytes) -> None:
@@ -98,7 +98,7 @@ def open_transactions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def late_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody need vouch for the first batch of a transaction."""
+    """The first batch of a transaction needs no verification."""
     monkeypatch.setattr(Verifications, "passes", lambda *_: True)
 
 
@@ -117,8 +117,8 @@ def late_batches_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate, machine) -> None:
     mutate(monkeypatch)
-    # Ends with the first failure. So many because what is generated depends on the modules that
-    # other tests have loaded: hypothesis draws their constants.
+    # Stops at the first failure. It needs that many examples because the generated data depends on
+    # the modules that other tests have loaded: hypothesis uses their constants.
     bounded = settings(
         max_examples=10_000,
         stateful_step_count=30,
@@ -127,6 +127,6 @@ def test_mutant_is_caught(monkeypatch: pytest.MonkeyPatch, mutate, machine) -> N
         derandomize=True,
         database=None,
     )
-    # What the machine or the log says, not what a mutation does that no longer fits the code.
+    # A failure of the machine or the log, not of a mutation that no longer matches the code.
     with pytest.raises((AssertionError, KafkaError, CorruptRecord)):
         run_state_machine_as_test(machine, settings=bounded)

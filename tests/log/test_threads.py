@@ -1,4 +1,4 @@
-"""What runs beside the owner's thread: flushes that share an fsync, deletions under a flush."""
+"""Operations beside the owner's thread: flushes that share an fsync, deletions during a flush."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.log.builders import (
 
 
 class GatedFiles(FaultyFiles):
-    """An fsync waits at the gate: `reached` says that one does, `gate` lets them through."""
+    """Files whose fsync waits at `gate`. `reached` is set when an fsync waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def in_thread(work) -> tuple[threading.Thread, list[Exception]]:
 
 
 def log_of_three_segments(manager: LogManager) -> UnifiedLog:
-    """One record in each; the active segment behind them is empty."""
+    """Return a log of three segments with one record each, and an empty active segment."""
     log = open_log(manager)
     for value in (b"1", b"2", b"3"):
         append(log, [value])

@@ -1,4 +1,4 @@
-"""Offsets for timestamps, exact to the record, beside a list."""
+"""Offsets for timestamps, exact to the record, compared with a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in a log: what is stable, what was aborted, and who may write to one."""
+"""Transactions in a log: the last stable offset, aborted transactions, and verification."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def error_of(call, *args, **options) -> ErrorCode:  # type: ignore[no-untyped-de
     return caught.value.code
 
 
-# -- what is stable --------------------------------------------------------------------------------
+# -- the last stable offset ------------------------------------------------------------------------
 
 
 def test_no_record_after_the_first_open_transaction_is_stable(log: UnifiedLog) -> None:
@@ -65,8 +65,8 @@ def test_no_record_after_the_first_open_transaction_is_stable(log: UnifiedLog) -
 
 
 def test_last_stable_offset_is_at_most_the_high_watermark(log: UnifiedLog) -> None:
-    """KAFKA-9807: a marker that is not committed decides nothing, and one look at the high
-    watermark answers for both."""
+    """KAFKA-9807: an uncommitted marker decides nothing. Both offsets of a response come from one
+    read of the high watermark."""
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=True)
     append(log, [b"plain"])
@@ -86,7 +86,7 @@ def test_stable_offset_is_never_before_the_log_start(log: UnifiedLog) -> None:
 
 
 def test_marker_without_data_changes_only_the_epoch(log: UnifiedLog) -> None:
-    """Neither an index entry nor a move of the last stable offset."""
+    """It adds no index entry and does not move the last stable offset."""
     append_transactional(log, [b"open"], 1, 0)
     append_marker(log, 2, committed=False, epoch=3)
     assert log.last_stable_offset == 0
@@ -98,13 +98,13 @@ def test_marker_without_data_changes_only_the_epoch(log: UnifiedLog) -> None:
 
 
 def test_offsets_of_a_transaction_are_its_records_and_one_marker(log: UnifiedLog) -> None:
-    """redpanda#13364: after an abort no offset more is used than Kafka uses."""
+    """redpanda#13364: an abort uses as many offsets as in Kafka."""
     assert append_transactional(log, [b"a", b"b", b"c"], 1, 0).last_offset == 2
     assert append_marker(log, 1, committed=False).first_offset == 3
     assert append_transactional(log, [b"d"], 1, 3).first_offset == 4
 
 
-# -- what was aborted ------------------------------------------------------------------------------
+# -- aborted transactions --------------------------------------------------------------------------
 
 
 def test_aborted_transactions_are_those_that_overlap(log: UnifiedLog) -> None:
@@ -157,11 +157,11 @@ def test_marker_is_kafkas_control_batch_byte_for_byte(log: UnifiedLog) -> None:
     assert data[61:] == b"\x20\0\0\0\x08\0\0\0\x01\x0c\0\0\0\0\0\x05\0"
 
 
-# -- who may write ---------------------------------------------------------------------------------
+# -- verification ----------------------------------------------------------------------------------
 
 
 def test_late_batch_after_the_abort_opens_no_transaction(log: UnifiedLog) -> None:
-    """KAFKA-12671: it would pin the last stable offset for ever."""
+    """KAFKA-12671: it would hold back the last stable offset forever."""
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=False)
     assert error_of(append_transactional, log, [b"late"], 1, 1, guard=NO_GUARD) is (
@@ -171,7 +171,7 @@ def test_late_batch_after_the_abort_opens_no_transaction(log: UnifiedLog) -> Non
 
 
 def test_guard_is_invalid_after_a_marker(log: UnifiedLog) -> None:
-    """The answer of the coordinator was about a transaction that has ended meanwhile."""
+    """The coordinator's response was about a transaction that has ended in the meantime."""
     old = log.producers.verifications.start(1, 0, 0, NOW_MS)
     append_marker(log, 1, committed=False)
     new = log.producers.verifications.start(1, 0, 0, NOW_MS)
@@ -189,7 +189,7 @@ def test_without_verification_any_first_batch_opens_a_transaction(log: UnifiedLo
 
 
 def test_higher_sequence_waits_for_the_lowest_one_seen(log: UnifiedLog) -> None:
-    """KAFKA-14920: the first batch's verification failed and it will come again."""
+    """KAFKA-14920: the verification of the first batch failed, and the producer will retry it."""
     guard = log.producers.verifications.start(1, 0, 0, NOW_MS)
     assert guard == log.producers.verifications.start(1, 0, 1, NOW_MS)
     assert error_of(append_transactional, log, [b"b"], 1, 1, guard=guard) is (
@@ -209,7 +209,7 @@ def test_a_lower_sequence_that_is_verified_later_is_appended_first(log: UnifiedL
 
 
 def test_verifications_whose_batches_never_arrive_expire(log: UnifiedLog) -> None:
-    """Else they were kept for ever, one a producer, and their guards good for ever."""
+    """Otherwise one entry for each producer would stay forever, and its guard would stay valid."""
     old = log.producers.verifications.start(1, 0, 0, NOW_MS)
     log.producers.expire(NOW_MS + DAY_MS - 1, DAY_MS)
     assert log.producers.verifications.passes(1, old)
@@ -263,7 +263,7 @@ def test_outdated_markers_are_fenced(log: UnifiedLog) -> None:
 
 
 def test_late_marker_of_version_2_does_not_end_the_next_transaction(log: UnifiedLog) -> None:
-    """Each transaction has its own epoch then: the marker that ends epoch 4 carries 5."""
+    """With version 2 each transaction has its own epoch: the marker that ends epoch 4 carries 5."""
     append_transactional(log, [b"a"], 1, 0, epoch=4)
     append_marker(log, 1, committed=True, epoch=5, transaction_version=2)
     append_marker(log, 1, committed=True, epoch=5, transaction_version=2)
@@ -275,7 +275,7 @@ def test_late_marker_of_version_2_does_not_end_the_next_transaction(log: Unified
     append_marker(log, 1, committed=True, epoch=6, transaction_version=2)
 
 
-# -- what survives ---------------------------------------------------------------------------------
+# -- restart and recovery --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -313,8 +313,8 @@ def test_producer_does_not_expire_while_its_transaction_is_open(log: UnifiedLog)
 def test_marker_postpones_the_expiration_of_its_producer(
     tmp_path: Path, clean: bool | None
 ) -> None:
-    """KAFKA-9144: forgotten by the time of its last batch, a producer's next marker or batch would
-    have passed whatever its epoch. So it is after a clean stop, and after none, too."""
+    """KAFKA-9144: if the producer expired by its last batch, its next marker or batch would pass
+    with any epoch. The same holds after a clean stop and after a crash."""
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     append_transactional(log, [b"a"], 1, 0, epoch=3)
@@ -385,8 +385,8 @@ def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: Unifie
 
 
 def test_truncation_removes_the_producer_state_of_removed_batches(tmp_path: Path) -> None:
-    """What was cut is no duplicate when it comes again, and what was kept still is one; neither
-    does a start find a snapshot of what is not there."""
+    """A removed batch is no duplicate when it is sent again, and a kept one still is. A start finds
+    no snapshot above the log's end."""
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     sent = {"producer_id": 9, "producer_epoch": 0}
@@ -438,8 +438,8 @@ def test_full_disk_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
 
 
 def test_lack_of_descriptors_leaves_neither_marker_nor_entry(tmp_path: Path) -> None:
-    """An entry without its marker would say of too much that it is decided: a fetch of the first
-    two offsets would miss what producer 2 aborts."""
+    """An entry without its marker would mark too much as decided: a fetch of the first two offsets
+    would miss what producer 2 aborts."""
     files = FaultyFiles()
     manager = open_manager(tmp_path, CONFIG, files)
     log = open_log(manager)
@@ -469,7 +469,7 @@ def test_ended_transactions_are_removed_without_readers(log: UnifiedLog) -> None
 
 
 def test_a_marker_is_never_too_large(log: UnifiedLog) -> None:
-    """A topic's `max.message.bytes` may be lowered while a transaction is open: it has to end."""
+    """`max.message.bytes` may be lowered while a transaction is open, but it has to end."""
     append_transactional(log, [b"a"], 1, 0)
     log.update_config(replace(CONFIG, max_message_bytes=10))
     append_marker(log, 1, committed=True)

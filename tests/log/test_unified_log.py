@@ -1,4 +1,4 @@
-"""Appending, reading, rolling: what one log does without faults."""
+"""Appends, reads and rolls of one log without faults."""
 
 from __future__ import annotations
 

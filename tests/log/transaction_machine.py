@@ -1,8 +1,8 @@
-"""The log machine with transactions: batches that are part of one, and markers.
+"""The log machine with transactions: transactional batches and markers.
 
-What must hold beside what `log_machine` says: a reader of committed records gets, from any offset
-and in pieces of any size, the records of the list that are plain or committed, up to the last
-stable offset; that offset is the first one of an open transaction.
+In addition to the rules of `log_machine`, a reader of committed records gets the committed and the
+nontransactional records of the list. This holds from any offset and for fetches of any size, up to
+the last stable offset. That offset is the first one of an open transaction.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TRANSACTIONAL = [3, 4, 5]
 
 
 class TransactionMachine(LogMachine):
-    """See the module."""
+    """The state machine; see the module."""
 
     @property
     def deletable(self) -> int:
-        """Not in an open transaction: what a power cut leaves of it then is not said."""
+        """Not inside an open transaction: its state after a power cut is undefined."""
         return self.stable
 
     @rule(
@@ -74,7 +74,7 @@ class TransactionMachine(LogMachine):
 
     @rule(producer_id=st.sampled_from(TRANSACTIONAL))
     def send_late(self, producer_id: int) -> None:
-        """Without an open transaction, and the coordinator's word, nothing is appended."""
+        """Without an open transaction and a verification nothing is appended."""
         if producer_id in self.open_transactions():
             return
         try:
@@ -96,11 +96,11 @@ class TransactionMachine(LogMachine):
 
     @property
     def stable(self) -> int:
-        """The last stable offset of the list."""
+        """Return the last stable offset of the list."""
         return max(min(self.open_transactions().values(), default=self.end), self.log_start)
 
     def committed_from(self, offset: int) -> list[tuple[int, bytes]]:
-        """What a reader of committed records is to get from `offset` on."""
+        """Return the records that a reader of committed records must get from `offset`."""
         found = []
         fates: dict[int, bool] = {}
         for batch in reversed(self.batches):

@@ -1,4 +1,4 @@
-"""Batches built, written and read back; and read by a client that is not ours."""
+"""Batches are built, written and read back, also by another client."""
 
 from __future__ import annotations
 

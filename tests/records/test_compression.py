@@ -1,4 +1,4 @@
-"""The four framings: round trips, foreign framings, bombs and broken streams."""
+"""The four framings: round trips, framings of other writers, bombs and broken streams."""
 
 from __future__ import annotations
 

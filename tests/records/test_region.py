@@ -1,4 +1,4 @@
-"""Regions of files: read, cut short, held open, probed."""
+"""Regions of files: read, truncated, kept open, probed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from odradek.records.region import PROBE_STEP_BYTES, FileRegion
 
 
 def is_open(fd: int, held: os.stat_result) -> bool:
-    """Whether `fd` still is that file: another thread may have been given the number anew."""
+    """Return whether `fd` still is that file. Another thread may have reused the number."""
     try:
         found = os.fstat(fd)
     except OSError:
@@ -23,7 +23,7 @@ def is_open(fd: int, held: os.stat_result) -> bool:
 
 
 class ProbedFiles(RealFiles):
-    """Files of which `probe` says what a read that must not wait for the disk does."""
+    """Files whose `probe` decides the result of a read that must not wait for the disk."""
 
     nowait = 8
 
@@ -78,7 +78,7 @@ def test_region_keeps_its_file_open_until_it_is_closed(tmp_path: Path) -> None:
 
 
 class ClosingFiles(RealFiles):
-    """Closes a region while it is read."""
+    """Files that close a region during a read."""
 
     region: FileRegion
 
@@ -97,12 +97,12 @@ def test_file_stays_open_if_another_thread_closes_the_region_during_a_read(tmp_p
 
 def test_written_bytes_are_resident(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    for _ in range(100):  # short of memory, the system may have let it go by then
+    for _ in range(100):  # short of memory, the system may have evicted it by then
         path.write_bytes(bytes(3 * PROBE_STEP_BYTES))
         region = FileRegion(open_file(path), 5, 2 * PROBE_STEP_BYTES + 7)
         if region.resident() == len(region):
             return
-    raise AssertionError("what was written is never resident")
+    raise AssertionError("written bytes are never resident")
 
 
 def would_wait() -> BlockingIOError:

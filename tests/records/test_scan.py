@@ -40,7 +40,7 @@ records = st.builds(
 
 
 def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
-    """The value of a scan or the text of its error, and the number of slices."""
+    """Return the value of a scan or the text of its error, and the number of slices."""
     slices = 1
     while True:
         try:
@@ -53,13 +53,13 @@ def outcome(work: Generator[None, None, R]) -> tuple[R | str, int]:
 
 
 def check(body: bytes, count: int) -> tuple[list[int] | str, int]:
-    """The indexes without a key or the text of the error, and the number of slices."""
+    """Return the indexes without a key or the text of the error, and the number of slices."""
     found, slices = outcome(check_records(Body(body, len(body)), count))
     return found if isinstance(found, str) else found[0], slices
 
 
 def around(body: bytes, count: int) -> bytearray:
-    """A batch of these records; its CRC is wrong."""
+    """Return a batch of these records with a wrong CRC."""
     batch = build_batch([Record(b"", b"")], timestamp_ms=0)[:HEADER_BYTES] + body
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[57:61] = count.to_bytes(4, "big", signed=True)
@@ -67,7 +67,7 @@ def around(body: bytes, count: int) -> bytearray:
 
 
 def by_decoding(body: bytes, count: int) -> list[int] | str:
-    """The result of a check that decodes each record."""
+    """Return the result of a check that decodes each record."""
     keyless = []
     try:
         for index, record in enumerate(iter_records(around(body, count))):
@@ -85,7 +85,7 @@ def body_of(given: Sequence[Record]) -> bytes:
 
 
 def body_at(first: int, count: int, **parts: int) -> bytes:
-    """`count` records whose offset deltas begin at `first`, with any size of their varints."""
+    """Return `count` records with offset deltas from `first` and varints of any size."""
     out = bytearray()
     for index in range(first, first + count):
         record = bytearray(1)

@@ -1,4 +1,4 @@
-"""Each lie that a header can tell, and the error that Kafka has for it."""
+"""Each invalid value of a header field, and Kafka's error for it."""
 
 from __future__ import annotations
 

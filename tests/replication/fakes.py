@@ -19,14 +19,14 @@ BATCH = memoryview(bytearray(100))
 
 
 class Producers:
-    """No producer has a transaction open."""
+    """Producers without open transactions."""
 
     ongoing: tuple[()] = ()
     unreplicated: tuple[()] = ()
 
 
 class Region:
-    """Records of one read."""
+    """The records of one read."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -37,7 +37,7 @@ class Region:
 
 
 class ListLog:
-    """A log that remembers only its offsets; one record of 100 bytes a batch."""
+    """A log that stores only its offsets. Each batch has one record of 100 bytes."""
 
     def __init__(self, config: LogConfig = LogConfig()) -> None:  # noqa: B008
         self.config = config
@@ -112,7 +112,7 @@ class ListLog:
 
 
 class Waiter:
-    """Counts what a partition reports."""
+    """A delayed operation that counts the reports of a partition."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -132,14 +132,14 @@ class Waiter:
 def partition_of(
     log: ListLog, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,), index: int = 0
 ) -> Partition:
-    """A partition that broker 1 leads in epoch 5."""
+    """Return a partition that broker 1 leads in epoch 5."""
     partition = Partition(TopicPartition("t", index), ZERO_UUID, log)  # type: ignore[arg-type]
     partition.become_leader(1, 5, replicas, isr)
     return partition
 
 
 class HeldExecutor(Executor):
-    """Runs nothing before `release`: a flush that takes as long as the test needs."""
+    """An executor that runs nothing before `release`: a flush takes as long as the test needs."""
 
     def __init__(self) -> None:
         self.held: list[tuple[Future[Any], Callable[[], Any]]] = []

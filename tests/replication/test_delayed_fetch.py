@@ -1,4 +1,4 @@
-"""Fetches that read now, and fetches that wait for more to read."""
+"""Fetches that respond immediately, and fetches that wait for more data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Manager:
         return sliced(fetch(self, params, wanted))  # type: ignore[arg-type]
 
     def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
-        """The outcome is there at once, and is used in a later iteration of the loop."""
+        """Return the result immediately. It is used in a later iteration of the loop."""
         done = asyncio.get_running_loop().create_future()
         done.set_result(read())
         return done
@@ -82,7 +82,7 @@ async def iterations(count: int = 3) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Give way to the slices until the condition holds."""
+    """Run other slices until the condition holds."""
     for _ in range(10_000):
         if condition():
             return

@@ -11,7 +11,7 @@ from tests.replication.fakes import BATCH, ListLog, partition_of
 
 
 def flushing(index: int) -> Partition:
-    """A partition with one record that waits for a flush."""
+    """Return a partition with one record that waits for a flush."""
     log = ListLog()
     log.must_flush = True
     partition = partition_of(log, index=index)

@@ -44,7 +44,7 @@ class CrashPoint:
 
     def __init__(self) -> None:
         self.left: int | None = None
-        """How many points are passed before the crash; None: there is none."""
+        """Number of points to pass before the crash. None: no crash."""
         self.crashed = False
 
     def pass_by(self) -> None:
@@ -64,7 +64,7 @@ class CrashingFiles(FaultyFiles):
         super().__init__(loses_names=True)
         self._point = point
         self.unreadable: Path | None = None
-        """A log directory that cannot be read: it is offline after a start."""
+        """A log directory that cannot be read. It is offline after a start."""
 
     def listdir(self, path: str) -> list[str]:
         if Path(path) == self.unreadable:
@@ -91,7 +91,9 @@ class CrashingFiles(FaultyFiles):
 
 
 class CrashingStore(MemoryStore):
-    """Stops before or after a write. A write is whole, as in SQLite and in ZooKeeper."""
+    """A store that crashes before or after a write. A write is atomic, as in SQLite and
+    ZooKeeper.
+    """
 
     def __init__(self, point: CrashPoint) -> None:
         super().__init__()
@@ -122,9 +124,9 @@ class Machine:
     def run(
         self, work: Callable[[Machine], Coroutine[Any, Any, None]], *, power: int | None
     ) -> bool:
-        """Run a broker until `work` has ended, and kill it; whether it crashed before.
+        """Run a broker until `work` has ended, and kill it. Return whether it crashed before.
 
-        With `power`, a seed, the power is cut, too.
+        With `power`, a seed, the power is cut as well.
         """
         self.point.crashed = False
         config = BrokerConfig({})
@@ -181,7 +183,7 @@ class Machine:
 
 
 async def settled() -> None:
-    """Wait for the deletions under way; a sync of the directories begins one more task."""
+    """Wait for running deletions. A sync of the directories starts one more task."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.gather(*others, return_exceptions=True)
 
@@ -211,7 +213,7 @@ async def nothing(machine: Machine) -> None:
 
 
 async def check(machine: Machine, old_id: Uuid) -> None:
-    """After a start: nothing of a deleted topic is left, and nothing else has gone."""
+    """Check after a start that all data of a deleted topic is removed, and no other data."""
     assert stored(machine.replicas.log(KEPT)) == [b"kept"]
     gone = machine.topic_id("gone")
     if gone == old_id:
@@ -233,7 +235,7 @@ async def check(machine: Machine, old_id: Uuid) -> None:
 def test_deletion_is_finished_after_a_crash_at_any_point(
     tmp_path: Path, seed: int, power_is_cut: bool
 ) -> None:
-    """The next start crashes, too, and the one after it finishes what is left."""
+    """The next start crashes as well, and the start after it finishes the deletion."""
     rng = random.Random(seed)
     crashes = 0
     for at in range(1_000):
@@ -258,7 +260,7 @@ def test_deletion_is_finished_after_a_crash_at_any_point(
             await check(machine, old_id)
 
         assert not machine.run(verify, power=power)
-        # Deleted logs do not come back when the power is cut now.
+        # Deleted logs do not exist again if the power is cut now.
         assert not machine.run(verify, power=None)
         if not crashed:
             break

@@ -18,7 +18,7 @@ CONSUMER = FetchIsolation.HIGH_WATERMARK
 
 
 def diverging(partition: Partition, offset: int, epoch: int) -> tuple[int, int]:
-    """Where the log of a reader with a last record of `epoch` diverged."""
+    """Return the divergence of a reader whose last record has `epoch`."""
     data = partition.read(offset, 1, True, CONSUMER, -1, epoch)
     return data.diverging_epoch, data.diverging_end_offset
 

@@ -10,7 +10,7 @@ from odradek.replication.purgatory import DelayedOperation, Purgatory
 
 
 class Operation(DelayedOperation):
-    """Notes what is called."""
+    """An operation that records its calls."""
 
     def __init__(self, purgatory: Purgatory) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`ReplicaManager.append_records`: results in the order of the entries, and when they are known."""
+"""`ReplicaManager.append_records`: order of the results, and when they are complete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def image_of(count: int = 2 * MANY, **configs: str) -> MetadataImage:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Runs work on a replica manager with one topic."""
+    """Run work on a replica manager with one topic."""
     config = BrokerConfig({})
     logs = LogManager([str(tmp_path)], config.log_config({}), ManualClock())
     logs.load()

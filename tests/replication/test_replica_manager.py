@@ -1,4 +1,4 @@
-"""Images become partitions and logs; the broker's own appends; a disk that fails."""
+"""Images become partitions and logs, the broker's own appends, and a disk that fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Work = Callable[[ReplicaManager], Coroutine[Any, Any, None]]
 
 @pytest.fixture
 def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None]:
-    """Runs work on a replica manager over `logs`."""
+    """Run work on a replica manager over `logs`."""
 
     async def main(work: Work) -> None:
         manager = replica_manager(logs, executor)
@@ -206,7 +206,7 @@ def test_added_partitions_do_not_commit_records_that_wait_for_a_flush(
 def test_recovered_records_are_committed_after_the_flush_that_is_due(
     logs: LogManager, tmp_path: Path
 ) -> None:
-    """A producer repeats the batch that a kill left without its acknowledgement."""
+    """A producer retries the batch that a kill left unacknowledged."""
     now_ms = ManualClock().time_ms()
     repeated = {"timestamp_ms": now_ms, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     log = logs.create(KEY, FIRST_ID)
@@ -279,7 +279,7 @@ def test_failed_directory_fails_its_partitions_and_delayed_operations(
         manager.log_dir_failed(log.log_dir)
         for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
             assert refused(call) is ErrorCode.KAFKA_STORAGE_ERROR
-        # A later image does not bring it back.
+        # A later image does not make it serve again.
         manager.apply(None, image_of(topic(epoch=1)))
         assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
 

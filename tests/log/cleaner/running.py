@@ -1,4 +1,4 @@
-"""Compaction without a process: the cleaner's steps one after the other, on any `Files`."""
+"""Compaction without a process: all steps of the cleaner in sequence, on any `Files`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def append_pairs(
     producer_epoch: int = 0,
     transactional: bool = False,
 ) -> int:
-    """Appends these keys and values as one batch; its first offset."""
+    """Append these keys and values as one batch. Return its first offset."""
     batch = build_batch(
         [Record(key, value, timestamp_ms) for key, value in pairs],
         timestamp_ms=timestamp_ms,
@@ -48,7 +48,7 @@ def append_pairs(
 
 
 def to_clean(manager: LogManager, log: UnifiedLog, now_ms: int = NOW_MS) -> LogToClean | None:
-    """What there is to clean, once everything is flushed and written down."""
+    """Return the cleanable part, after all records were flushed and the checkpoint was written."""
     log.flush()
     manager.checkpoint()
     return examine(log, manager.cleaned_offset(log), manager.flushed_offset(log), now_ms)
@@ -76,7 +76,7 @@ def compact(
     budget: Budget | None = None,
     roll: bool = True,
 ) -> CleaningDone | None:
-    """Cleans the log, all but its active segment, as far as one pass goes."""
+    """Clean the log up to its active segment, as far as one pass reaches."""
     if roll:
         log.roll(now_ms)
     chosen = to_clean(manager, log, now_ms)
@@ -91,7 +91,7 @@ def compact(
 
 
 def stored(log: UnifiedLog) -> list[Record]:
-    """Every record of the log, read as a consumer reads, through gaps and emptied batches."""
+    """Return every record of the log, read as a consumer reads, across gaps and emptied batches."""
     position, records = log.log_start_offset, []
     while True:
         info = log.read(position, 1 << 20, log.log_end_offset, min_one_message=True)

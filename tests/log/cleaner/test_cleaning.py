@@ -1,4 +1,4 @@
-"""What compaction leaves of a log: values, tombstones, headers, gaps, producers."""
+"""The result of a compaction: values, tombstones, headers, gaps, producers."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_full_map_ends_the_pass_and_the_next_pass_continues(manager, log) -> N
 
 
 def test_a_tombstone_behind_the_map_stays_even_after_its_horizon(manager, log) -> None:
-    """It has a horizon from the pass before, but what it hides has not been looked at yet."""
+    """The previous pass set its horizon, but the map does not reach the records that it deletes."""
     append_pairs(log, [(b"a", b"1")])
     for at in range(0, 60, 5):
         append_pairs(log, [(b"k%d" % n, b"v") for n in range(at, at + 5)])
@@ -207,7 +207,7 @@ def test_small_segments_are_merged(manager, log, tmp_path) -> None:
 
 
 def test_a_compacted_segment_is_as_old_as_the_newest_of_its_sources(manager, log, tmp_path) -> None:
-    """Retention goes by it where no record has a timestamp."""
+    """Retention uses this time if no record has a timestamp."""
     for n in range(2):
         append_pairs(log, [(b"k%d" % n, b"v")])
         log.roll(NOW_MS)

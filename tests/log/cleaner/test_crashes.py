@@ -1,4 +1,4 @@
-"""A crash at any moment of a cleaning and its swap loses nothing, and leaves nothing behind."""
+"""A crash at any time of a cleaning or swap loses no record and leaves no file behind."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LATER_MS = NOW_MS + 5_000
 
 
 class Killed(BaseException):
-    """The process is gone in the middle of a call: nobody handles this."""
+    """The process ended in the middle of a call. No code handles this exception."""
 
 
 class DyingFiles(FaultyFiles):
-    """Dies before the call number `dies_at` of those that change something; None: never."""
+    """Ends the process before the modifying call number `dies_at`; None: never."""
 
     def __init__(self) -> None:
         super().__init__(loses_names=True)
@@ -45,7 +45,7 @@ class DyingFiles(FaultyFiles):
 
     @property
     def synced(self) -> dict[str, bytes]:
-        """What is on the disk, by path: a test adds what it found there."""
+        """The content on the disk, by path. A test adds the existing files."""
         return self._synced
 
     def _count(self) -> None:
@@ -85,7 +85,7 @@ class DyingFiles(FaultyFiles):
 
 
 def dirty_log(manager: LogManager) -> UnifiedLog:
-    """Several groups of segments with superseded values, tombstones that are due, a producer."""
+    """Return a log with superseded values, due tombstones and a producer in several groups."""
     log = open_log(manager)
     for round_ in range(8):
         pairs = [(b"k%d" % (key + round_), b"%d" % round_) for key in range(5)]
@@ -101,14 +101,14 @@ def dirty_log(manager: LogManager) -> UnifiedLog:
 
 
 def values(log: UnifiedLog) -> dict[bytes | None, bytes]:
-    """The last value of each key, without those whose last record is a tombstone."""
+    """Return the last value of each key, without keys that end with a tombstone."""
     last = {key: value for _, key, value in pairs_of(log)}
     return {key: value for key, value in last.items() if value is not None}
 
 
 @pytest.fixture
 def prepared(tmp_path: Path) -> Path:
-    """A stopped log with a second cleaning ahead."""
+    """Return the directory of a stopped log with a second cleaning to do."""
     directory = tmp_path / "prepared"
     directory.mkdir()
     manager = open_manager(directory, CONFIG)
@@ -118,7 +118,7 @@ def prepared(tmp_path: Path) -> Path:
 
 
 def run_until_killed(directory: Path, files: DyingFiles, dies_at: int | None) -> bool:
-    """Cleans; False when it was killed on the way."""
+    """Clean the log. Return False if the process was killed."""
     manager = open_manager(directory, CONFIG, files)
     log = open_log(manager)
     log.advance_high_watermark(log.log_end_offset)
@@ -144,7 +144,9 @@ def reopen(directory: Path) -> tuple[LogManager, UnifiedLog]:
 
 @pytest.mark.parametrize("seed", [None, 0, 1], ids=["killed", "power-cut-0", "power-cut-1"])
 def test_a_crash_before_any_call_loses_nothing(prepared: Path, seed: int | None) -> None:
-    """Without a seed the process dies; with one the machine, and what was not synced may go."""
+    """Without a seed the process is killed. With a seed the power is cut: unsynced data may be
+    lost.
+    """
     manager, log = reopen(prepared)
     before, written, end = values(log), set(pairs_of(log)), log.log_end_offset
     manager.close()
@@ -178,7 +180,7 @@ def test_a_crash_before_any_call_loses_nothing(prepared: Path, seed: int | None)
 
 
 def test_an_old_segment_that_a_power_cut_restores_is_removed(prepared: Path) -> None:
-    """The new segment got its name, and that the old ones lost theirs was not on the disk yet."""
+    """The new name of the new segment is on the disk, but not the removal of the old names."""
     manager, log = reopen(prepared)
     before = {path: path.read_bytes() for path in (prepared / "topic-0").glob("*.log")}
     compact(manager, log, now_ms=LATER_MS, roll=False)

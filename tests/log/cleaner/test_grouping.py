@@ -1,4 +1,4 @@
-"""Which segments become one: as far as one segment, its indexes and its 32-bit offsets reach."""
+"""The groups of segments that are merged: limited by segment size, indexes and 32-bit offsets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_group_needs_no_more_index_entries_than_an_index_holds() -> None:
 
 
 def test_offsets_of_a_group_are_32_bits_from_its_first() -> None:
-    last = INT32_MAX  # the offset whose distance from 0 is the largest that there is
+    last = INT32_MAX  # the largest distance from offset 0 that fits
     assert groups([(0, 1), (5, 1)], last + 1) == [[0, 5]]
     assert groups([(0, 1), (5, 1)], last + 2) == [[0], [5]]
     assert groups([(0, 1), (5, 0)], last + 2) == [[0, 5]], "an empty one has no offsets"

@@ -1,4 +1,4 @@
-"""The map from keys to newest offsets: as a dictionary, within its memory."""
+"""The map from keys to newest offsets, compared with a dictionary, and its memory."""
 
 from __future__ import annotations
 

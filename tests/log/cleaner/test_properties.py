@@ -1,9 +1,9 @@
-"""Any history of a compacted log beside its oracle: the last committed value of each key.
+"""Any history of a compacted log, compared with an oracle: the last committed value of each key.
 
-Plain, idempotent and transactional batches, tombstones, rolls, passes of the cleaner with maps of
-any size and at any time, stops, kills and lost snapshots: a reader of committed records always ends
-with the same dictionary, sees nothing that was not written, and every producer goes on where it
-was.
+A history has ordinary, idempotent and transactional batches, tombstones and rolls. The cleaner
+passes at any time with maps of any size. The log is stopped or killed, and snapshots are lost. A
+reader of committed records always ends with the same dictionary, and reads no record that was not
+written. Every producer continues with its next sequence.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ steps = st.one_of(
 
 
 def committed(log: UnifiedLog) -> list[Record]:
-    """What a consumer with isolation.level=read_committed is given, by its own rules."""
+    """Return the records that a consumer with isolation.level=read_committed reads."""
     end = log.last_stable_offset
     upcoming = sorted(log.segments.aborted_transactions(0, end), key=lambda it: it[1], reverse=True)
     aborted: set[int] = set()
@@ -82,7 +82,7 @@ def last_values(records: list[tuple[bytes | None, bytes | None]]) -> dict[bytes,
 
 
 class History:
-    """A log and what was written to it."""
+    """A log and the records that were written to it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -180,7 +180,7 @@ class History:
         assert set(log.producers.ongoing.values()) == set(self.open)
 
     def check_minimal(self) -> None:
-        """Two passes long after: nothing is left that need not be."""
+        """Run two passes long afterwards: no removable record remains."""
         for producer in list(self.open):
             self.end(producer, True)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""Which log is cleaned, and how much of it: ratio, lags, what is undecided or not on the disk."""
+"""The selection of the log to clean, and of its part: ratio, lags, open transactions, flushes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPACT = LogConfig(cleanup_compact=True, cleanup_delete=False)
 
 
 def segments(log: UnifiedLog, *timestamps: int) -> None:
-    """A segment of one record for each of these times, and an empty active one."""
+    """Append a segment of one record for each of these times, and an empty active one."""
     for at, timestamp_ms in enumerate(timestamps):
         append_pairs(log, [(b"k%d" % at, b"v")], timestamp_ms=timestamp_ms)
         log.roll(timestamp_ms)

@@ -1,4 +1,4 @@
-"""Aborted data, the markers behind it, and the index of what was aborted."""
+"""Aborted data, its markers, and the index of aborted transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def transactional(log: UnifiedLog, producer: int, sequence: int, key: bytes, val
 
 
 def batches(log: UnifiedLog) -> list[str]:
-    """Offset, what kind of batch, how many records, and whether it has a delete horizon."""
+    """Return offset, kind, record count and presence of a delete horizon for each batch."""
     found = []
     for segment in log.segments:
         for _, header in segment.headers(0):
@@ -31,7 +31,7 @@ def batches(log: UnifiedLog) -> list[str]:
 
 
 def pass_again(manager: LogManager, log: UnifiedLog, now_ms: int) -> None:
-    """One more pass: with something dirty behind everything else."""
+    """Run one more pass, with a dirty record after all others."""
     append_pairs(log, [(b"end", b"")])
     compact(manager, log, now_ms=now_ms)
 
@@ -88,7 +88,7 @@ def test_a_commit_marker_is_removed_after_its_data(manager, log) -> None:
 
 
 def test_the_marker_with_a_producers_epoch_stays_without_records(manager, log) -> None:
-    """With version 2 the last that a log knows of a producer is a marker of its next epoch."""
+    """With version 2 the last batch of a producer is a marker of its next epoch."""
     transactional(log, 1, 0, b"a", b"1")
     append_marker(log, 1, committed=True, epoch=1)
     append_pairs(log, [(b"a", b"2")])

@@ -1,4 +1,4 @@
-"""All logs of a broker: found again, locked, deleted, checkpointed, taken offline."""
+"""The logs of a broker: reopened, locked, deleted, checkpointed, taken offline."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ TIMEOUT_S = 60
 
 
 def fill(manager: LogManager) -> None:
-    """Dirty logs of three sizes."""
+    """Append to logs of three sizes without a flush."""
     for at in range(LOGS):
         log = manager.create(TopicPartition("many", at), TOPIC_ID, CONFIG)
         append(log, [b"acknowledged"], producer_id=1, producer_epoch=0, base_sequence=0)
@@ -80,7 +80,7 @@ def fill(manager: LogManager) -> None:
 
 
 def stopped_without_time(root: Path, fsync_ms: int = 3) -> set[TopicPartition]:
-    """A directory of more logs than could be synced; those that were."""
+    """Return a directory with more logs than could be synced, and the synced ones."""
     clock = ManualClock(NOW_MS)
 
     class SlowFiles(RealFiles):
@@ -152,7 +152,7 @@ def test_stop_without_time_to_sync_is_recovered_after_another_use(
 
 
 class HangingFiles(RealFiles):
-    """Every fsync hangs from `hang` on, until `go_on`. The first one takes all time there is."""
+    """From `hang` on every fsync waits for `go_on`. The first one uses up all the time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -185,7 +185,7 @@ class HangingFiles(RealFiles):
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """The files but for those of unfinished writes."""
+    """Return the content of all files except files of unfinished writes."""
     paths = (each for each in root.rglob("*") if each.is_file() and each.suffix != ".tmp")
     return {str(path): path.read_bytes() for path in paths}
 
@@ -194,7 +194,7 @@ def contents(root: Path) -> dict[str, bytes]:
 def test_stop_while_every_fsync_hangs_is_clean_until_the_machine_boots(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, elsewhere: str
 ) -> None:
-    """Whatever other threads are waiting for. They change nothing when they go on."""
+    """Threads that still wait change no file when they continue."""
     clock = ManualClock(NOW_MS)
     files = HangingFiles(clock)
     manager = open_manager(tmp_path, CONFIG, files, clock, boot_id="this boot")
@@ -224,7 +224,7 @@ def test_stop_while_every_fsync_hangs_is_clean_until_the_machine_boots(
 def test_stop_whose_last_syncs_hang_is_clean_until_the_machine_boots(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All logs are synced, the checkpoints are not, and the process ends."""
+    """All logs are synced, but not the checkpoints, and the process ends."""
     files = HangingFiles(ManualClock(NOW_MS))
     manager = open_manager(tmp_path, CONFIG, files, boot_id="this boot")
     append(open_log(manager), [b"acknowledged"])
@@ -329,7 +329,7 @@ def test_directory_keeps_its_id(tmp_path: Path) -> None:
 
 
 def test_directory_without_an_id_is_opened_and_one_with_a_wrong_id_refused(tmp_path: Path) -> None:
-    """Kafka before 3.7 gave none."""
+    """Versions of Kafka before 3.7 wrote no id."""
     open_manager(tmp_path, CONFIG).close()
     path = tmp_path / "meta.properties"
     lines = [line for line in path.read_text().splitlines() if "directory.id" not in line]
@@ -366,7 +366,7 @@ def test_recreated_partition_has_no_stale_data(tmp_path: Path) -> None:
 
 
 def test_deletion_is_unfinished_while_a_directory_is_offline(tmp_path: Path) -> None:
-    """It may have logs of the topic, which the next start finds and deletes."""
+    """The directory may have logs of the topic. The next start finds and deletes them."""
     manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], CONFIG, ManualClock(NOW_MS))
     manager.load("cluster", 1)
     assert not manager.delete(TP)
@@ -592,7 +592,7 @@ def test_logs_are_spread_over_the_online_directories(tmp_path: Path) -> None:
 
 
 def open_two(root: Path, files: FaultyFiles | None = None) -> LogManager:
-    """A manager of the log directories ``a`` and ``b`` below `root`."""
+    """Open a manager of the log directories ``a`` and ``b`` below `root`."""
     paths = [str(root / name) for name in ("a", "b")]
     manager = LogManager(paths, CONFIG, ManualClock(NOW_MS), files=files)
     manager.load("cluster", 1)
@@ -603,7 +603,7 @@ def open_two(root: Path, files: FaultyFiles | None = None) -> LogManager:
 def test_partition_with_directories_in_two_log_directories_is_refused(
     tmp_path: Path, topic_id_is_known: bool
 ) -> None:
-    """As in Kafka. Nothing is changed, and the start succeeds when one of them is removed."""
+    """As in Kafka. Nothing is changed, and the start succeeds after one of them was removed."""
     manager = open_two(tmp_path)
     append(open_log(manager), [b"acknowledged"])
     manager.close()
@@ -681,7 +681,7 @@ def test_logs_of_two_topics_of_one_name_are_both_opened(tmp_path: Path) -> None:
 
 
 def test_power_cut_after_a_flush_keeps_a_new_log_directory(tmp_path: Path, seed: int) -> None:
-    """Its name, too, and the names of the directories above it."""
+    """The same holds for its name and for the names of its parent directories."""
     for each in range(20):
         files = FaultyFiles(loses_names=True)
         root = tmp_path / str(each) / "new" / "data"

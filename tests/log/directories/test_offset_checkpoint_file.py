@@ -51,7 +51,7 @@ def names(directory: Path) -> list[str]:
 
 
 def in_thread(file: OffsetCheckpointFile, files: HeldFiles, offsets: dict) -> threading.Thread:  # type: ignore[type-arg]
-    """A write that waits for the disk."""
+    """Run a write that waits for the disk in a thread."""
     files.may_sync.clear()
     files.asked.clear()
     thread = threading.Thread(target=file.write, args=(lambda: offsets,))

@@ -1,4 +1,4 @@
-"""Where in a segment an offset is: the index and its shortcuts beside a plain walk."""
+"""The position of an offset in a segment: the index, compared with a linear search."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ batches = st.lists(
 
 
 class CountingFiles(RealFiles):
-    """The sizes of what was read."""
+    """Files that record the sizes of reads."""
 
     def __init__(self) -> None:
         self.reads: list[int] = []
@@ -41,7 +41,7 @@ class CountingFiles(RealFiles):
 def segment_of(
     directory: str, sizes: list[tuple[int, int, int]], index_interval_bytes: int = 4096
 ) -> tuple[LogSegment, list[tuple[int, int, int]]]:
-    """A segment of such batches, and (last offset, position, size) of each."""
+    """Return a segment of such batches, and (last offset, position, size) of each."""
     pool = FilePool(CountingFiles(), 10)
     segment = LogSegment(directory, BASE_OFFSET, pool, IndexCache(), size=0, created_ms=0)
     segment.create_files()

@@ -1,4 +1,4 @@
-"""The segments of a log, compared with a plain list of (base offset, offset behind the end)."""
+"""The segments of a log, compared with a list of (base offset, end offset)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader epochs beside a list of (offset, epoch)."""
+"""Leader epochs, compared with a list of (offset, epoch)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: the rules, beside a slow model, and the two files."""
+"""Idempotent producers: the rules, compared with a slow model, and the two files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def append(
     offset: int = 0,
     stamp: int = 5,
 ) -> str | int:
-    """What happens to a batch: its offset when appended, "dup N", or the error's name."""
+    """Return the outcome of a batch: its offset if appended, "dup N", or the error's name."""
     try:
         found = state.check(PID, epoch, first, count - 1)
     except KafkaError as error:
@@ -103,7 +103,7 @@ batches = st.lists(
 
 @given(batches)
 def test_producer_state_agrees_with_a_slow_model(sent: list[tuple[int, int, int, int]]) -> None:
-    """The model keeps all batches of a producer's epoch and follows semantics word by word."""
+    """The model keeps all batches of a producer's epoch and follows the rules literally."""
     state = ProducerStateManager()
     model: dict[int, tuple[int, list[tuple[int, int, int]]]] = {}
     offset = 0
