@@ -118,7 +118,7 @@ def _one_pass(process: CleanerProcess, log: UnifiedLog, now_ms: int) -> Cleaning
         assert swap.begin_swap(log, old)
         swap.prepare_swap(log, old)
         swap.finish_swap(log, old, report.size, now_ms, has_aborted=report.has_aborted)
-        process.go_on()
+        process.resume()
     assert isinstance(report, CleaningDone), report
     return report
 

@@ -395,10 +395,10 @@ def test_who_stands_back_in_the_session_of_another_leaves_its_group_alone(
     monkeypatch.setattr(worker, "AUTOGROUP", str(group))
     monkeypatch.setattr(os, "nice", lambda _: 0)
     monkeypatch.setattr(os, "getsid", lambda _: os.getpid() + 1)
-    worker.stand_back()
+    worker.lower_priority()
     assert group.read_text(encoding="ascii") == "untouched"
     monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
-    worker.stand_back()
+    worker.lower_priority()
     assert group.read_text(encoding="ascii").startswith(str(AUTOGROUP_NICE))
 
 
@@ -409,7 +409,7 @@ def test_without_groups_by_session_the_nice_value_is_all(
     monkeypatch.setattr(os, "nice", asked.append)
     monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     monkeypatch.setattr(worker, "AUTOGROUP", str(tmp_path / "none"))
-    worker.stand_back()
+    worker.lower_priority()
     assert asked == [NICE]
     assert not (tmp_path / "none").exists()
 

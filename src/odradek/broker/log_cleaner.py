@@ -267,7 +267,7 @@ class LogCleaner:
                     return False
                 if not await self._swap(log, report):
                     raise _CleaningEnded
-                await self._in_thread(process.go_on)
+                await self._in_thread(process.resume)
         except BaseException:
             process.kill()
             await self._in_thread(process.close)
@@ -313,7 +313,7 @@ class LogCleaner:
             return
         logger.warning("%s is postponed to the next pass: %s", what, error)
         try:
-            swap.take_back(log, old)
+            swap.undo_swap(log, old)
         except OSError as later:
             log.log_dir.fail(later, what)
 

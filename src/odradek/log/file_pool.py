@@ -58,7 +58,7 @@ class PooledFile:
         """
         self.kept = self.open()
 
-    def keep_no_more(self) -> None:
+    def undo_keep(self) -> None:
         """Undo `keep`: the path still belongs to this file."""
         self.kept = None
 

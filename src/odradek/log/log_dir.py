@@ -101,7 +101,7 @@ class LogDir:
         """Have `LogManager.maintain` write the checkpoints when it runs next."""
         self.checkpoint_due = True
 
-    def checkpoint_begins(self) -> None:
+    def clear_checkpoint_request(self) -> None:
         """Clear `checkpoint_due`. Checkpoints in progress do not cover later requests."""
         self.checkpoint_due = False
 

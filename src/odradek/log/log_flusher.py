@@ -137,7 +137,7 @@ class LogFlusher:
         """Refuse every flush from now on."""
         self._closed = True
 
-    def synced_whole(self) -> None:
+    def mark_synced(self) -> None:
         """Record that the log is closed and completely on the disk."""
         self._all_synced = True
 

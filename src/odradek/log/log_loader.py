@@ -132,7 +132,7 @@ class LogLoader:
         self._segments[-1].make_active()
         log_end_offset = self._segments[-1].next_offset()
         if log_start_offset > log_end_offset:
-            self._begin_behind(log_start_offset)
+            self._restart_at(log_start_offset)
             log_end_offset, recovered_from = log_start_offset, None
         epochs.truncate_from_end(log_end_offset + 1)
         epochs.truncate_from_start(log_start_offset)
@@ -155,7 +155,7 @@ class LogLoader:
             jitter_ms=options.jitter_ms,
         )
 
-    def _begin_behind(self, log_start_offset: int) -> None:
+    def _restart_at(self, log_start_offset: int) -> None:
         """Start an empty log at `log_start_offset`, because all records are below it.
 
         The empty segment that the deletion of all records created did not survive the crash.

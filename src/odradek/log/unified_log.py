@@ -711,7 +711,7 @@ class UnifiedLog:
             return 0
         if count == len(self.segments):
             self.roll(now_ms)
-        taken = self.segments.take_first(count)
+        taken = self.segments.remove_first(count)
         self.raise_log_start(self.segments.bases[0])
         for segment in taken:
             _logger.info("deleting %s: %s", segment.file.path, rule.reason)
@@ -764,7 +764,7 @@ class UnifiedLog:
         self.log_dir.write_checkpoints()
         found = producer_files_by_offset(files.listdir(self.directory))
         delete_producer_files(files, self.directory, found, above=self.log_end_offset)
-        self.producers.take_over(
+        self.producers.replace_by(
             load_producers(files, self.directory, found, list(self.segments), self.log_end_offset)
         )
 
@@ -786,7 +786,7 @@ class UnifiedLog:
         self.closed = True  # first, because reads on other threads check it
         self.flusher.close()
         for segment in self.segments:
-            segment.let_go()
+            segment.retire()
 
     def write_before_close(self, *, sync_follows: bool) -> None:
         """Write leader epochs, indexes and producers to the page cache.
@@ -808,7 +808,7 @@ class UnifiedLog:
         if active.size or active.base_offset:
             active.file.open()
             active.cut_torn_write(self.log_end_offset)
-            if not sync_follows and len(self.segments) == 1 and active.is_soon_read():
+            if not sync_follows and len(self.segments) == 1 and active.is_fast_to_reindex():
                 return
             active.close_indexes(sync=False)
             if sync_follows:
@@ -836,7 +836,7 @@ class UnifiedLog:
                 if self.closed:
                     raise self.log_dir.error("the log was closed") from error
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
-        self.flusher.synced_whole()
+        self.flusher.mark_synced()
 
 
 def _read(
@@ -870,8 +870,8 @@ def _cut(
     """Return the region from `position` to `end`, of at most `max_bytes`; see `UnifiedLog.read`."""
     length = end - position
     if length > max_bytes:
-        wanted = first_size if min_one_message and first_size > max_bytes else max_bytes
-        length = min(length, wanted)
+        limit = first_size if min_one_message and first_size > max_bytes else max_bytes
+        length = min(length, limit)
     if length <= 0:
         return LogReadInfo(None)
     region = FileRegion(file, position, length, first_size > 0)

@@ -23,7 +23,7 @@ event loop waits for one read of the disk.
 TOUCH_STEP_BYTES = 131_072
 """Number of bytes that `touch` reads with one call."""
 
-_CANNOT_TELL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+_UNSUPPORTED_ERRNOS = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 _PROBE = (bytearray(1),)
 """The buffer for probed bytes. Its content is not used."""
 
@@ -164,7 +164,7 @@ class FileRegion:
         except OSError as error:
             if error.errno == errno.EAGAIN:
                 return found
-            if error.errno in _CANNOT_TELL:
+            if error.errno in _UNSUPPORTED_ERRNOS:
                 return self.warm
             raise
 

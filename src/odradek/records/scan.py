@@ -464,11 +464,11 @@ def find_timestamp(
     if append_time and header.max_timestamp < timestamp:
         return None
     # With LogAppendTime all records have the largest timestamp of the batch.
-    wanted = -(1 << 70) if append_time else timestamp - header.base_timestamp
+    delta_min = -(1 << 70) if append_time else timestamp - header.base_timestamp
     left = TIMESTAMPS_A_SLICE
     while count > 0:
         records = min(count, left)
-        skipped, position = _skip_older(body, position, wanted, records)
+        skipped, position = _skip_older(body, position, delta_min, records)
         count -= skipped
         left -= skipped
         if skipped < records:
@@ -477,7 +477,7 @@ def find_timestamp(
                 raise CorruptRecord(f"a record of {length} bytes does not fit in {size - at}")
             position = at + length
             delta, at = read_varint(data, at + 1, position)
-            if delta >= wanted:
+            if delta >= delta_min:
                 offset = header.base_offset + read_varint(data, at, position)[0]
                 if offset >= start_offset:
                     found = header.max_timestamp if append_time else header.base_timestamp + delta
@@ -491,15 +491,15 @@ def find_timestamp(
 
 
 def _skip_older(  # noqa: C901 - calls for each varint would double the time
-    body: Body, position: int, wanted: int, count: int
+    body: Body, position: int, delta_min: int, count: int
 ) -> tuple[int, int]:
-    """Skip records of the usual form whose timestamp delta is below `wanted`.
+    """Skip records of the usual form whose timestamp delta is below `delta_min`.
 
     The length of such a record has one or two bytes, the timestamp delta up to four. Return the
     number of the skipped records and the position behind them.
     """
     data, size, unpack = body.data, body.size, _unpack_length_and_timestamp
-    wanted_twice = 2 * wanted
+    delta_min_twice = 2 * delta_min
     index = 0
     try:
         for index in range(count):
@@ -523,7 +523,7 @@ def _skip_older(  # noqa: C901 - calls for each varint would double the time
                 else:
                     return index, position
             # An odd varint is a negative number: too old, unless negative deltas are accepted.
-            if c >= wanted_twice and (not c & 1 or wanted <= 0):
+            if c >= delta_min_twice and (not c & 1 or delta_min <= 0):
                 return index, position
             position = stop
     except struct.error:

@@ -152,7 +152,7 @@ def test_stop_without_time_to_sync_is_recovered_after_another_use(
 
 
 class HangingFiles(RealFiles):
-    """From `hang` on every fsync waits for `go_on`. The first one uses up all the time."""
+    """From `hang` on every fsync waits for `resume`. The first one uses up all the time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -164,7 +164,7 @@ class HangingFiles(RealFiles):
         self._takes_ms = takes_ms
         self._may_sync.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._may_sync.set()
 
     def wait_for_hanging(self) -> None:
@@ -210,7 +210,7 @@ def test_stop_while_every_fsync_hangs_is_clean_until_the_machine_boots(
     manager.close(within_ms=200)
     assert f"no time to sync {LOGS} logs" in caplog.text
     stopped = contents(tmp_path)
-    files.go_on()
+    files.resume()
     for thread in set(threading.enumerate()) - before:
         thread.join(TIMEOUT_S)
     assert contents(tmp_path) == stopped
@@ -241,7 +241,7 @@ def test_stop_whose_last_syncs_hang_is_clean_until_the_machine_boots(
     assert "was not closed" not in caplog.text
     assert values_of(again.all_logs()[0]) == [b"acknowledged"]
     again.close()
-    files.go_on()
+    files.resume()
     closing.join(TIMEOUT_S)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()

@@ -61,9 +61,9 @@ class Segments(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.model) > 1)
     @rule(data=st.data())
-    def take_first(self, data: Any) -> None:
+    def remove_first(self, data: Any) -> None:
         count = data.draw(st.integers(1, len(self.model) - 1))
-        taken = self.segments.take_first(count)
+        taken = self.segments.remove_first(count)
         assert [segment.base_offset for segment in taken] == [
             base for base, _ in self.model[:count]
         ]

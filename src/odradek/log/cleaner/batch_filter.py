@@ -96,7 +96,7 @@ class BatchFilter:
         horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON_MASK else None
         idle_marker = False
         if header.is_control:
-            idle_marker = self.transactions.marker_is_idle(batch, header)
+            idle_marker = self.transactions.marker_is_unneeded(batch, header)
             discarded = idle_marker and horizon_ms is not None and horizon_ms <= self.now_ms
         else:
             discarded = self.transactions.is_aborted(header)

@@ -123,7 +123,7 @@ class Cleaning:
                 continue
             if not self._map_segment(base, size, offset_map, transactions):
                 return offset_map
-            offset_map.looked_up_to(following - 1)  # offsets may be missing at its end
+            offset_map.mark_covered_up_to(following - 1)  # offsets may be missing at its end
         return offset_map
 
     def _map_segment(
@@ -136,13 +136,13 @@ class Cleaning:
             if header.last_offset < start:
                 continue
             if header.is_control:
-                transactions.marker_is_idle(batch, header)
+                transactions.marker_is_unneeded(batch, header)
             elif not transactions.is_aborted(header) and header.record_count:
                 records = self._parsed(batch, header)
                 self.stats.map_records += len(records)
                 if not offset_map.put_records(records, header.base_offset):
                     return False
-            offset_map.looked_up_to(header.last_offset)
+            offset_map.mark_covered_up_to(header.last_offset)
         return True
 
     def _parsed(self, batch: memoryview, header: BatchHeader) -> list[RecordSpan]:
@@ -206,11 +206,11 @@ class Cleaning:
         """
         files, position, next_offset = self._files, 0, base
         handle = OpenFile(files, files.open(self._path(base), READ))
-        wanted = chunk_bytes = max(self._job.io_buffer_bytes, READ_BYTES_MIN)
+        requested = chunk_bytes = max(self._job.io_buffer_bytes, READ_BYTES_MIN)
         while position < size:
-            wanted = min(wanted, size - position)
-            chunk = memoryview(files.pread(handle.fd, wanted, position))
-            if len(chunk) < wanted or wanted < HEADER_BYTES:
+            requested = min(requested, size - position)
+            chunk = memoryview(files.pread(handle.fd, requested, position))
+            if len(chunk) < requested or requested < HEADER_BYTES:
                 raise CorruptLog(f"segment {base} ends in the middle of a batch")
             self._throttle.passed(len(chunk))
             at = 0
@@ -228,7 +228,7 @@ class Cleaning:
                     raise self._corrupt(header, f"it is out of order behind {next_offset}")
                 yield header, batch
                 at, next_offset = end, header.last_offset + 1
-            wanted = chunk_bytes if at else parse_header(chunk).size_bytes
+            requested = chunk_bytes if at else parse_header(chunk).size_bytes
             position += at
 
 

@@ -37,10 +37,10 @@ class OffsetMap:
     def __init__(
         self, first_offset: int, memory_bytes: int, load_factor: float, keys_max: int
     ) -> None:
-        wanted = int(keys_max / load_factor) + SLOTS_MIN
+        slots_needed = int(keys_max / load_factor) + SLOTS_MIN
         self.first_offset = first_offset
         self.latest_offset = first_offset - 1
-        self.slots = _prime_at_most(max(min(memory_bytes // SLOT_BYTES, wanted), SLOTS_MIN))
+        self.slots = _prime_at_most(max(min(memory_bytes // SLOT_BYTES, slots_needed), SLOTS_MIN))
         self.keys_max = max(int(self.slots * load_factor), 1)
         assert self.keys_max < self.slots, "an empty slot ends each probe"
         self._heads = memoryview(mmap.mmap(-1, 8 * self.slots)).cast("q")
@@ -53,7 +53,7 @@ class OffsetMap:
     def __len__(self) -> int:
         return self._count
 
-    def looked_up_to(self, offset: int) -> None:
+    def mark_covered_up_to(self, offset: int) -> None:
         """Note that every record up to `offset` was added, or needs no entry."""
         self.latest_offset = offset
 

@@ -45,7 +45,7 @@ class CleanerProcess:
     def start(self, job: CleaningJob) -> None:
         self._send(encode_job(job))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Report that the last group was swapped in, so the worker may clean the next one."""
         self._send(GO.encode() + b"\n")
 

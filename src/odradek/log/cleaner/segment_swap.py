@@ -80,7 +80,7 @@ def _release(old: Sequence[LogSegment]) -> None:
         segment.release()
 
 
-def take_back(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
+def undo_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
     """Undo step 1: the old segments stay valid."""
     _release(old)
     _remove(log.log_dir.files, log.directory, old[0].base_offset, SWAP_SUFFIX)

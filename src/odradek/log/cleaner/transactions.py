@@ -46,7 +46,7 @@ class CleanedTransactions:
         self._committed_seen.add(header.producer_id)
         return False
 
-    def marker_is_idle(self, batch: memoryview, header: BatchHeader) -> bool:
+    def marker_is_unneeded(self, batch: memoryview, header: BatchHeader) -> bool:
         """Return whether no batch of this marker's transaction was read, so it may be removed."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id

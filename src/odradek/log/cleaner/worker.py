@@ -1,9 +1,10 @@
 """The cleaner's worker process: it reads jobs from stdin and writes reports to stdout.
 
 The messages are in `worker_protocol`. The worker inherits only these pipes from the broker, and
-leaves the processors to other processes (see `stand_back`). It ends when stdin ends, even in the
-middle of a job, so a killed broker leaves no worker behind. It works in the directory of the log
-with relative names. If the partition is deleted, the directory is renamed and the names stay valid.
+leaves the processors to other processes (see `lower_priority`). It ends when stdin ends, even in
+the middle of a job, so a killed broker leaves no worker behind. It works in the directory of the
+log with relative names. If the partition is deleted, the directory is renamed and the names stay
+valid.
 
 The worker shares no object with the broker, so the environment of the broker does not apply to it.
 `main` takes its own files, clock and wait function.
@@ -59,7 +60,7 @@ class _Broker:
 
 def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
     """Clean one log at a time. `wait(seconds)` delays the worker for the throttle."""
-    stand_back()
+    lower_priority()
     broker = _Broker()
     while True:
         job = decode_job(broker.receive())
@@ -76,7 +77,7 @@ def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
             broker.report(CleaningFailed(0, repr(error)))
 
 
-def stand_back() -> None:
+def lower_priority() -> None:
     """Lower the priority of the process. Called before any thread starts: threads inherit it.
 
     Linux may group processes by session ("autogroup", if the broker is in no cgroup). A nice value

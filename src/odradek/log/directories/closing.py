@@ -63,7 +63,7 @@ def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) ->
     closing = _Closing(logs, clock, clock.monotonic_ms() + within_ms)
     closing.start_threads()
     closing.wait_for_syncs()
-    closing.write_the_others()
+    closing.write_remaining()
     closing.wait_for_threads()
     return closing.release()
 
@@ -123,7 +123,7 @@ class _Closing:
             while self._waiting and (left_ms := self._time_for_syncs_ms()) > 0:
                 self._changed.wait(_timeout_s(left_ms))
 
-    def write_the_others(self) -> None:
+    def write_remaining(self) -> None:
         """Write the logs that no thread has taken to the page cache, as far as time allows."""
         with self._changed:
             others = list(self._waiting)

@@ -457,7 +457,7 @@ class LogManager:
         Raises:
             KafkaError: A log directory failed.
         """
-        renamed = self._take_away(topic_partitions, DELETE_DIRECTORY_SUFFIX)
+        renamed = self._close_and_rename(topic_partitions, DELETE_DIRECTORY_SUFFIX)
         return bool(renamed) or any(log_dir.offline for log_dir in self.log_dirs)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
@@ -466,7 +466,7 @@ class LogManager:
         Returns:
             The new path, or None if the log has no files. The files are never removed.
         """
-        renamed = self._take_away((topic_partition,), STRAY_DIRECTORY_SUFFIX)
+        renamed = self._close_and_rename((topic_partition,), STRAY_DIRECTORY_SUFFIX)
         return renamed[0] if renamed else None
 
     def sync_directories(self) -> None:
@@ -483,7 +483,9 @@ class LogManager:
             except OSError as error:
                 raise log_dir.fail(error, "syncing renamed directories") from error
 
-    def _take_away(self, topic_partitions: Iterable[TopicPartition], suffix: str) -> list[str]:
+    def _close_and_rename(
+        self, topic_partitions: Iterable[TopicPartition], suffix: str
+    ) -> list[str]:
         """Close logs and rename their directories. Return the new paths. Every log is processed."""
         logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
         renamed: list[str] = []
@@ -605,7 +607,7 @@ class LogManager:
                 _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
-        log_dir.checkpoint_begins()
+        log_dir.clear_checkpoint_request()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
 

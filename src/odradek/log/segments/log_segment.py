@@ -72,7 +72,7 @@ PENDING_ENTRIES_MAX = 1024
 _unpack_offsets = OFFSETS.unpack_from
 _OFFSETS_BYTES = OFFSETS.size
 _drain_lock = threading.Lock()
-SOON_READ_BYTES = 16_384
+FAST_REINDEX_BYTES_MAX = 16_384
 """A segment up to this size is read and indexed faster than its files are created."""
 
 _logger = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ class LogSegment:
             return
         self._allocated = self._allocated or reserved
 
-    def _give_back(self) -> None:
+    def _release_reserved_space(self) -> None:
         """Release the space behind the end of the file. A failure only wastes that space."""
         if not self._allocated:
             return
@@ -376,7 +376,7 @@ class LogSegment:
     def make_inactive(self) -> None:
         """Allow the indexes to be dropped from memory. Called when they are closed."""
         self.active = False
-        self._give_back()
+        self._release_reserved_space()
         self._cache.touch(self, _index_bytes(*self.indexes()))
 
     def close_indexes(self, *, sync: bool) -> None:
@@ -389,13 +389,13 @@ class LogSegment:
         if sync and self.txn_index is not None:
             self.txn_index.sync()
 
-    def is_soon_read(self) -> bool:
+    def is_fast_to_reindex(self) -> bool:
         """Return whether the next start reads the segment faster than its files are written.
 
         That is a small segment without index files. Some file systems need a millisecond to create
         a file.
         """
-        if self.size > SOON_READ_BYTES:
+        if self.size > FAST_REINDEX_BYTES_MAX:
             return False
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             with suppress(FileNotFoundError):
@@ -469,7 +469,7 @@ class LogSegment:
             index.load(self._pool.files, self.size)
             time_index.load(self._pool.files)
         except (FileNotFoundError, CorruptIndex) as error:
-            soon = isinstance(error, FileNotFoundError) and self.size <= SOON_READ_BYTES
+            soon = isinstance(error, FileNotFoundError) and self.size <= FAST_REINDEX_BYTES_MAX
             level = logging.DEBUG if soon else logging.WARNING
             _logger.log(level, "rebuilding the indexes of %s: %s", self.file.path, error)
             return self._rebuild_indexes()
@@ -490,7 +490,7 @@ class LogSegment:
     def release(self) -> None:
         """Undo `hold`: the names still belong to this segment."""
         self._held = False
-        self.file.keep_no_more()
+        self.file.undo_keep()
 
     def drop_indexes(self) -> None:
         """Free the memory of an inactive segment's indexes, unless the segment is held."""
@@ -721,7 +721,7 @@ class LogSegment:
         self._timestamps_known = True
         return cut
 
-    def let_go(self) -> None:
+    def retire(self) -> None:
         """Close the segment's file for good: it is no longer part of an open log."""
         self.deleted = True
         self.file.retire()
@@ -729,7 +729,7 @@ class LogSegment:
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to ``.deleted``. Return their paths, to be removed later."""
-        self.let_go()
+        self.retire()
         paths = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
@@ -742,7 +742,7 @@ class LogSegment:
 
     def remove_files(self) -> None:
         """Remove the files immediately, because they have no data."""
-        self.let_go()
+        self.retire()
         for suffix in SEGMENT_SUFFIXES:
             unlink_if_exists(self._pool.files, self.path(suffix))
 

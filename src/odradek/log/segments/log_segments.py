@@ -132,7 +132,7 @@ class LogSegments:
         self.bases.append(segment.base_offset)
         self.activate_last()
 
-    def take_first(self, count: int) -> list[LogSegment]:
+    def remove_first(self, count: int) -> list[LogSegment]:
         """Remove and return the first segments. At least one segment stays."""
         assert count < len(self._segments)
         taken = self._segments[:count]

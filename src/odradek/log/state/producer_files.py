@@ -162,7 +162,7 @@ def _rebuild_windows(segments: list[LogSegment], end: int, state: ProducerStateM
     replayed = ProducerStateManager()
     for _ in _replay(replayed, scan, scan[0].base_offset if scan else end, end):
         pass
-    state.take_windows(replayed)
+    state.use_windows(replayed)
 
 
 def batches_between(

@@ -320,9 +320,9 @@ class ProducerStateManager:
             self._refuse(producer_id, entry, epoch, first_sequence)
         if first_sequence < 0:
             return None
-        question = verifications.get(producer_id)
-        if question is not None:
-            _check_first(question, entry, producer_id, first_sequence)
+        verification = verifications.get(producer_id)
+        if verification is not None:
+            _check_first(verification, entry, producer_id, first_sequence)
         if entry is not None:
             self._refuse(producer_id, entry, epoch, first_sequence)
         return None
@@ -502,13 +502,13 @@ class ProducerStateManager:
         self.ongoing = dict(sorted(each for each in open_since if each[0] >= 0))
         self.unreplicated = {}
 
-    def take_over(self, loaded: ProducerStateManager) -> None:
+    def replace_by(self, loaded: ProducerStateManager) -> None:
         """Replace the producers by the loaded ones. Open verifications stay."""
         self.producers = loaded.producers
         self.ongoing = loaded.ongoing
         self.unreplicated = loaded.unreplicated
 
-    def take_windows(self, replayed: ProducerStateManager) -> None:
+    def use_windows(self, replayed: ProducerStateManager) -> None:
         """Use the windows of another state for the producers that have the same epoch."""
         for producer_id, entry in replayed.producers.items():
             known = self.producers.get(producer_id)
@@ -531,11 +531,11 @@ class ProducerStateManager:
 
 
 def _check_first(
-    question: Verification, entry: ProducerEntry | None, producer_id: int, first_sequence: int
+    verification: Verification, entry: ProducerEntry | None, producer_id: int, first_sequence: int
 ) -> None:
     """Raise OUT_OF_ORDER_SEQUENCE_NUMBER if a batch is not the first one of its transaction."""
-    expected = question.lowest_sequence
-    if question.epoch_bump and (entry is None or not entry.batches):
+    expected = verification.lowest_sequence
+    if verification.epoch_bump and (entry is None or not entry.batches):
         expected = 0
     if first_sequence > expected:
         raise KafkaError(

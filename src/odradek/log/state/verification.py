@@ -80,22 +80,22 @@ class Verifications:
         epoch_bump: bool = False,
     ) -> VerificationGuard:
         """Return the guard for the append. It is shared by all requests of an open verification."""
-        found = self._open.get(producer_id)
-        if found is None:
-            found = Verification(next(_guards), now_ms, epoch, sequence, epoch_bump)
-            self._open[producer_id] = found
-        elif epoch > found.epoch:
-            found.epoch, found.lowest_sequence = epoch, sequence
-        elif epoch == found.epoch and sequence < found.lowest_sequence:
-            found.lowest_sequence = sequence
-        return found.guard
+        existing = self._open.get(producer_id)
+        if existing is None:
+            existing = Verification(next(_guards), now_ms, epoch, sequence, epoch_bump)
+            self._open[producer_id] = existing
+        elif epoch > existing.epoch:
+            existing.epoch, existing.lowest_sequence = epoch, sequence
+        elif epoch == existing.epoch and sequence < existing.lowest_sequence:
+            existing.lowest_sequence = sequence
+        return existing.guard
 
     def passes(self, producer_id: int, guard: VerificationGuard) -> bool:
         """Return whether `guard` opens a transaction now."""
         if guard == NOT_VERIFIED:
             return True
-        found = self._open.get(producer_id)
-        return found is not None and found.guard == guard
+        existing = self._open.get(producer_id)
+        return existing is not None and existing.guard == guard
 
     def get(self, producer_id: int) -> Verification | None:
         """Return the open verification of a producer, or None."""
