@@ -17,8 +17,9 @@ from odradek.environment.timers import LoopTimers, Timers
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The parts of the environment. A broker takes it by constructor and passes the parts on to its
-    components.
+    """The parts of the environment.
+
+    A broker takes it by constructor and passes the parts on to its components.
     """
 
     clock: Clock = field(default_factory=SystemClock)

@@ -36,8 +36,9 @@ class Files(Protocol):
 
     @property
     def nowait(self) -> int | None:
-        """The `preadv` flag RWF_NOWAIT, or None if the system has none. With the flag, `preadv`
-        raises BlockingIOError instead of waiting for the disk.
+        """The `preadv` flag RWF_NOWAIT, or None if the system has none.
+
+        With the flag, `preadv` raises BlockingIOError instead of waiting for the disk.
         """
 
     @property

@@ -53,8 +53,9 @@ class PooledFile:
         return handle
 
     def keep(self) -> None:
-        """Keep the file open as long as this object is referenced, because another file will get
-        its path.
+        """Keep the file open as long as this object is referenced.
+
+        Called before another file gets its path.
         """
         self.kept = self.open()
 
@@ -63,8 +64,9 @@ class PooledFile:
         self.kept = None
 
     def retire(self) -> None:
-        """Remove the file from the pool permanently. Existing and later references to its
-        `OpenFile` keep it open.
+        """Remove the file from the pool permanently.
+
+        Existing and later references to its `OpenFile` keep it open.
         """
         self.retired = True
         self._pool.release(self)
@@ -159,8 +161,9 @@ class FilePool:
             file.handle = None
 
     def _evict(self) -> None:
-        """Close the least recently used file. A file used since the last pass is passed over
-        once.
+        """Close the least recently used file.
+
+        A file that was used since the last pass is skipped once.
         """
         while True:
             victim, _ = self._open.popitem(last=False)

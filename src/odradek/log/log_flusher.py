@@ -25,8 +25,9 @@ from odradek.log.state.producer_files import sync_producer_files
 
 
 class LogFlusher:
-    """Owner of the recovery point. `flush_to` may be called from any thread, and the other methods
-    by the owner of the log.
+    """Owner of the recovery point.
+
+    `flush_to` may be called from any thread, and the other methods by the owner of the log.
     """
 
     def __init__(
@@ -72,8 +73,7 @@ class LogFlusher:
         self._directory_synced = False
 
     def flush_to(self, offset: int) -> None:
-        """Return when all records below `offset`, and all files of rolled segments, are on the
-        disk.
+        """Return when the records below `offset` and the files of rolled segments are on the disk.
 
         Concurrent calls share an fsync. A failed fsync takes the directory offline and is not
         repeated.

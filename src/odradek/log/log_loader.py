@@ -47,8 +47,9 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LoadOptions:
-    """Facts about a log that are known before the log is opened. The offsets are from the
-    checkpoints of its log directory.
+    """Facts about a log that are known before the log is opened.
+
+    The offsets are from the checkpoints of its log directory.
     """
 
     clean: bool
@@ -87,8 +88,9 @@ class LogLoader:
         self._segments: list[LogSegment] = []
 
     def empty(self, topic_id: Uuid) -> UnifiedLog:
-        """Return an empty log in a directory that does not exist yet. The first append creates the
-        files.
+        """Return an empty log in a directory that does not exist yet.
+
+        The first append creates the files.
         """
         self._segments = [self._segment(0)]
         return UnifiedLog(
@@ -188,8 +190,9 @@ class LogLoader:
         return segment
 
     def _list_segments(self, names: list[str]) -> list[LogSegment]:
-        """Return the segments in order, by file names. Remove files that a crash left
-        unfinished.
+        """Return the segments in order, by file names.
+
+        Files that a crash left unfinished are removed.
         """
         segments = []
         present = set(names)
@@ -262,8 +265,7 @@ class LogLoader:
     # -- leader epochs and producers ---------------------------------------------------------------
 
     def _load_epochs(self, names: list[str], log_start_offset: int) -> LeaderEpochFileCache:
-        """Return the leader epochs of the checkpoint, or of all batches if the checkpoint is
-        invalid.
+        """Return the leader epochs of the checkpoint, or of all batches if it is invalid.
 
         The checkpoint is invalid if it is torn, or if it begins above the start of the log. In the
         second case a raised log start offset was lost in the crash, but the epochs of the lower

@@ -393,9 +393,7 @@ class UnifiedLog:
         self.epochs.write(self.log_dir.files, self.directory, sync=sync, new=is_new)
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """Write ``partition.metadata`` for a log that was opened without one (`topic_id` is
-        None).
-        """
+        """Write ``partition.metadata`` for a log that was opened without one."""
         self.topic_id = topic_id
         try:
             self._write_topic_id()
@@ -423,9 +421,7 @@ class UnifiedLog:
     def _segment_for(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> LogSegment:
-        """Return the segment for a batch that may not fit into the active one. Roll if
-        necessary.
-        """
+        """Return the active segment if the batch fits, or a new one after a roll."""
         if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -600,9 +596,7 @@ class UnifiedLog:
         return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
 
     def _remember(self, offset: int, position: int) -> None:
-        """Remember the position at which a consumer at the log's end reads next, without a
-        search.
-        """
+        """Remember where a consumer at the log's end reads next, so that it needs no search."""
         if len(self._hints) >= POSITION_HINTS_MAX:
             self._hints.clear()
         self._hints[offset] = position

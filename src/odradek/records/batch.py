@@ -133,8 +133,9 @@ def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Add to a sequence, which wraps from 2^31-1 to 0
-    (``DefaultRecordBatch.incrementSequence``).
+    """Add to a sequence, which wraps from 2^31-1 to 0.
+
+    Follows ``DefaultRecordBatch.incrementSequence``.
     """
     moved = sequence + increment
     return moved if moved <= INT32_MAX else moved - INT32_MAX - 1

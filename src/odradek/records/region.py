@@ -47,8 +47,9 @@ class RegionFiles(Protocol):
 
 
 class RegionFile(Protocol):
-    """An open file: the file system that opened it, and its descriptor, which is valid while the
-    object is referenced.
+    """An open file: its descriptor and the file system that opened it.
+
+    The descriptor is valid while the object is referenced.
     """
 
     @property

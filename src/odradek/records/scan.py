@@ -267,8 +267,9 @@ def _offset_deltas() -> tuple[bytes, bytes]:
 
 @cache
 def _value_lengths() -> list[bytes]:
-    """Return the encoded two-byte length of a value, by the bytes from there to the record's
-    end.
+    """Return the encoded two-byte length of a value.
+
+    The index is the number of bytes from the length to the end of the record.
     """
     unused = VALUE_BYTES_SHORT_MAX + 3
     values = range(VALUE_BYTES_SHORT_MAX + 1, VALUE_BYTES_USUAL_MAX + 1)

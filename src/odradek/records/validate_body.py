@@ -1,5 +1,4 @@
-"""Validate the records of a client's batch one by one, and recompress them if the topic asks for
-it.
+"""Validate the records of a client's batch one by one, and recompress them if required.
 
 Kafka reads the records of every batch. Here only two kinds of topics need it. Clients may write to
 internal topics, and a coordinator cannot load a damaged record. Compacted topics cannot keep

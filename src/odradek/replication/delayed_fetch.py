@@ -254,8 +254,9 @@ def close_regions(data: FetchData) -> None:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that is delayed, or may be. If it has many partitions, it watches them as it
-    reads.
+    """A fetch that is delayed, or may be.
+
+    If it has many partitions, it watches them from the time of its first read.
     """
 
     __slots__ = (

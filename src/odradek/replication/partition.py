@@ -170,9 +170,7 @@ class Partition:
         self.config_changed()
 
     def config_changed(self) -> None:
-        """Derive the properties of appends from the log's configs. Called when the configs
-        change.
-        """
+        """Derive the properties of appends from the log's configs, whenever these change."""
         config = self.log.config
         self.needs_record_validation = self.internal or config.cleanup_compact
         self.needs_recompression = config.compression_type != "producer"
@@ -248,9 +246,7 @@ class Partition:
         self._committed_fetches.pop(fetch, None)
 
     def watch_produce(self, produce: WaitingProduce, required_offset: int) -> None:
-        """Resolve `produce` when the high watermark reaches `required_offset`, or an error
-        occurs.
-        """
+        """Resolve `produce` when the high watermark reaches `required_offset`, or on an error."""
         self._produce_count += 1
         heappush(self._produces, (required_offset, self._produce_count, produce))
 
@@ -462,8 +458,9 @@ class Partition:
         return self.log.log_start_offset
 
     def _diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
-        """Return whether the reader's log diverged, and set the end of the common part in
-        `data`.
+        """Return whether the reader's log diverged.
+
+        If so, `data` gets the end of the common part.
         """
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_EPOCH_OFFSET:

@@ -126,8 +126,9 @@ class BatchFilter:
         return Retention.DELETE if discarded else Retention.DELETE_EMPTY
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Return whether this is the producer's last data, or, without data, the marker of its
-        epoch.
+        """Return whether this is the producer's last data batch.
+
+        Without data it is the marker that has the producer's epoch.
         """
         last = self.last_records.get(header.producer_id)
         if last is None:

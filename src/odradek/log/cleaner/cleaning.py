@@ -75,8 +75,7 @@ class Cleaning:
         self._end_offset = job.first_dirty_offset
 
     def groups(self) -> Iterator[CleanedGroup]:
-        """Clean the log. Yield each group after its files were synced, and continue on the next
-        call.
+        """Clean the log, and yield each group after its files were synced.
 
         Raises:
             OSError: A file cannot be read or written.

@@ -26,7 +26,10 @@ def parse_records(body: bytes, count: int, last_offset_delta: int) -> list[Recor
 
 
 def _parse(body: bytes, count: int, last_offset_delta: int) -> list[RecordSpan]:  # noqa: C901
-    """Varints of one byte, and lengths of two, are read inline: calls would double the time."""
+    """Parse the records. Varints of one byte and lengths of two are read inline.
+
+    Calls would double the time.
+    """
     spans: list[RecordSpan] = []
     pos, size, previous = 0, len(body), -1
     for _ in range(count):

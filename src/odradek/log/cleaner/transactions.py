@@ -73,8 +73,9 @@ class CleanedTransactions:
 
 
 def aborted_transactions(files: Files, directory: str) -> list[AbortedTransaction]:
-    """Read the aborted transactions of all segments, because a marker may be above the cleaned
-    part.
+    """Read the aborted transactions of all segments.
+
+    All are needed, because a marker may be above the cleaned part.
 
     The last index may be written at the same time. An incomplete entry is ignored.
     """

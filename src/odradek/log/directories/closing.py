@@ -57,8 +57,9 @@ class _Job:
 
 
 def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) -> ClosedLogs:
-    """Close all logs within about `within_ms`. An error is logged and takes the log's directory
-    offline.
+    """Close all logs within about `within_ms`.
+
+    An error is logged and takes the log's directory offline.
     """
     closing = _Closing(logs, clock, clock.monotonic_ms() + within_ms)
     closing.start_threads()

@@ -356,8 +356,9 @@ class LogManager:
         return file.offsets
 
     def _draw_jitter(self, config: LogConfig) -> int:
-        """Return a random part of `segment.jitter.ms`, so that partitions roll at different
-        times.
+        """Return a random part of `segment.jitter.ms`.
+
+        It makes partitions roll at different times.
         """
         return self._jitter(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
 
@@ -374,8 +375,9 @@ class LogManager:
         return logs
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
-        """Return the logs in several directories, of topics with one name. `get` does not return
-        them.
+        """Return the logs in several directories, of topics with one name.
+
+        `get` does not return them.
         """
         return {tp: list(logs) for tp, logs in self._conflicting.items()}
 
@@ -515,8 +517,9 @@ class LogManager:
         return renamed
 
     def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
-        """Remove entries, so that a new partition of this name does not start with the old
-        offsets.
+        """Remove the entries of deleted partitions.
+
+        A new partition of the same name must not start with the old offsets.
         """
         for file in self._checkpoints[log_dir].values():
             file.remove(gone)
@@ -528,8 +531,9 @@ class LogManager:
     # -- upkeep ------------------------------------------------------------------------------------
 
     def on_dir_failure(self, callback: Callable[[LogDir], None]) -> None:
-        """Call `callback` once for each directory that fails, on the thread that saw the
-        failure.
+        """Call `callback` once for each directory that fails.
+
+        It runs on the thread on which the failure occurred.
         """
         self._failure_callbacks.append(callback)
 

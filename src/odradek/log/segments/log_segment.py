@@ -349,9 +349,7 @@ class LogSegment:
         self.index_room = min(offset_room, time_room, PENDING_ENTRIES_MAX)
 
     def set_roll_times(self, segment_ms: int, segment_jitter_ms: int) -> None:
-        """Set when the segment has to roll by time, from its first batch's timestamp if it has
-        one.
-        """
+        """Set the roll by time: from the first batch's timestamp if it has one."""
         limit_ms = segment_ms - segment_jitter_ms
         self.roll_after_timestamp = self.roll_after_ms = NEVER_MS
         if self.size == 0:

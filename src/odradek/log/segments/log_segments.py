@@ -91,8 +91,7 @@ class LogSegments:
     def aborted_transactions(
         self, first_offset: int, upper_offset: int, *, wait: bool = True
     ) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions that overlap [first,
-        upper).
+        """Return (producer id, first offset) of aborted transactions that overlap [first, upper).
 
         Raises:
             NotResident: Without `wait`, the disk would have to be read.

@@ -50,8 +50,9 @@ class OffsetIndex:
         self.offsets.append(relative_offset)
 
     def lookup(self, relative_offset: int) -> int:
-        """Return the position of the last entry at or below an offset, or 0. The search starts
-        there.
+        """Return the position of the last entry at or below an offset, or 0.
+
+        The search for the offset starts there.
         """
         at = bisect_right(self.offsets, relative_offset)
         return self.positions[at - 1] if at else 0
@@ -84,8 +85,9 @@ class OffsetIndex:
             raise CorruptIndex(f"the entries of {self.path} do not increase")
 
     def persist(self, files: Files, *, sync: bool) -> None:
-        """Append the entries that are not in the file yet, or rewrite a file that `load`
-        rejected.
+        """Append the entries that are not in the file yet.
+
+        A file that `load` rejected is rewritten.
         """
         count = len(self.positions)
         persisted = max(self.persisted, 0)
@@ -100,8 +102,9 @@ class OffsetIndex:
         self.persisted = count
 
     def truncate(self, relative_offset: int) -> None:
-        """Drop the entries of batches that end at or above the offset. `persist` updates the
-        file.
+        """Drop the entries of batches that end at or above the offset.
+
+        `persist` updates the file.
         """
         keep = bisect_right(self.offsets, relative_offset - 1)
         del self.offsets[keep:], self.positions[keep:]

@@ -43,8 +43,9 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of one segment. `size` bytes of whole entries are in the file. The entries are kept
-    in memory after their first use.
+    """The index of one segment. `size` bytes of whole entries are in the file.
+
+    The entries are kept in memory after their first use.
     """
 
     __slots__ = ("_data", "_files", "path", "size")
@@ -116,8 +117,9 @@ class TransactionIndex:
         return low
 
     def truncate(self, offset: int) -> None:
-        """Remove the entries whose marker is at or above `offset`, and the remains of a failed
-        append.
+        """Remove the entries whose marker is at or above `offset`.
+
+        The remains of a failed append are removed as well.
         """
         data = self._loaded()
         self.size = self._first_at(data, offset) * ENTRY_BYTES

@@ -1,5 +1,6 @@
-"""The small text files of logs and log directories, in Kafka's formats. A write replaces the file
-(`write_file`).
+"""The small text files of logs and log directories, in Kafka's formats.
+
+A write replaces the whole file (`write_file`).
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``, one of each in a log directory)::

@@ -95,8 +95,9 @@ class LeaderEpochFileCache:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that end at or below the new start. The first remaining one starts
-        there.
+        """Remove the epochs that end at or below the new start.
+
+        The first remaining epoch then starts there.
         """
         at = bisect_right(self.starts, start_offset)
         if at == 0 or (at == 1 and self.starts[0] == start_offset):

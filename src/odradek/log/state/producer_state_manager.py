@@ -254,8 +254,7 @@ class ProducerStateManager:
     def replay(
         self, header: BatchHeader, marker: EndTransactionMarker | None
     ) -> AbortedTransaction | None:
-        """Record a batch from the log without checks. Return the transaction that it aborted, if
-        any.
+        """Record a batch from the log without checks. Return the transaction it aborted, if any.
 
         `marker` is the content of a control batch, or None if it is of another type.
         """
@@ -442,8 +441,9 @@ class ProducerStateManager:
         return LateTransaction(producer_id, start_offset, last_timestamp)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers whose last batch is at least `expiration_ms` old. Return their
-        number.
+        """Remove producers whose last batch is at least `expiration_ms` old.
+
+        Producers with an open transaction stay. Return the number of removed producers.
         """
         expired = [
             producer_id
