@@ -46,6 +46,7 @@ from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
 from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
+from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import MetadataStore
-    from odradek.net.connection import Connection, Dispatch, Reply
+    from odradek.net.connection import Chunks, Connection, Dispatch, Reply
+    from odradek.results import Result
 
 # How long the start waits for the coordinators to load their logs. A short log is loaded before the
 # first client connects. While a longer one loads, clients get COORDINATOR_LOAD_IN_PROGRESS, as in
@@ -301,8 +303,12 @@ class BrokerServer:
         if interceptor is None:
             return dispatch
 
+        def execute(connection: Connection, frame: memoryview) -> Chunks | Result[Chunks]:
+            reply = dispatch(connection, frame)
+            return [reply[FRAME_SIZE_BYTES:]] if isinstance(reply, bytes) else reply
+
         def intercept(connection: Connection, frame: memoryview) -> Reply:
-            return interceptor.intercept(connection, frame, partial(dispatch, connection, frame))
+            return interceptor.intercept(connection, frame, partial(execute, connection, frame))
 
         return intercept
 

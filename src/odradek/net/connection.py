@@ -13,8 +13,9 @@ responses that are ready together are sent in one write.
 * CloseConnection, raised or as the error of the result, is logged. The connection is closed after
   the responses to earlier requests.
 
-A response that is complete when `dispatch` returns may be returned as the list of its chunks. This
-is a measured exception: a `Result` would cost a repeated produce request one more call.
+A response that is complete when `dispatch` returns may be returned as the list of its chunks, or as
+bytes that begin with its size. These are measured exceptions: a `Result` would cost a repeated
+produce request one more call, and a list four.
 
 `frame` is a writable view of a receive buffer, valid until the request is executed. Chunks of a
 response must not be views of it.
@@ -52,15 +53,17 @@ from odradek.net.session import (
     Session,
     TransportKind,
 )
-from odradek.protocol.framing import pack_size, unpack_size
+from odradek.protocol.framing import FRAME_SIZE_BYTES, pack_size, unpack_size
 from odradek.results import Abandoned, Result
 
 logger = logging.getLogger(__name__)
 
 
 Chunks = list[Chunk]
-Reply = Chunks | Result[Chunks]
-"""A response from the dispatcher: its chunks, or the result that will have them."""
+Reply = bytes | Chunks | Result[Chunks]
+"""A response from the dispatcher: complete with its size, its chunks, or a result that will have
+them.
+"""
 Dispatch = Callable[["Connection", memoryview], Reply]
 
 # Reasons why requests of a connection may not start now, as bits of `_hold`. 0: they may.
@@ -72,6 +75,7 @@ _CLOSING = 16  # No further request will start.
 _SLICE_ENDED = 32  # Other connections continue first.
 _MUTED = 64  # The client has exceeded a quota.
 
+_COMPLETE = (bytes, list)
 _SLICE_REQUESTS = range(SLICE_REQUESTS_MAX)
 
 
@@ -188,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         self._request_bytes_max = shared.limits.request_bytes_max
         self._receive = ReceiveBuffer(shared.scratch)
         self.get_buffer = self._receive.get_buffer
-        self._queue: deque[Reply] = deque()
+        self._queue: deque[Chunks | Result[Chunks]] = deque()
         self._in_flight: deque[int] = deque()
         self._queued_bytes = 0
         self._charged = 0
@@ -266,18 +270,20 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 reply = self._dispatch(self, view[pos + 4 : next_pos])
                 pos = next_pos
-                if reply.__class__ is list and not queue:
-                    if not reply:
-                        continue
-                    size = sum(map(len, reply))
-                    out += (pack_size(size), *reply)
-                    out_bytes += size
+                if reply.__class__ in _COMPLETE and not queue:
+                    if reply.__class__ is bytes:
+                        out.append(reply)
+                        out_bytes += len(reply)
+                    elif reply:
+                        size = sum(map(len, reply))  # type: ignore[arg-type]
+                        out += (pack_size(size), *reply)
+                        out_bytes += size
                     if out_bytes < FLUSH_BYTES:
                         continue
                 if out:
                     self._write(out)
                     out, out_bytes = [], 0
-                if queue or reply.__class__ is not list:
+                if queue or reply.__class__ not in _COMPLETE:
                     self._enqueue(reply, size)
             else:
                 self._hold |= _SLICE_ENDED
@@ -446,6 +452,8 @@ class Connection(asyncio.BufferedProtocol):
     def _enqueue(self, reply: Reply, frame_bytes: int) -> None:
         """Queue a response that is not ready, or that has to wait for an earlier one."""
         queue = self._queue
+        if isinstance(reply, bytes):
+            reply = [reply[FRAME_SIZE_BYTES:]]
         if isinstance(reply, list):
             if reply:
                 queue.append(reply)

@@ -11,6 +11,7 @@ import struct
 from odradek.protocol.errors import MalformedMessage
 
 _SIZE = struct.Struct(">i")
+FRAME_SIZE_BYTES = _SIZE.size
 unpack_size = _SIZE.unpack_from
 pack_size = _SIZE.pack
 

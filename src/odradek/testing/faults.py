@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from odradek.broker.requests.apis import API_BY_KEY, APIS, Api
+from odradek.environment.interceptor import Reply
 from odradek.errors import ErrorCode
-from odradek.net.connection import Chunks, CloseConnection, Reply
+from odradek.net.connection import Chunks, CloseConnection
 from odradek.net.sender import close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode, encoder

@@ -26,6 +26,7 @@ from odradek.broker.requests.repeated_produce import (
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
 from odradek.net.connection import CloseConnection, Connection
+from odradek.protocol.framing import FRAME_SIZE_BYTES, unpack_size
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from odradek.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -70,6 +71,9 @@ class Side:
                 reply = await wait(reply)
         except CloseConnection as error:
             return f"closed: {error.reason}"
+        if isinstance(reply, bytes):
+            assert unpack_size(reply, 0) == (len(reply) - FRAME_SIZE_BYTES,)
+            return reply[FRAME_SIZE_BYTES:]
         return None if reply is None else b"".join(reply)
 
     def execute(self, frame: bytes) -> Any:

@@ -31,7 +31,7 @@ from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
 from odradek.collector import postponed_full_collections
-from odradek.net.connection import Chunks, CloseConnection
+from odradek.net.connection import Chunks, CloseConnection, Reply
 from odradek.net.sender import BYTES, Chunk, close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import (
@@ -117,12 +117,12 @@ class Dispatcher:
 
     def dispatch(  # noqa: C901 - calls are what this path costs
         self, connection: Connection, frame: memoryview
-    ) -> Chunks | Result[Chunks]:
+    ) -> Reply:
         """Execute the request in `frame`. Raise CloseConnection if it cannot have a response."""
         if connection.remembered is not None:
             response = self._repeated.respond(connection, frame)
             if response is not None:
-                return response  # type: ignore[return-value]
+                return response
         try:
             api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
             entry = self._entries.get(api_key << 16 | version)

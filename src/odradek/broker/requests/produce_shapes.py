@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import encoder
-from odradek.protocol.framing import unpack_size
+from odradek.protocol.framing import pack_size, unpack_size
 from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header, response_header
 from odradek.protocol.messages.produce_request import ProduceRequest
 from odradek.protocol.messages.produce_response import (
@@ -70,8 +70,9 @@ class ProduceShape:
         tail: The bytes after the last records, up to the end of the frame.
         steps: For each partition, the number of bytes after its records, and the links to the next
             partition. Empty for a request that has only one partition.
-        pack: Makes the response from the correlation id, `head`, and for each partition three
-            numbers and the bytes after them.
+        pack: Makes the response from `response_bytes`, the correlation id, `head`, and for each
+            partition three numbers and the bytes after them.
+        response_bytes: The size of the response.
         head: The bytes of the response between the correlation id and the first numbers.
         rest: The bytes of the response after the last numbers.
         size_bytes: The memory that is charged for the shape, without the links that it shares.
@@ -87,6 +88,7 @@ class ProduceShape:
     tail_bytes: int
     steps: tuple[tuple[int, Links], ...]
     pack: Callable[..., bytes]
+    response_bytes: int
     head: bytes
     rest: bytes
     size_bytes: int
@@ -115,7 +117,7 @@ def shape_of(
     if position > PREFIX_BYTES_MAX:
         return None
     prefix = bytes(frame[REQUEST_NUMBERS.size : position])
-    pack = struct.Struct(f">i{len(head)}s" + "".join(f"qqq{len(rest)}s" for rest in rests)).pack
+    pack = struct.Struct(f">ii{len(head)}s" + "".join(f"qqq{len(rest)}s" for rest in rests)).pack
     (correlation_id,) = unpack_size(response, 0)
     numbers: list[int | bytes] = []
     at = _CORRELATION_ID_BYTES + len(head)
@@ -124,7 +126,8 @@ def shape_of(
             return None
         numbers += (*_NUMBERS.unpack_from(response, at), rest)
         at += _NUMBERS.size + len(rest)
-    if response != pack(correlation_id, head, *numbers):
+    response_bytes = len(response)
+    if pack_size(response_bytes) + response != pack(response_bytes, correlation_id, head, *numbers):
         return None  # an error, or more than three numbers for a partition
     size_bytes = SHAPE_OBJECTS_BYTES + len(prefix) + len(head) + len(gaps[-1]) + len(rests[-1])
     steps: tuple[tuple[int, Links], ...] = ()
@@ -142,6 +145,7 @@ def shape_of(
         len(gaps[-1]),
         steps,
         pack,
+        response_bytes,
         head,
         rests[-1],
         size_bytes,

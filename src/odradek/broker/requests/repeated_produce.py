@@ -31,7 +31,7 @@ from odradek.broker.requests.context import RequestContext
 from odradek.errors import KafkaError
 from odradek.protocol.codec import Message, decoder
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.framing import unpack_size
+from odradek.protocol.framing import pack_size, unpack_size
 from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header
 from odradek.protocol.wire import uvarint_rest
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
@@ -140,8 +140,11 @@ class RepeatedProduce:
 
     def respond(  # noqa: C901 - each further call would cost CPU time on this path
         self, connection: Connection, frame: memoryview
-    ) -> list[bytes] | None:
-        """Execute the request and return its response, or None if the general path must do it."""
+    ) -> bytes | None:
+        """Execute the request and return its response with the size of the response.
+
+        Return None if the general path must execute the request.
+        """
         remembered: RememberedShapes = connection.remembered  # type: ignore[assignment]
         services = self._services
         if remembered.generation != services.replica_manager.generation:
@@ -188,20 +191,19 @@ class RepeatedProduce:
         except KafkaError as error:
             results = [refused(partition, error)]
             return self._refused(connection, frame, {partition: batch}, results, now_ms)
-        return [
-            shape.pack(
-                correlation_id,
-                shape.head,
-                info.first_offset,
-                info.log_append_time_ms,
-                info.log_start_offset,
-                shape.rest,
-            )
-        ]
+        return shape.pack(
+            shape.response_bytes,
+            correlation_id,
+            shape.head,
+            info.first_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+            shape.rest,
+        )
 
     def _respond_several(
         self, connection: Connection, frame: memoryview, shape: ProduceShape, correlation_id: int
-    ) -> list[bytes] | None:
+    ) -> bytes | None:
         """Execute a request with several partitions and return its response.
 
         All of the frame is checked before the first append. Return None if the general path must
@@ -243,7 +245,7 @@ class RepeatedProduce:
             return None
         now_ms = self._services.clock.time_ms()
         infos: list[LogAppendInfo] = []
-        numbers: list[int | bytes] = [correlation_id, shape.head]
+        numbers: list[int | bytes] = [shape.response_bytes, correlation_id, shape.head]
         for (partition, batch), rest in zip(batches.items(), rests, strict=True):
             try:
                 info = partition.append(batch, ACKS_LEADER, now_ms)
@@ -253,7 +255,7 @@ class RepeatedProduce:
                 return self._refused(connection, frame, batches, results, now_ms)
             infos.append(info)
             numbers += (info.first_offset, info.log_append_time_ms, info.log_start_offset, rest)
-        return [shape.pack(*numbers)]
+        return shape.pack(*numbers)
 
     def _refused(
         self,
@@ -262,7 +264,7 @@ class RepeatedProduce:
         batches: dict[Partition, memoryview],
         results: list[AppendResult],
         now_ms: int,
-    ) -> list[bytes]:
+    ) -> bytes:
         """Append the batches that follow a refused one. Return the response of the handler."""
         from odradek.broker.handlers import produce
         from odradek.broker.requests.produce_shapes import encoded
@@ -278,7 +280,8 @@ class RepeatedProduce:
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         response = produce.response_to(self._services, context, request, results).get()
         assert response is not None
-        return [encoded(version, correlation_id, response)]
+        data = encoded(version, correlation_id, response)
+        return pack_size(len(data)) + data
 
     # --- learning ---
 
