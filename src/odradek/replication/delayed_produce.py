@@ -1,4 +1,4 @@
-"""Produce requests that wait for the high watermark (Kafka's ``DelayedProduce``)."""
+"""Produce requests that wait for the high watermark (Kafka's ``DelayedProduce``, rule R3)."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def init_producer_id(
     fresh_id: int | None,
 ) -> TransactionResult:
     """Decide about InitProducerId: return the producer id, and an epoch that fences earlier
-    producers."""
+    producers (rule T2)."""
     if current is None:
         return _first(event, now_ms, fresh_id)
     if current.pending or current.state in PREPARED:
@@ -221,7 +221,7 @@ def add_partitions(
     now_ms: int,
     client_transaction_version: int,
 ) -> TransactionResult:
-    """Add partitions to the transaction. The first ones begin it."""
+    """Add partitions to the transaction. The first ones begin it (rule T3)."""
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     # This check precedes the identity check. With version 2 the client may have the next id and
@@ -251,7 +251,10 @@ def verify_partitions(
     identity: Identity,
     partitions: frozenset[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return a code for each partition: NONE when it is in the producer's transaction (KIP-890)."""
+    """Return a code for each partition: NONE when it is in the producer's transaction (KIP-890).
+
+    See rule T7.
+    """
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if current is not None:
         code = _identify(current, identity)
@@ -285,7 +288,10 @@ def end_transaction(
     client_transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """Decide about EndTxn: Prepare is written now. The markers and Complete follow the response."""
+    """Decide about EndTxn: Prepare is written now. The markers and Complete follow the response.
+
+    See rule T4, and rule T8 for transaction version 2.
+    """
     if current is None:
         return _refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_transaction_version >= EPOCH_BUMP_FROM:
@@ -448,7 +454,10 @@ def pending(metadata: TransactionMetadata) -> TransactionMetadata:
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Return whether a transaction has been open for longer than its producer's time-out."""
+    """Return whether a transaction has been open for longer than its producer's time-out.
+
+    See rule T6.
+    """
     return (
         current.state is _S.ONGOING
         and not current.pending

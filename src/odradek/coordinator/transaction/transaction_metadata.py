@@ -52,7 +52,8 @@ COMPLETED = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 IDLE = COMPLETED | {TransactionState.EMPTY}
 
 _S = TransactionState
-# The valid states before a transition to each state. None stands for a new transactional id.
+# The valid states before a transition to each state (rule T10). None stands for a new
+# transactional id.
 VALID_PREVIOUS: dict[TransactionState, frozenset[TransactionState | None]] = {
     _S.EMPTY: frozenset({None, *IDLE}),
     _S.ONGOING: frozenset({_S.ONGOING, *IDLE}),

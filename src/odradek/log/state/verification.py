@@ -1,4 +1,4 @@
-"""Verification of new transactions in a log (KIP-890).
+"""Verification of new transactions in a log (KIP-890, rule T7).
 
 Before the first transactional batch of a producer is appended, the coordinator is asked whether the
 transaction includes the partition. A guard is created before that request, and must still be valid
