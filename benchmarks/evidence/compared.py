@@ -136,17 +136,17 @@ class FirstTable(RatioRows):
     unit_s = 60.0
     groups = alone(*(load_row(load, load.key, load.title, load.run) for load in LOADS))
     targets: ClassVar[Targets] = {
-        "batches_of_50.rate": (">=", 1.2),
-        "batches_of_50.cpu_s": ("<=", 0.5),
-        "one_a_request.rate": (">=", 1.0),
-        "one_a_request.cpu_s": ("<=", 0.7),
-        "large_batches.rate": (">=", 0.95),
-        "large_batches.cpu_s": ("<=", 0.6),
-        "fetch_all.rate": (">=", 1.0),
-        "fetch_all.cpu_s": ("<=", 0.7),
+        "batches_of_50.rate": (">=", 1.3),
+        "batches_of_50.cpu_s": ("<=", 0.4),
+        "one_a_request.rate": (">=", 1.8),
+        "one_a_request.cpu_s": ("<=", 0.3),
+        "large_batches.rate": (">=", 1.1),
+        "large_batches.cpu_s": ("<=", 0.55),
+        "fetch_all.rate": (">=", 1.2),
+        "fetch_all.cpu_s": ("<=", 0.45),
         "latency.p50": ("<=", 1.1),
         "latency.p99": ("<=", 1.1),
-        "start.ms": ("<=", 0.12),
+        "start.ms": ("<=", 0.1),
         "memory": ("<=", 0.15),
     }
 
