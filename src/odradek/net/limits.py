@@ -35,8 +35,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCRATCH_BYTES = 131_072
-"""The receive buffer that the connections of a server share. One read fills at most this much."""
+SCRATCH_BYTES = 135_168
+"""The receive buffer that the connections of a server share. One read fills at most this much.
+
+The frame of a produce request with a batch of 128 KiB, a usual `batch.size`, fits into it.
+"""
 
 SCRATCH_BYTES_MIN = 32_768
 """Size of the shared receive buffer while requests in execution use `lent_bytes_max` of them."""
