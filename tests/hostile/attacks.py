@@ -28,7 +28,7 @@ def header(api_key: int, version: int, *, flexible: bool) -> bytes:
     return struct.pack(">hhih", api_key, version, 7, -1) + (b"\0" if flexible else b"")
 
 
-def answers_until_closed(client: WireClient) -> list[bytes]:
+def responses_until_closed(client: WireClient) -> list[bytes]:
     """Return the frames before the broker closes the connection. Raise TimeoutError if it stays."""
     frames: list[bytes] = []
     while True:

@@ -77,10 +77,10 @@ class Canary:
 
     def round_trip(self) -> None:
         sent = self._client.call(produce(KEPT, batch(b"canary")), 9)
-        answer = sent.responses[0].partition_responses[0]
-        assert answer.error_code == 0
-        got = self._client.call(fetch(KEPT, answer.base_offset), 12)
-        assert got.responses[0].partitions[0].high_watermark > answer.base_offset
+        response = sent.responses[0].partition_responses[0]
+        assert response.error_code == 0
+        got = self._client.call(fetch(KEPT, response.base_offset), 12)
+        assert got.responses[0].partitions[0].high_watermark > response.base_offset
         assert self._client.call(ApiVersionsRequest("canary", "1"), 3).error_code == 0
         with self._turned:
             self.rounds += 1

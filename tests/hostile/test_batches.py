@@ -11,7 +11,7 @@ from odradek.records.batch import HEADER_BYTES, Compression, write_crc
 from odradek.records.compression import compress
 from testkit.requests import batch, fetch, list_offsets, produce
 from testkit.wire import ConnectionClosed, WireClient
-from tests.hostile.attacks import Attacker, answers_until_closed, reason
+from tests.hostile.attacks import Attacker, reason, responses_until_closed
 from tests.hostile.batches import RECORD, forged
 from tests.hostile.conftest import create_topic
 from tests.hostile.process import BrokerProcess
@@ -71,8 +71,8 @@ LIES = {
 
 
 def error_of(client: WireClient, topic: str, records: bytearray) -> int:
-    answer = client.call(produce(topic, records), 9).responses[0].partition_responses[0]
-    return int(answer.error_code)
+    response = client.call(produce(topic, records), 9).responses[0].partition_responses[0]
+    return int(response.error_code)
 
 
 @pytest.mark.parametrize("what", LIES)
@@ -88,7 +88,7 @@ def test_connection_is_closed_if_there_is_no_response(
 ) -> None:
     records, code = LIES[what]
     attacker.send(produce("t", records, acks=0), 9)
-    assert answers_until_closed(attacker) == []
+    assert responses_until_closed(attacker) == []
     assert code.name in reason(attacker)
 
 
@@ -127,7 +127,7 @@ def test_decompression_bombs_and_broken_frames_in_timestamp_look_ups(
 def test_decompression_bombs_and_broken_frames_in_recompressed_topics(
     attacker: Attacker, codec: str
 ) -> None:
-    name = f"anew-{codec}"
+    name = f"recompressed-{codec}"
     create_topic(attacker, name, compression_type=codec)
     for compression in PACKED:
         if compression.name.lower() == codec:
@@ -152,8 +152,8 @@ def test_offsets_that_jump_are_served(attacker: Attacker) -> None:
     count = 19_000_000
     for number in range(150):
         records = forged(b"\1\2\3", compression=Compression.GZIP, count=count)
-        answer = attacker.call(produce("jumps", records), 9).responses[0].partition_responses[0]
-        assert (answer.error_code, answer.base_offset) == (0, number * count)
+        response = attacker.call(produce("jumps", records), 9).responses[0].partition_responses[0]
+        assert (response.error_code, response.base_offset) == (0, number * count)
     got = attacker.call(fetch("jumps", 140 * count + 5), 12).responses[0].partitions[0]
     assert len(got.records) == 10 * len(records)
 

@@ -1,6 +1,4 @@
-"""Invalid content of packed batches that the broker opens costs bounded time and gets a
-response.
-"""
+"""Invalid content of packed batches that the broker opens: bounded time, and a response."""
 
 from __future__ import annotations
 

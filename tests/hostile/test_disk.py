@@ -24,7 +24,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import WireClient
 from tests.helpers.faulty_files import FaultyFiles
-from tests.hostile.attacks import Attacker, answers_until_closed, reason
+from tests.hostile.attacks import Attacker, reason, responses_until_closed
 from tests.hostile.conftest import create_topic
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 
@@ -40,17 +40,17 @@ def disk(tmp_path: Path) -> Iterator[tuple[BrokerProcess, Attacker, Path]]:
 
 
 def sent(client: WireClient, value: bytes, topic: str = "t", acks: int = 1) -> tuple[int, int]:
-    answer = client.call(produce(topic, batch(value), acks=acks), 9)
-    partition = answer.responses[0].partition_responses[0]
+    response = client.call(produce(topic, batch(value), acks=acks), 9)
+    partition = response.responses[0].partition_responses[0]
     return partition.error_code, partition.base_offset
 
 
 def values(client: WireClient, topic: str = "t") -> list[bytes | None]:
-    answer = client.call(fetch(topic), 12).responses[0].partitions[0]
-    assert answer.error_code == 0
+    response = client.call(fetch(topic), 12).responses[0].partitions[0]
+    assert response.error_code == 0
     return [
         record.value
-        for each in iter_batches(answer.records or b"")
+        for each in iter_batches(response.records or b"")
         for record in iter_records(each)
     ]
 
@@ -83,7 +83,7 @@ def test_a_full_disk_closes_the_connection_of_a_producer_with_acks_0(
     assert sent(client, b"first") == (0, 0)
     process.limit_file_size(0)
     client.send(produce("t", acks=0), 9)
-    assert answers_until_closed(client) == []
+    assert responses_until_closed(client) == []
     assert "KAFKA_STORAGE_ERROR" in reason(client)
     process.limit_file_size(-1)
 
@@ -154,8 +154,8 @@ def test_no_acknowledgement_before_fsync_and_none_after_a_failed_one(
             assert sent(reader, b"x", "other") == (0, 0), "others are served meanwhile"
             files.fail_fsync = OSError(errno.EIO, "the disk is gone")
             files.may_sync.set()
-            answer = client.receive().responses[0].partition_responses[0]
-            assert (answer.error_code, answer.base_offset) == (STORAGE, -1)
+            response = client.receive().responses[0].partition_responses[0]
+            assert (response.error_code, response.base_offset) == (STORAGE, -1)
             synced = files.fsyncs
             for topic in ("durable", "other"):
                 assert sent(client, b"no", topic) == (STORAGE, -1)

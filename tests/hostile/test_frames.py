@@ -19,7 +19,7 @@ from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.protocol.messages.produce_request import ProduceRequest
 from testkit.requests import fetch, produce
 from testkit.wire import WireClient, request_bytes
-from tests.hostile.attacks import Attacker, answers_until_closed, framed, header, reason
+from tests.hostile.attacks import Attacker, framed, header, reason, responses_until_closed
 from tests.hostile.conftest import Canary
 from tests.hostile.process import TIMEOUT_S, BrokerProcess
 from tests.protocol.golden import golden_messages
@@ -48,7 +48,7 @@ def test_a_size_that_no_frame_may_have(
     process: BrokerProcess, attacker: Attacker, size: int
 ) -> None:
     attacker.socket.sendall(struct.pack(">i", size))
-    assert answers_until_closed(attacker) == []
+    assert responses_until_closed(attacker) == []
     assert reason(attacker).startswith(f"invalid frame size {size},")
 
 
@@ -57,7 +57,7 @@ def test_a_frame_too_short_for_a_header(
     process: BrokerProcess, attacker: Attacker, size: int
 ) -> None:
     attacker.send_frame(bytes(size))
-    assert answers_until_closed(attacker) == []
+    assert responses_until_closed(attacker) == []
     assert "header" in reason(attacker)
 
 
@@ -68,7 +68,7 @@ def test_a_request_torn_at_every_byte_by_a_half_close(process: BrokerProcess, cl
         with Attacker(process) as attacker:
             attacker.socket.sendall(stream[:size])
             attacker.socket.shutdown(socket.SHUT_WR)
-            assert answers_until_closed(attacker) == []
+            assert responses_until_closed(attacker) == []
 
 
 @pytest.mark.parametrize("cls", TORN, ids=lambda cls: cls.__name__)
@@ -77,7 +77,7 @@ def test_a_body_that_ends_at_every_byte(process: BrokerProcess, cls: type) -> No
     for size in range(len(data)):
         with Attacker(process) as attacker:
             attacker.send_frame(data[:size])
-            assert answers_until_closed(attacker) == []
+            assert responses_until_closed(attacker) == []
             assert "malformed request" in reason(attacker)
 
 
@@ -124,12 +124,12 @@ def test_a_hundred_thousand_pipelined_requests_are_answered_in_order(
     stream = b"".join(one[:8] + number.to_bytes(4, "big") + one[12:] for number in range(PIPELINED))
     sender = threading.Thread(target=attacker.socket.sendall, args=(stream,))
     sender.start()
-    answers = attacker.socket.makefile("rb")
+    responses = attacker.socket.makefile("rb")
     for number in range(PIPELINED):
-        size = int.from_bytes(answers.read(4), "big")
-        assert answers.read(size)[:4] == number.to_bytes(4, "big")
+        size = int.from_bytes(responses.read(4), "big")
+        assert responses.read(size)[:4] == number.to_bytes(4, "big")
     sender.join()
-    answers.close()
+    responses.close()
 
 
 def test_requests_are_not_read_while_responses_are_not_read(

@@ -47,8 +47,8 @@ def big(process: BrokerProcess) -> str:
 def fill(client: WireClient, topic: str, size: int) -> None:
     records = batch(os.urandom(BATCH_BYTES))
     for _ in range(size // BATCH_BYTES):
-        answer = client.call(produce(topic, records), 9).responses[0].partition_responses[0]
-        assert answer.error_code == 0
+        response = client.call(produce(topic, records), 9).responses[0].partition_responses[0]
+        assert response.error_code == 0
 
 
 def reader(process: BrokerProcess, topic: str) -> Attacker:

@@ -44,7 +44,7 @@ from odradek.protocol.wire import REQUEST_ELEMENTS_MAX, uvarint
 from testkit.requests import batch, produce
 from testkit.wire import TIMEOUT_S, ConnectionClosed, WireClient, request_bytes
 from tests.helpers.fuzzing import rounds
-from tests.hostile.attacks import Attacker, answers_until_closed, header, reason
+from tests.hostile.attacks import Attacker, header, reason, responses_until_closed
 from tests.hostile.process import BrokerProcess
 from tests.protocol.fuzz import mutate
 from tests.protocol.golden import golden_messages
@@ -100,7 +100,7 @@ def test_a_wrong_length_closes_the_connection(
     process: BrokerProcess, attacker: Attacker, what: str
 ) -> None:
     attacker.send_frame(MALFORMED[what])
-    assert answers_until_closed(attacker) == []
+    assert responses_until_closed(attacker) == []
     assert reason(attacker).startswith("malformed request: ")
 
 
@@ -119,7 +119,7 @@ def test_keys_and_versions_that_are_not_served_close_the_connection(
         with Attacker(process) as attacker:
             flexible = version >= FLEXIBLE_FROM.get(api_key, 2**15)
             attacker.send_frame(header(api_key, version, flexible=flexible) + bytes(20))
-            assert answers_until_closed(attacker) == []
+            assert responses_until_closed(attacker) == []
             assert reason(attacker).startswith(
                 ("unknown or unsupported API key", "unsupported version")
             )
@@ -147,8 +147,8 @@ def test_nulls_where_they_may_be(attacker: Attacker) -> None:
     assert attacker.call(MetadataRequest(None), 1).topics
     partition = PartitionProduceData(0, None)
     request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=[partition])])
-    answer = attacker.call(request, 9).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.INVALID_RECORD
+    response = attacker.call(request, 9).responses[0].partition_responses[0]
+    assert response.error_code == ErrorCode.INVALID_RECORD
     nothing = MetadataRequestTopic(name=None)
     assert attacker.call(MetadataRequest([nothing]), 12).topics[0].error_code
 
@@ -167,8 +167,8 @@ def test_the_same_partition_twice_in_a_produce_is_appended_once(attacker: Attack
     ):
         request.topic_data = topics
         (topic,) = attacker.call(request, 9).responses
-        (answer,) = topic.partition_responses
-        assert (answer.error_code, answer.base_offset) == (0, before + 1)
+        (response,) = topic.partition_responses
+        assert (response.error_code, response.base_offset) == (0, before + 1)
         before += 2
 
 
@@ -179,39 +179,39 @@ def test_the_same_partition_twice_in_a_fetch_is_read_once(attacker: Attacker) ->
         [FetchTopic("t", partitions=[part] * 3)],
         [FetchTopic("t", partitions=[part])] * 3,
     ):
-        answer = attacker.call(FetchRequest(topics=topics, max_wait_ms=0), 12)
-        assert sum(len(topic.partitions) for topic in answer.responses) == 1
+        response = attacker.call(FetchRequest(topics=topics, max_wait_ms=0), 12)
+        assert sum(len(topic.partitions) for topic in response.responses) == 1
 
 
 TWICE: dict[str, tuple[Any, int, Callable[[Any], list[int]], set[ErrorCode]]] = {
     "ListOffsets": (
         ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, -1)] * 2)]),
         6,
-        lambda answer: [p.error_code for t in answer.topics for p in t.partitions],
+        lambda response: [p.error_code for t in response.topics for p in t.partitions],
         {ErrorCode.INVALID_REQUEST},
     ),
     "CreateTopics": (
         CreateTopicsRequest([CreatableTopic("twice", 1, 1, [], [])] * 2, 1000, False),
         7,
-        lambda answer: [topic.error_code for topic in answer.topics],
+        lambda response: [topic.error_code for topic in response.topics],
         {ErrorCode.INVALID_REQUEST},
     ),
     "DeleteTopics": (
         DeleteTopicsRequest(topic_names=["missing", "missing"], timeout_ms=1000),
         5,
-        lambda answer: [topic.error_code for topic in answer.responses],
+        lambda response: [topic.error_code for topic in response.responses],
         {ErrorCode.INVALID_REQUEST},
     ),
     "CreatePartitions": (
         CreatePartitionsRequest([CreatePartitionsTopic("t", 9, None)] * 2, 1000, False),
         3,
-        lambda answer: [result.error_code for result in answer.results],
+        lambda response: [result.error_code for result in response.results],
         {ErrorCode.INVALID_REQUEST},
     ),
     "DeleteRecords": (
         DeleteRecordsRequest([DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 0)] * 2)], 1000),
         2,
-        lambda answer: [p.error_code for t in answer.topics for p in t.partitions],
+        lambda response: [p.error_code for t in response.topics for p in t.partitions],
         {ErrorCode.NONE},
     ),
 }

@@ -160,7 +160,7 @@ def test_only_touched_bytes_are_resident_without_nowait_support(
 
     def refuse(position: int) -> int:
         assert code is not None, "probed"
-        raise OSError(code, "cannot tell")
+        raise OSError(code, "has no support")
 
     files = ProbedFiles(refuse) if code is not None else FilesWithoutNowait()
     region = FileRegion(open_file(path, files), 0, 100)

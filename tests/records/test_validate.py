@@ -33,7 +33,7 @@ def code_of(batch: bytes | bytearray, rules: BatchRules = RULES) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def lie(position: int, layout: str, value: int, *, summed: bool = True) -> bytearray:
+def with_field(position: int, layout: str, value: int, *, summed: bool = True) -> bytearray:
     batch = good_batch()
     struct.pack_into(layout, batch, position, value)
     if summed:
@@ -55,29 +55,33 @@ CASES: list[tuple[str, Callable[[], bytearray], ErrorCode]] = [
     ("a little garbage behind", lambda: good_batch() + b"\0", ErrorCode.NONE),
     ("torn second batch", lambda: good_batch() + good_batch()[:-1], ErrorCode.NONE),
     ("garbage magic behind", lambda: good_batch() + b"\1" * 17, ErrorCode.NONE),
-    ("length -1", lambda: lie(8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
-    ("length 0", lambda: lie(8, ">i", 0), ErrorCode.CORRUPT_MESSAGE),
-    ("length huge", lambda: lie(8, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
-    ("magic 0", lambda: lie(16, ">b", 0), ErrorCode.INVALID_RECORD),
-    ("magic 1", lambda: lie(16, ">b", 1), ErrorCode.INVALID_RECORD),
-    ("magic 3", lambda: lie(16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
-    ("magic -1", lambda: lie(16, ">b", -1), ErrorCode.CORRUPT_MESSAGE),
-    ("base offset 1", lambda: lie(0, ">q", 1), ErrorCode.INVALID_RECORD),
-    ("crc", lambda: lie(17, ">I", 1, summed=False), ErrorCode.CORRUPT_MESSAGE),
-    ("body", lambda: lie(90, ">b", 1, summed=False), ErrorCode.CORRUPT_MESSAGE),
-    ("count 0", lambda: lie(57, ">i", 0), ErrorCode.INVALID_RECORD),
-    ("count -1", lambda: lie(57, ">i", -1), ErrorCode.INVALID_RECORD),
-    ("count larger", lambda: lie(57, ">i", 4), ErrorCode.INVALID_RECORD),
-    ("offset delta smaller", lambda: lie(23, ">i", 1), ErrorCode.INVALID_RECORD),
-    ("offset delta -1", lambda: lie(23, ">i", -1), ErrorCode.INVALID_RECORD),
-    ("control batch", lambda: lie(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
-    ("transactional", lambda: lie(21, ">h", 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-    ("compression 5", lambda: lie(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    ("compression 7", lambda: lie(21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    ("too new", lambda: lie(35, ">q", NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),
-    ("new enough", lambda: lie(35, ">q", NOW_MS + HOUR_MS), ErrorCode.NONE),
-    ("no sequence", lambda: lie(43, ">q", 7), ErrorCode.INVALID_RECORD),
-    ("log append time", lambda: lie(21, ">h", 8), ErrorCode.NONE),
+    ("length -1", lambda: with_field(8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
+    ("length 0", lambda: with_field(8, ">i", 0), ErrorCode.CORRUPT_MESSAGE),
+    ("length huge", lambda: with_field(8, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
+    ("magic 0", lambda: with_field(16, ">b", 0), ErrorCode.INVALID_RECORD),
+    ("magic 1", lambda: with_field(16, ">b", 1), ErrorCode.INVALID_RECORD),
+    ("magic 3", lambda: with_field(16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
+    ("magic -1", lambda: with_field(16, ">b", -1), ErrorCode.CORRUPT_MESSAGE),
+    ("base offset 1", lambda: with_field(0, ">q", 1), ErrorCode.INVALID_RECORD),
+    ("crc", lambda: with_field(17, ">I", 1, summed=False), ErrorCode.CORRUPT_MESSAGE),
+    ("body", lambda: with_field(90, ">b", 1, summed=False), ErrorCode.CORRUPT_MESSAGE),
+    ("count 0", lambda: with_field(57, ">i", 0), ErrorCode.INVALID_RECORD),
+    ("count -1", lambda: with_field(57, ">i", -1), ErrorCode.INVALID_RECORD),
+    ("count larger", lambda: with_field(57, ">i", 4), ErrorCode.INVALID_RECORD),
+    ("offset delta smaller", lambda: with_field(23, ">i", 1), ErrorCode.INVALID_RECORD),
+    ("offset delta -1", lambda: with_field(23, ">i", -1), ErrorCode.INVALID_RECORD),
+    ("control batch", lambda: with_field(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
+    (
+        "transactional",
+        lambda: with_field(21, ">h", 0x10),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    ("compression 5", lambda: with_field(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ("compression 7", lambda: with_field(21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ("too new", lambda: with_field(35, ">q", NOW_MS + HOUR_MS + 1), ErrorCode.INVALID_TIMESTAMP),
+    ("new enough", lambda: with_field(35, ">q", NOW_MS + HOUR_MS), ErrorCode.NONE),
+    ("no sequence", lambda: with_field(43, ">q", 7), ErrorCode.INVALID_RECORD),
+    ("log append time", lambda: with_field(21, ">h", 8), ErrorCode.NONE),
 ]
 
 
@@ -112,8 +116,8 @@ def test_timestamps_before_the_limit_are_refused_and_none_is_not() -> None:
 
 def test_log_append_time_topic_ignores_timestamps_but_not_the_type() -> None:
     rules = BatchRules(LogConfig(message_timestamp_type="LogAppendTime"))
-    assert code_of(lie(35, ">q", NOW_MS * 2), rules) is ErrorCode.NONE
-    assert code_of(lie(21, ">h", 8), rules) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(with_field(35, ">q", NOW_MS * 2), rules) is ErrorCode.NONE
+    assert code_of(with_field(21, ">h", 8), rules) is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize(

@@ -437,7 +437,7 @@ class Partition:
             raise ColdRead(partial(log.read, *limits, with_aborted=committed)) from None
         region = info.region
         if region is not None and info.first_batch_cut:
-            # A part of a batch is of no use to the reader. Kafka sends nothing in this case.
+            # A reader cannot use a part of a batch. Kafka sends nothing in this case.
             region.close()
             region = None
         elif committed:

@@ -507,22 +507,24 @@ class LogManager:
                 due_ms = self.clock.time_ms() + log.config.file_delete_delay_ms
                 log.log_dir.remove_later([path], due_ms)
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
-            gone = {log.topic_partition for log in logs if log.log_dir is log_dir}
+            deleted = {log.topic_partition for log in logs if log.log_dir is log_dir}
             try:
-                self._forget_checkpoints(log_dir, gone)
+                self._remove_from_checkpoints(log_dir, deleted)
             except OSError as error:
-                failure = log_dir.fail(error, f"forgetting the offsets of {len(gone)} logs")
+                failure = log_dir.fail(
+                    error, f"removing the checkpoint entries of {len(deleted)} logs"
+                )
         if failure is not None:
             raise failure
         return renamed
 
-    def _forget_checkpoints(self, log_dir: LogDir, gone: set[TopicPartition]) -> None:
+    def _remove_from_checkpoints(self, log_dir: LogDir, deleted: set[TopicPartition]) -> None:
         """Remove the entries of deleted partitions.
 
         A new partition of the same name must not start with the old offsets.
         """
         for file in self._checkpoints[log_dir].values():
-            file.remove(gone)
+            file.remove(deleted)
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Set the time after which inactive producers expire, from the next expiration on."""

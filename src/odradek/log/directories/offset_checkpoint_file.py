@@ -68,11 +68,11 @@ class OffsetCheckpointFile:
         """Write and sync one entry. Raise OSError as `write` does."""
         self._replace(lambda latest: {**latest, topic_partition: offset}, sync=True)
 
-    def remove(self, gone: set[TopicPartition]) -> None:
+    def remove(self, deleted: set[TopicPartition]) -> None:
         """Remove entries without waiting for the disk. Raise OSError as `write` does."""
 
         def without(latest: Offsets) -> Offsets:
-            return {each: offset for each, offset in latest.items() if each not in gone}
+            return {each: offset for each, offset in latest.items() if each not in deleted}
 
         self._replace(without, sync=False)
 
