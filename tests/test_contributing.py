@@ -1,0 +1,40 @@
+"""The example of an API in CONTRIBUTING.md works: its test passes with its handler."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from odradek.protocol import codec
+from odradek.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+
+PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+
+
+def _names_of(title: str) -> dict[str, Any]:
+    """Run the block with this title. Return its names."""
+    found = re.search(rf'```python title="{title}"\n(.*?)```', PAGE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {}
+    exec(compile(found[1], title, "exec"), names)
+    return names
+
+
+class DirectClient:
+    """Calls the handler without a broker. Like WireClient, it encodes and decodes the response."""
+
+    def __init__(self, handler: dict[str, Any]) -> None:
+        self._handle = handler["handle"]
+
+    def call(self, request: object, version: int) -> UnregisterBrokerResponse:
+        result = self._handle(None, None, request)
+        encoded = codec.encode(result.value, version)
+        return codec.decode(UnregisterBrokerResponse, version, encoded)
+
+
+def test_the_example_of_an_api_works() -> None:
+    handler = _names_of("src/odradek/broker/handlers/unregister_broker.py")
+    example = _names_of("tests/broker/handlers/test_unregister_broker.py")
+    assert "version 0" in handler["__doc__"]
+    example["test_unknown_broker_is_not_registered"](DirectClient(handler))
