@@ -1,1 +1,1 @@
-"""Clients and tools that nobody here wrote, driven against a broker, beside Apache Kafka."""
+"""Conformance tests: released clients and tools run against Odradek and against Apache Kafka."""

@@ -1,12 +1,23 @@
-"""`python -m conformance run`: all suites against Odradek and Apache Kafka in turn.
+"""`python -m conformance run`: run all suites against Odradek, then against Apache Kafka.
 
-    python -m conformance run                      both brokers, everything; writes the docs
-    python -m conformance run --subset ci          Odradek alone, the bounded part
+Run all cases on both brokers and write the pages of the documentation:
+
+    python -m conformance run
+
+Run only the cases of the CI subset, on Odradek alone:
+
+    python -m conformance run --subset ci
+
+Run some suites on one broker:
+
     python -m conformance run --only kcat --only cross --broker kafka
-    python -m conformance list [--subset ci]       the names of the cases
 
-A case that Odradek skips and Kafka does not is a failure. Ends with 1 when Odradek failed a case
-that is not in `conformance.known`.
+List the names of the cases:
+
+    python -m conformance list [--subset ci]
+
+A case that Odradek skips and Kafka does not skip is a failure. The exit code is 1 when Odradek
+failed a case that is not in `conformance.known`.
 """
 
 from __future__ import annotations

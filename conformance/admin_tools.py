@@ -1,5 +1,7 @@
-"""Apache Kafka's own tools for what an administrator does beside topics: quotas, configs of groups
-and client metrics, features, leader election, reassignment, ACLs.
+"""Apache Kafka's own administration tools, except those for topics.
+
+The cases cover quotas, configs of groups and client metrics, features, leader election,
+reassignment and ACLs.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ AWAY_S = 120.0
 
 
 def _refused(context: Context, name: str, *arguments: str) -> str:
-    """What the tool says when it ends with an error."""
+    """Run a tool that must end with an error. Return its output."""
     try:
         said = tool(context, name, *arguments)
     except AssertionError as refused:
@@ -29,17 +31,17 @@ def _refused(context: Context, name: str, *arguments: str) -> str:
     raise AssertionError(f"accepted: {said}")
 
 
-def _until(described: Callable[[], str], wanted: Callable[[str], bool]) -> str:
-    """Kafka answers before every part of it knows the change."""
+def _until(described: Callable[[], str], expected: Callable[[str], bool]) -> str:
+    """Wait for a change: Kafka responds before all of its components have applied it."""
     deadline = time.monotonic() + AWAY_S
-    while not wanted(said := described()):
+    while not expected(said := described()):
         assert time.monotonic() < deadline, said
         time.sleep(0.2)
     return said
 
 
-def _holds(wanted: str, text: str) -> bool:
-    return wanted in text
+def _holds(expected: str, text: str) -> bool:
+    return expected in text
 
 
 def _quotas(context: Context) -> None:
@@ -68,7 +70,7 @@ def _quotas(context: Context) -> None:
 
 
 def _users(context: Context) -> None:
-    """The tool asks for a user's SCRAM credentials beside the quotas."""
+    """The tool also requests a user's SCRAM credentials when it describes quotas."""
     user = context.topic("user")
     entity = ["--entity-type", "users", "--entity-name", user]
     tool(context, CONFIGS, "--alter", *entity, "--add-config", "producer_byte_rate=1024")
@@ -93,14 +95,14 @@ def _throttled(context: Context) -> None:
     produced = produce_load(context, topic, 3000, 1000, *properties)
     took = time.monotonic() - began
     tool(context, CONFIGS, "--alter", *entity, "--delete-config", "producer_byte_rate")
-    # Ten seconds' worth may come at once, and three million bytes are fifteen.
-    told = re.search(r"produce-throttle-time-max\S*\s*:?\s*\{?.*?(\d+\.\d+)", produced)
-    assert told is not None and float(told[1]) > 0, produced
+    # The quota allows a burst of ten seconds. Three million bytes are fifteen seconds' worth.
+    output = re.search(r"produce-throttle-time-max\S*\s*:?\s*\{?.*?(\d+\.\d+)", produced)
+    assert output is not None and float(output[1]) > 0, produced
     assert took > 3, f"{took:.1f} s"
 
 
 def _brokers(context: Context) -> None:
-    """What is set for one broker goes before what is set for all, and that before the default."""
+    """A value for one broker precedes the cluster-wide value, which precedes the default."""
     config, entity = "log.cleaner.threads", ["--entity-type", "brokers"]
     broker = str(min(AdminClient({"bootstrap.servers": context.bootstrap}).list_topics().brokers))
     one, every = [*entity, "--entity-name", broker], [*entity, "--entity-default"]
@@ -109,9 +111,9 @@ def _brokers(context: Context) -> None:
     of_one = f"{config}=1 sensitive=false synonyms={{DYNAMIC_BROKER_CONFIG:{config}=1, "
     of_every = f"DYNAMIC_DEFAULT_BROKER_CONFIG:{config}=2, DEFAULT_CONFIG:{config}=1}}"
     try:
-        for where, wanted in ((one, of_one + of_every), (every, f"{config}=2 sensitive=false")):
+        for where, expected in ((one, of_one + of_every), (every, f"{config}=2 sensitive=false")):
             described = functools.partial(tool, context, CONFIGS, "--describe", *where)
-            _until(described, functools.partial(_holds, wanted))
+            _until(described, functools.partial(_holds, expected))
         static = "log.dirs=/elsewhere"
         refused = _refused(context, CONFIGS, "--alter", *one, "--add-config", static)
         assert "Cannot update these configs dynamically: " in refused, refused
@@ -198,7 +200,7 @@ def _quorum(context: Context) -> None:
 
 
 def _leader_row(said: str) -> list[str]:
-    """Node, directory, end offset, lag, last fetch, last caught up, status."""
+    """Return the leader's row: node, directory, end offset, lag, two timestamps and status."""
     [row] = [line.split() for line in said.splitlines() if "Leader" in line.split()]
     return row
 

@@ -1,4 +1,4 @@
-"""The common cases on aiokafka, and those of a member killed, of transactions and of fencing."""
+"""aiokafka: the common cases, and the cases of a killed member, of transactions and of fencing."""
 
 from conformance.adapters.aio import AiokafkaClient
 from conformance.client_cases import client_cases

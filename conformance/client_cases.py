@@ -1,4 +1,4 @@
-"""The cases that every client library must pass, given its adapter."""
+"""The common cases. Every client library that has an adapter must pass them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE_MS = 1_700_000_000_000
 
 
 def client_cases(client: Client) -> tuple[Case, ...]:
-    """The common cases of one client."""
+    """Return the common cases of one client."""
 
     def bound(run: Callable[[Client, Context], None]) -> Callable[[Context], None]:
         return lambda context: run(client, context)
@@ -146,7 +146,7 @@ def _seek_by_time(client: Client, context: Context) -> None:
 
 @dataclass(slots=True)
 class _Member:
-    """A group member on a thread of its own. `seen` and `assigned` are written by that thread."""
+    """A group member on its own thread. Only this thread writes `seen` and `assigned`."""
 
     seen: list[Rec] = field(default_factory=list)
     assigned: set[int] = field(default_factory=set)
@@ -165,7 +165,7 @@ class _Member:
                     self.seen.append,
                     lambda now: setattr(self, "assigned", now),
                 )
-            except BaseException as error:  # noqa: BLE001 - told to the waiting case
+            except BaseException as error:  # noqa: BLE001 - reported to the waiting case
                 self.error = error
 
         self.thread = threading.Thread(target=body, daemon=True)

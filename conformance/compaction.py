@@ -1,8 +1,8 @@
-"""What compaction leaves of a scripted history, batch by batch, as DumpLogSegments sees it.
+"""The result of compacting a scripted history, batch by batch, as DumpLogSegments prints it.
 
-The expected lines are what Apache Kafka's own cleaner left of the same history. Needs `--log-dir`.
-Segments roll by the records' timestamps (`segment.ms`), so both brokers cut the log at the same
-offsets; a pass is over when ``cleaner-offset-checkpoint`` says so.
+The expected lines are the result of Apache Kafka's own cleaner for the same history. Needs
+`--log-dir`. Segments roll by the records' timestamps (`segment.ms`), so both brokers roll the log
+at the same offsets. A pass is over when ``cleaner-offset-checkpoint`` has the expected offset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEGMENT_MS = 1_000
 RETENTION_MS = 1_500
 PASS_TIMEOUT_S = 90.0
 FILLING = "." * 100
-"""Behind each value: what is worth compressing."""
+"""Appended to each value, so that a batch is worth compressing."""
 Pair = tuple[str, str | None]
 
 _BATCH = re.compile(
@@ -37,15 +37,16 @@ _RECORD = re.compile(
 
 
 class History:
-    """Writes to one topic; each batch is of a later time than `SEGMENT_MS`, and so of a new
-    segment.
+    """The writes to one topic.
+
+    Each batch is more than `SEGMENT_MS` later than the batch before, so it begins a new segment.
     """
 
     def __init__(self, context: Context, compression: str = "none") -> None:
         self.context = context
         self.directory = context.need_log_dir()
         self.topic = context.topic("compaction")
-        self.now_ms = time.time_ns() // 1_000_000 + 60_000  # markers, of now, never roll
+        self.now_ms = time.time_ns() // 1_000_000 + 60_000  # markers have the present time: no roll
         self.compression = compression
         create_topic(
             context.bootstrap,
@@ -69,7 +70,7 @@ class History:
         )
 
     def write(self, *pairs: Pair, by: confluent_kafka.Producer | None = None) -> None:
-        """One batch."""
+        """Write one batch."""
         self.now_ms += 10 * SEGMENT_MS
         producer = by or self.plain
         for key, value in pairs:
@@ -84,23 +85,23 @@ class History:
         assert producer.flush(30) == 0
 
     def wait(self, offset: int) -> None:
-        """Until a pass has cleaned everything below `offset`."""
+        """Wait until a pass has cleaned everything below `offset`."""
         checkpoint = self.directory / "cleaner-offset-checkpoint"
         deadline = time.monotonic() + PASS_TIMEOUT_S
-        wanted = re.compile(rf"^{re.escape(self.topic)} 0 (\d+)$", re.M)
+        expected = re.compile(rf"^{re.escape(self.topic)} 0 (\d+)$", re.M)
         while True:
-            found = wanted.search(checkpoint.read_text("utf-8")) if checkpoint.exists() else None
+            found = expected.search(checkpoint.read_text("utf-8")) if checkpoint.exists() else None
             if found is not None and int(found[1]) >= offset:
                 return
             assert time.monotonic() < deadline, f"not clean up to {offset}: {found and found[1]}"
             time.sleep(0.2)
 
     def left(self) -> list[str]:
-        """Every batch of the log in one line, its records behind it."""
+        """Return one line for each batch of the log, with its records at the end of the line."""
         logs = [path for path in self.logs() if path.stat().st_size]
-        told = dump(logs, "--deep-iteration", "--print-data-log")
-        assert "isvalid: false" not in told, told[-2000:]
-        return _lines(told)
+        output = dump(logs, "--deep-iteration", "--print-data-log")
+        assert "isvalid: false" not in output, output[-2000:]
+        return _lines(output)
 
     def logs(self) -> list[Path]:
         return sorted((self.directory / f"{self.topic}-0").glob("*.log"))
@@ -110,9 +111,9 @@ def _delivered(error: object, _message: object) -> None:
     assert error is None, error
 
 
-def _lines(told: str) -> list[str]:
+def _lines(output: str) -> list[str]:
     lines: list[str] = []
-    for line in told.splitlines():
+    for line in output.splitlines():
         batch, record = _BATCH.search(line), _RECORD.search(line)
         if batch is not None:
             flags = [name for name in ("txn", "control") if batch[name] == "true"]
@@ -127,7 +128,11 @@ def _lines(told: str) -> list[str]:
 
 
 def _expect(history: History, *expected: str, horizons: bool = True) -> None:
-    """`horizons` False: whether one is set yet depends on when the passes were."""
+    """Compare the log with the expected lines.
+
+    `horizons` False leaves out delete horizons, because a set horizon depends on when the passes
+    ran.
+    """
     left = [line if horizons else line.replace(" horizon:", ":") for line in history.left()]
     assert left == list(expected), "\n".join(["left:", *left])
 

@@ -1,4 +1,4 @@
-"""The common cases on confluent, and those of a member killed, of transactions and of fencing."""
+"""confluent-kafka: the common cases, and those of a killed member, transactions and fencing."""
 
 from conformance.adapters.confluent import ConfluentClient
 from conformance.client_cases import client_cases

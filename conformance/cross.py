@@ -1,8 +1,8 @@
-"""All five compressions across the clients: what each producer wrote, every consumer reads.
+"""All five compressions across the clients: every consumer reads the records of each producer.
 
-A case is one producer with one compression; within it kcat, confluent-kafka, kafka-python,
-aiokafka and Kafka's own Java consumer read the topic, and what they got is compared with what
-was sent.
+A case is one producer with one compression. kcat, confluent-kafka, kafka-python, aiokafka and
+Kafka's own Java consumer then read the topic. The case compares the records that each of them
+received with the records that were sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORDS = [
 
 
 class Crossing(Protocol):
-    """The part of an adapter that is used here."""
+    """The methods of an adapter that these cases use."""
 
     name: str
 

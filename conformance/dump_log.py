@@ -1,8 +1,8 @@
-"""Kafka's DumpLogSegments on the broker's files: they must be on this machine (`--log-dir`).
+"""Kafka's DumpLogSegments on the broker's files, which must be on this machine (`--log-dir`).
 
-Kafka itself preallocates the index files of an active segment, which its own sanity check
-then refuses; so of a running broker only the closed segments' indexes are checked. The suite
-`stopped` looks at everything that is left after a clean stop.
+Kafka preallocates the index files of an active segment, and its own sanity check then refuses
+them. Therefore only the indexes of closed segments are checked while a broker runs. The suite
+`stopped` checks all files after a clean stop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILES_A_RUN = 40
 
 
 def dump(files: list[Path], *arguments: str) -> str:
-    """DumpLogSegments' output on these files."""
+    """Return the output of DumpLogSegments for these files."""
     output = ""
     for at in range(0, len(files), FILES_A_RUN):
         names = ",".join(str(path) for path in files[at : at + FILES_A_RUN])
@@ -39,15 +39,15 @@ def _compressions(context: Context) -> None:
         headers = (("h", b"1"),)
         sent = [Rec(b"v" * 100, f"k{n}".encode(), headers) for n in range(50)]
         client.produce(context.bootstrap, topic, sent, compression=compression, idempotent=True)
-        told = dump(
+        output = dump(
             [directory / f"{topic}-0" / f"{0:020}.log"], "--deep-iteration", "--print-data-log"
         )
-        assert f"compresscodec: {compression}" in told, told[:2000]
-        assert "isvalid: false" not in told, told[:2000]
-        offsets = re.findall(r"^\| offset: (\d+) ", told, re.M)
+        assert f"compresscodec: {compression}" in output, output[:2000]
+        assert "isvalid: false" not in output, output[:2000]
+        offsets = re.findall(r"^\| offset: (\d+) ", output, re.M)
         assert offsets == [str(n) for n in range(50)], offsets
-        assert told.count("payload: " + "v" * 100) == 50
-        producer = re.findall(r"producerId: (-?\d+) producerEpoch: (-?\d+)", told)[0]
+        assert output.count("payload: " + "v" * 100) == 50
+        producer = re.findall(r"producerId: (-?\d+) producerEpoch: (-?\d+)", output)[0]
         assert int(producer[0]) >= 0 and producer[1] == "0", producer
 
 
@@ -69,8 +69,8 @@ def _rolled(context: Context) -> None:
         assert time.monotonic() < deadline, [p.name for p in logs]
     assert "isvalid: false" not in dump(logs, "--deep-iteration")
     closed = [p.with_suffix(s) for p in logs[:-1] for s in (".index", ".timeindex")]
-    told = dump(closed, "--index-sanity-check")
-    assert told.count("passed sanity check") == len(closed), told
+    output = dump(closed, "--index-sanity-check")
+    assert output.count("passed sanity check") == len(closed), output
     dumped = dump(closed)
     for complaint in ("Mismatches in", "Found timestamp mismatch", "Found out of order"):
         assert complaint not in dumped, dumped[:2000]

@@ -1,9 +1,10 @@
-"""franz-go's released tests, unmodified, from the Go module: a client that shares code with none.
+"""franz-go's released tests, unmodified, from the Go module.
 
-Producing, direct consumption, metadata changes under way, and chains of consumer groups, classic
-(eager and cooperative, static too) and by KIP-848, with members that come and go; then the same
-chain with transactions of version 2, which are aborted at random and read committed. Its tests of
-share groups (`TestShareGroup...`) are left out: there are none here.
+franz-go shares no code with another client. Its tests cover producing, direct consumption, and
+metadata changes during both. They run chains of consumer groups whose members join and leave:
+classic groups (eager and cooperative, with static members too) and groups of KIP-848. The same
+chain also runs with transactions of version 2, which are aborted at random and read committed.
+The tests of share groups (`TestShareGroup...`) are left out, because Odradek has no share groups.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from conformance.harness import Case, Context, Outcome, Skip, main
 
 MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
-# The tests that talk to a broker; the package's unit tests would say nothing about one.
+# The tests that connect to a broker. The package's unit tests show nothing about a broker.
 TESTS = (
     "GroupETL|GroupSimple|TxnEtl|848Regex|Issue|Pause|Direct|AddRemove|ConsumeTopic|ConsumeRegex$|"
     "HookPollStart$|Pooling|Client_Produce|UnknownGroup|Ping$|ConsumeMaxDecompress"
@@ -57,7 +58,7 @@ def _run(context: Context) -> list[Outcome]:
 
 
 def _outcomes(output: str) -> list[Outcome]:
-    """One for each test and subtest, with the first line it printed when it failed."""
+    """Return an outcome for each test and subtest, with the first line of output of a failure."""
     printed: dict[str, list[str]] = {}
     found = []
     for line in output.splitlines():

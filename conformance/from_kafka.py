@@ -1,8 +1,8 @@
-"""The broker on the log directory of an Apache Kafka that is no more: clients see what they saw.
+"""The broker on the log directory of a stopped Apache Kafka: clients see the same data as before.
 
-`python -m conformance.from_kafka --bootstrap-server - --broker odradek`: every case starts an
-Apache Kafka of its own, fills it, ends it, and starts the broker on what it left. For
-`--broker kafka` that is Kafka itself.
+`python -m conformance.from_kafka --bootstrap-server - --broker odradek`: every case starts its own
+Apache Kafka, fills it, ends it, and starts the broker under test on the same log directory. With
+`--broker kafka` the broker under test is Kafka itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PROPERTIES = {
     "node.id": str(NODE_ID),
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
-    # So that the metadata has snapshots, and a log behind the newest one.
+    # The metadata then has snapshots, and log records after the newest snapshot.
     "metadata.log.max.record.bytes.between.snapshots": "1500",
 }
 TOPICS = (
@@ -64,17 +64,17 @@ RESOURCES = (
     (16, "sub"),
     (32, GROUP),
 )
-# The sources of what was set for the resource itself: topics, brokers, client metrics, groups.
+# The config sources of values set on the resource itself: topic, broker, client metrics, group.
 OWN_SOURCES = {2: (1,), 4: (2, 3), 16: (7,), 32: (8,)}
 WAIT_S = 30.0
 View = dict[str, Any]
 
 
-# --- what Kafka is filled with ---
+# --- the data that Kafka is filled with ---
 
 
 def fill(bootstrap: str) -> None:
-    """Topics, records, groups, transactions (one stays open), configs and quotas."""
+    """Write topics, records, groups, transactions (one stays open), configs and quotas."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     _done(admin.create_topics(list(TOPICS)))
     _done(admin.create_partitions([NewPartitions("wide", 3)]))
@@ -100,7 +100,7 @@ def fill(bootstrap: str) -> None:
     _commit_and_move(bootstrap)
     _alter_the_rest(bootstrap)
     with _wire(bootstrap) as wire:
-        for partition in range(2):  # The markers are written after the commit was answered.
+        for partition in range(2):  # The markers are written after the commit's response.
             moved = [f"{name}{partition + i}".encode() for name in ("yes", "more") for i in (0, 2)]
             _until(lambda p=partition, m=moved: _values(wire, "in.out", p) == m)
     hanging = Producer({"bootstrap.servers": bootstrap, "transactional.id": "hanging"})
@@ -123,7 +123,7 @@ def _done(futures: dict[Any, Any]) -> None:
 
 
 def _commit_and_move(bootstrap: str) -> None:
-    """A group's offsets, plain and in a transaction; then transactions that abort and commit."""
+    """Commit offsets without and with a transaction, then abort and commit transactions."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -156,7 +156,7 @@ def _commit_and_move(bootstrap: str) -> None:
 
 
 def _alter_the_rest(bootstrap: str) -> None:
-    """Configs and quotas that the client has no calls for."""
+    """Alter the configs and quotas for which the client library has no calls."""
     configs, quotas = incremental_alter_configs_request, alter_client_quotas_request
     altered = (
         (4, "", "log.retention.ms", "987654321"),
@@ -185,11 +185,11 @@ def _alter_the_rest(bootstrap: str) -> None:
             assert answer.entries[0].error_code == 0, answer
 
 
-# --- what a client sees ---
+# --- the data that a client sees ---
 
 
 def seen(bootstrap: str) -> View:
-    """Topics, ids, committed records, offsets, configs and quotas, as values to compare."""
+    """Return topics, ids, committed records, offsets, configs and quotas as comparable values."""
     with _wire(bootstrap) as wire:
         metadata = _call(wire, MetadataRequest(None), 12)
         topics = _topics(wire)
@@ -223,7 +223,7 @@ def _call(wire: Wire, request: Any, version: int) -> Any:
 
 
 def _topics(wire: Wire) -> dict[str, tuple[bytes, int]]:
-    """Ids and numbers of partitions by name."""
+    """Return topic ids and partition counts by topic name."""
     topics = _call(wire, MetadataRequest(None), 12).topics
     return {topic.name: (topic.topic_id, len(topic.partitions)) for topic in topics}
 
@@ -250,9 +250,9 @@ def _values(wire: Wire, topic: str, partition: int) -> list[bytes | None]:
 
 
 def _offsets(wire: Wire) -> list[int]:
-    """The group's, once its coordinator has loaded."""
-    wanted = offset_fetch_request.OffsetFetchRequestTopics("plain", partition_indexes=[0, 1, 2])
-    group = offset_fetch_request.OffsetFetchRequestGroup(GROUP, topics=[wanted])
+    """Return the group's offsets after its coordinator has loaded."""
+    expected = offset_fetch_request.OffsetFetchRequestTopics("plain", partition_indexes=[0, 1, 2])
+    group = offset_fetch_request.OffsetFetchRequestGroup(GROUP, topics=[expected])
     deadline = time.monotonic() + WAIT_S
     while True:
         request = offset_fetch_request.OffsetFetchRequest(groups=[group], require_stable=True)
@@ -265,7 +265,7 @@ def _offsets(wire: Wire) -> list[int]:
 
 
 def _configs(wire: Wire) -> dict[tuple[int, str], dict[str, str | None]]:
-    """What was set at run time."""
+    """Return the configs that were set at run time."""
     resources = [describe_configs_request.DescribeConfigsResource(*each) for each in RESOURCES]
     answer = _call(wire, describe_configs_request.DescribeConfigsRequest(resources), 4)
     return {
@@ -292,7 +292,7 @@ def _quotas(wire: Wire) -> dict[Any, dict[str, float]]:
 
 
 def _start_on(context: Context, kafka: BrokerProcess, work: Path) -> BrokerProcess:
-    """The broker under test on the directory that Kafka has left."""
+    """Start the broker under test on the log directory of the stopped Kafka."""
     if context.broker == "kafka":
         return kafka.restart()
     if context.broker != "odradek":
@@ -321,7 +321,7 @@ def _served(context: Context, *, killed: bool) -> None:
 
 
 def _go_on(bootstrap: str) -> None:
-    """A transactional id of Kafka's goes on, and new records lie behind the old ones."""
+    """Continue a transactional id from Kafka, and append new records after the old records."""
     mover = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
     mover.init_transactions(WAIT_S)
     mover.begin_transaction()

@@ -1,7 +1,8 @@
 """Clients in Go and Node as released: Sarama, kafka-go and KafkaJS, each in a small program.
 
-Groups whose members join, leave and are killed; where the client has them, static members, and
-transactions that abort at random, with offsets in them, and a producer that is fenced.
+The cases cover groups whose members join, leave and are killed. Where the client supports them,
+they also cover static members, a producer that is fenced, and transactions that commit offsets
+and abort at random.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from testkit.peer.artifacts import CACHE
 
 
 def _node() -> list[str]:
-    """The command of the program in Node; its one package is installed on first use."""
+    """Return the command of the Node program. Its only package is installed on first use."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise Skip("the program runs on Node: there is no `node` and `npm` on the PATH")

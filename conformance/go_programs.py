@@ -12,7 +12,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def go_program(module: str, package: str = ".") -> list[str]:
-    """The command of one; it is built on first use, and again when it has changed."""
+    """Return the command of a Go program. Build it on first use and after each change."""
     built = CACHE / "programs-go" / (module if package == "." else package)
     try:
         return build_go(PROGRAMS / module, built, package)

@@ -1,5 +1,7 @@
-"""Apache Kafka's tools for groups: ConsumerGroupCommand in full, VerifiableProducer and -Consumer
-with members that are killed, EndToEndLatency.
+"""Apache Kafka's tools for groups.
+
+The cases cover all of ConsumerGroupCommand, VerifiableProducer and VerifiableConsumer with members
+that are killed, and EndToEndLatency.
 """
 
 from __future__ import annotations
@@ -36,19 +38,19 @@ def _groups(context: Context, *arguments: str) -> str:
 
 
 def _refused(context: Context, *arguments: str) -> str:
-    """What the tool says when the broker does not do it, whatever it ends with."""
+    """Run a tool whose request the broker must refuse. Return its output; ignore its exit code."""
     try:
         return _groups(context, *arguments)
     except AssertionError as refused:
         return str(refused)
 
 
-def _rows(told: str, group: str) -> list[list[str]]:
-    return [line.split() for line in told.splitlines() if line.startswith(group)]
+def _rows(output: str, group: str) -> list[list[str]]:
+    return [line.split() for line in output.splitlines() if line.startswith(group)]
 
 
 def _filled(context: Context, partitions: int = 2, each: int = 10) -> str:
-    """A topic whose records are stamped BASE_MS, BASE_MS + 1000, ... in each partition."""
+    """Create a topic with timestamps BASE_MS, BASE_MS + 1000, ... in each partition."""
     topic = context.topic("groups")
     create_topic(context.bootstrap, topic, partitions=partitions, retention_ms="-1")
     records = [
@@ -61,8 +63,8 @@ def _filled(context: Context, partitions: int = 2, each: int = 10) -> str:
 
 
 def _commit(context: Context, group: str, offsets: dict[TopicPartition, int]) -> None:
-    wanted = [TopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
-    asked = ConsumerGroupTopicPartitions(group, wanted)
+    expected = [TopicPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+    asked = ConsumerGroupTopicPartitions(group, expected)
     admin = AdminClient({"bootstrap.servers": context.bootstrap})
     for future in admin.alter_consumer_group_offsets([asked]).values():
         future.result(AWAY_S)
@@ -72,7 +74,7 @@ def _commit(context: Context, group: str, offsets: dict[TopicPartition, int]) ->
 def _members(
     context: Context, group: str, topic: str, count: int, protocol: str = "classic"
 ) -> Iterator[list[Consumer]]:
-    """Consumers of librdkafka that have the partitions between them."""
+    """Run consumers of librdkafka that share the partitions."""
     members = [
         Consumer(
             {
@@ -119,7 +121,7 @@ def _described(context: Context) -> None:
         assert sorted(row[7] for row in rows) == [f"{topic}:0", f"{topic}:1"], shown
         state = _rows(_groups(context, *of, "--state"), group)[0]
         assert state[-2:] == ["Stable", "2"] and "range" in state, state
-    # The members were static: they stay until their session ends.
+    # Static members stay in the group until their session times out.
     described = _groups(context, "--describe", "--all-groups")
     assert group in described, described
 
@@ -140,7 +142,7 @@ def _listed(context: Context) -> None:
 
 
 def _consumer_protocol(context: Context) -> None:
-    """Groups of KIP-848, as the same tool shows them."""
+    """Describe groups of KIP-848 with the same tool."""
     topic, group = _filled(context), context.topic("group")
     with _members(context, group, topic, 2, protocol="consumer") as members:
         for member in members:
@@ -163,10 +165,10 @@ def _consumer_protocol(context: Context) -> None:
 
 
 def _reset(context: Context, group: str, *how: str, apply: bool = True) -> dict[str, int]:
-    """The new offset of each partition, as the tool tells it."""
+    """Reset offsets. Return the new offset of each partition from the tool's output."""
     act = "--execute" if apply else "--dry-run"
-    told = _groups(context, "--reset-offsets", "--group", group, *how, act)
-    return {row[2]: int(row[3]) for row in _rows(told, group)}
+    output = _groups(context, "--reset-offsets", "--group", group, *how, act)
+    return {row[2]: int(row[3]) for row in _rows(output, group)}
 
 
 def _resets(context: Context) -> None:
@@ -210,11 +212,11 @@ def _deleted(context: Context) -> None:
         assert "inactive" in refused, refused
     gone = context.topic("group")
     _commit(context, gone, {TopicPartition(topic, p): 3 for p in range(2)})
-    told = _groups(context, "--delete-offsets", "--group", gone, "--topic", f"{topic}:0")
-    assert "Successful" in told or "success" in told.lower(), told
+    output = _groups(context, "--delete-offsets", "--group", gone, "--topic", f"{topic}:0")
+    assert "Successful" in output or "success" in output.lower(), output
     assert [row[2] for row in _rows(_groups(context, "--describe", "--group", gone), gone)] == ["1"]
-    told = _groups(context, "--delete", "--group", gone)
-    assert "was successful" in told, told
+    output = _groups(context, "--delete", "--group", gone)
+    assert "was successful" in output, output
     assert gone not in _groups(context, "--list").split()
     assert "GroupIdNotFound" in _refused(context, "--delete", "--group", gone)
 
@@ -230,7 +232,7 @@ def _start(context: Context, name: str, *arguments: str) -> subprocess.Popen[str
 
 
 def _events(context: Context, name: str) -> list[dict[str, Any]]:
-    """What all processes of a tool have told until now, a line that is being written left out."""
+    """Return the events that all processes of a tool have written, without an incomplete line."""
     events = []
     for path in sorted(context.work.glob(f"{name}-*.out")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -240,7 +242,7 @@ def _events(context: Context, name: str) -> list[dict[str, Any]]:
 
 
 def _consumed(context: Context, topic: str) -> set[tuple[int, int]]:
-    """Partition and offset of all that was consumed."""
+    """Return partition and offset of each consumed record."""
     return {
         (part["partition"], offset)
         for event in _events(context, "VerifiableConsumer")
@@ -260,7 +262,7 @@ def _until(what: str, condition: Any) -> None:
 
 
 def _verifiable(context: Context, protocol: str) -> None:
-    """Three members; one is killed, another takes its place; nothing produced is missed."""
+    """Kill one of two members and start another. No produced record may be missed."""
     topic, group = context.topic(f"verifiable-{protocol}"), context.topic("group")
     create_topic(context.bootstrap, topic, partitions=4)
     words = ["--topic", topic, "--group-id", group, "--group-protocol", protocol]
@@ -271,7 +273,10 @@ def _verifiable(context: Context, protocol: str) -> None:
     try:
         produced = json.loads(_produced(context, topic, 1000).strip().splitlines()[-1])
         assert produced["acked"] == 1000, produced
-        _until("first half", lambda: len(_consumed(context, topic)) == 1000 or _told(context))
+        _until(
+            "first half",
+            lambda: len(_consumed(context, topic)) == 1000 or _check_consumers(context),
+        )
         running[0].kill()
         running.append(start())
         _produced(context, topic, 1000)
@@ -302,11 +307,11 @@ def _produced(context: Context, topic: str, count: int) -> str:
     )
 
 
-def _told(context: Context) -> bool:
-    """Raises what a consumer died of."""
+def _check_consumers(context: Context) -> bool:
+    """Return False. Raise if a consumer reported an unsupported version of an API."""
     for path in context.work.glob("VerifiableConsumer-*.out"):
-        told = path.read_text(encoding="utf-8")
-        assert UNSUPPORTED not in told, told[-600:]
+        output = path.read_text(encoding="utf-8")
+        assert UNSUPPORTED not in output, output[-600:]
     return False
 
 
@@ -314,7 +319,7 @@ def _latency(context: Context) -> None:
     topic = context.topic("latency")
     create_topic(context.bootstrap, topic)
     for acks in ("1", "all"):
-        told = tool(
+        output = tool(
             context,
             "EndToEndLatency",
             "--topic",
@@ -326,7 +331,7 @@ def _latency(context: Context) -> None:
             "--record-size",
             "100",
         )
-        assert "Avg latency" in told and "Percentiles" in told, told
+        assert "Avg latency" in output and "Percentiles" in output, output
 
 
 CASES = (

@@ -1,8 +1,8 @@
-"""Cases and how they are run: one after the other, each with a time limit, against one address.
+"""The runner of conformance cases: one after another, with a time limit, against one address.
 
-A suite is a module with a tuple `CASES`; `python -m conformance.<suite> --bootstrap-server
-HOST:PORT` runs it alone. A case passes when it returns, fails when it raises, and is skipped
-when it raises `Skip` with the sentence that says what is missing here.
+A suite is a module with a tuple `CASES`. `python -m conformance.<suite> --bootstrap-server
+HOST:PORT` runs one suite. A case passes when it returns and fails when it raises an exception. It
+is skipped when it raises `Skip`, whose message names the missing prerequisite.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from conformance import stacks
 
 CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
-ENDED_S = 15.0  # the thread of a case whose processes were ended
+ENDED_S = 15.0  # for the thread of a case after its processes were ended
 
 
 class Skip(Exception):
@@ -33,8 +33,9 @@ class Skip(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a case is given: the address, a scratch directory, the broker's log directory, and the
-    name of the broker in `testkit.peer`, for a case that starts another one like it.
+    """The arguments of a case: the address, a scratch directory and the broker's log directory.
+
+    The name of the broker in `testkit.peer` is for cases that start another broker of its kind.
     """
 
     bootstrap: str
@@ -43,7 +44,7 @@ class Context:
     broker: str | None = None
 
     def topic(self, hint: str = "t") -> str:
-        """A topic name that nobody used before."""
+        """Return a topic name that no case has used."""
         return f"{hint}-{uuid.uuid4().hex[:10]}"
 
     def need_log_dir(self) -> Path:
@@ -54,7 +55,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one test inside a case that runs a suite of somebody else."""
+    """The result of one test inside a case that runs a third-party test suite."""
 
     name: str
     outcome: str  # passed, failed, skipped
@@ -64,7 +65,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that is shown, or a suite that gives a list of outcomes. `ci`: in the subset."""
+    """One test, or a third-party suite that returns a list of outcomes.
+
+    `ci`: the case belongs to the CI subset.
+    """
 
     name: str
     run: Callable[[Context], list[Outcome] | None]
@@ -82,7 +86,7 @@ class Result:
 
 
 def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> list[Case]:
-    """The cases of the subset whose names contain one of the words."""
+    """Return the cases of the subset whose names contain one of the words."""
     kept = [case for case in cases if subset != "ci" or case.ci]
     return [case for case in kept if not only or any(word in case.name for word in only)]
 
@@ -124,11 +128,11 @@ def run_case(suite: str, case: Case, context: Context) -> list[Result]:
 
 
 def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -> None:
-    """The command line of one suite. Ends the process, with 1 when a case failed."""
+    """Run the command line of one suite. End the process with exit code 1 when a case failed."""
     parser = argparse.ArgumentParser(prog=f"python -m conformance.{suite}")
     parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT")
     parser.add_argument("--log-dir", type=Path, help="the broker's log directory, if it is local")
-    parser.add_argument("--broker", choices=["kafka", "odradek"], help="what broker it is")
+    parser.add_argument("--broker", choices=["kafka", "odradek"], help="the broker at the address")
     parser.add_argument("--only", action="append", default=[], metavar="WORD")
     parser.add_argument("--subset", choices=["ci"])
     parser.add_argument("--json", type=Path, help="also write the results as JSON lines")
@@ -154,7 +158,7 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
 
 
 def _terminated(*_: object) -> None:
-    """The suite has reached its time limit, which is kept by the process that started it."""
+    """Handle SIGTERM, which the parent process sends when the suite reaches its time limit."""
     print("=== the suite was terminated", file=sys.stderr)
     below = stacks.descendants(os.getpid())
     stacks.dump_all(sys.stderr, below)

@@ -14,7 +14,7 @@ from conformance.harness import Case, Context, main
 from testkit.topics import create_topic
 
 AWAY_S = 120.0
-# The stable ranges of Kafka 4.1 (4.3 serves a few more versions), as the tool prints them.
+# The stable version ranges of Kafka 4.1 as the tool prints them. Kafka 4.3 serves a few more.
 RANGES = {
     "Produce(0)": (0, 13),
     "Fetch(1)": (4, 18),
@@ -228,8 +228,8 @@ def _delete_records(context: Context) -> None:
         json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 40}]}),
         encoding="utf-8",
     )
-    told = tool(context, "DeleteRecordsCommand", "--offset-json-file", str(request))
-    assert "low_watermark: 40" in told, told
+    output = tool(context, "DeleteRecordsCommand", "--offset-json-file", str(request))
+    assert "low_watermark: 40" in output, output
     shown = tool(context, "GetOffsetShell", "--topic", topic, "--time", "earliest")
     assert shown.split() == [f"{topic}:0:40"], shown
 
@@ -238,8 +238,8 @@ def _log_dirs(context: Context) -> None:
     topic = context.topic("log-dirs")
     create_topic(context.bootstrap, topic, partitions=2)
     ConfluentClient().produce(context.bootstrap, topic, [Rec(b"x" * 1000)] * 100)
-    told = tool(context, "LogDirsCommand", "--describe", "--topic-list", topic)
-    answer = json.loads(told.strip().splitlines()[-1])
+    output = tool(context, "LogDirsCommand", "--describe", "--topic-list", topic)
+    answer = json.loads(output.strip().splitlines()[-1])
     (directory,) = answer["brokers"][0]["logDirs"]
     sizes = {p["partition"]: p["size"] for p in directory["partitions"]}
     assert directory["error"] is None, directory
@@ -249,10 +249,10 @@ def _log_dirs(context: Context) -> None:
 
 
 def _api_versions(context: Context) -> None:
-    told = tool(context, "BrokerApiVersionsCommand")
+    output = tool(context, "BrokerApiVersionsCommand")
     served = {
         name: (int(low), int(high or low))
-        for name, low, high in re.findall(r"(\w+\(\d+\)): (\d+)(?: to (\d+))? \[", told)
+        for name, low, high in re.findall(r"(\w+\(\d+\)): (\d+)(?: to (\d+))? \[", output)
     }
     missing = {
         name: served.get(name)

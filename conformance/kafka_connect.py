@@ -1,7 +1,7 @@
-"""Kafka Connect, distributed: a file source and a file sink, the worker killed and restarted.
+"""Kafka Connect, distributed: a file source, a file sink, and a worker that is killed.
 
-The source runs with exactly-once support, so that a topic read committed holds every line of the
-file once and in order. The sink is at least once: it may write lines again, never leave one out.
+The source runs with exactly-once support: read_committed consumers receive every line of the file
+once and in order. The sink is at-least-once: it may repeat lines but must not leave out a line.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Worker:
             self.process.wait()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer, or None while the worker is away or rebalancing."""
+        """Return the response, or None while the worker is not running or rebalances."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.address + path, data, headers, method=method)
@@ -100,13 +100,13 @@ class _Worker:
     def until(self, condition: Callable[[], Any], what: str) -> Any:
         deadline = time.monotonic() + AWAY_S
         while not (got := condition()):
-            assert self.process is not None and self.process.poll() is None, self.told()
+            assert self.process is not None and self.process.poll() is None, self.output()
             if time.monotonic() > deadline:
-                raise stacks.hung(f"never {what}: {self.told()}")
+                raise stacks.hung(f"never {what}: {self.output()}")
             time.sleep(0.3)
         return got
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")[-1200:]
 
     def connect(self, name: str, kind: str, settings: dict[str, str]) -> None:
@@ -126,10 +126,10 @@ class _Worker:
         for first in range(0, count, PIECE):
             with self.source.open("a", encoding="utf-8") as out:
                 out.write("".join(f"{line}\n" for line in new[first : first + PIECE]))
-            time.sleep(0.05)  # So that the source finds the file growing.
+            time.sleep(0.05)  # Let the source read a file that grows.
 
     def committed(self, sink: str) -> int:
-        """How far the sink's consumer has committed."""
+        """Return the committed offset of the sink's consumer."""
         group = ConsumerGroupTopicPartitions(f"connect-{sink}", [TopicPartition(self.topic, 0)])
         admin = AdminClient({"bootstrap.servers": self.context.bootstrap})
         [future] = admin.list_consumer_group_offsets([group]).values()
@@ -139,8 +139,8 @@ class _Worker:
     def sunk(self) -> list[str]:
         return self.sink.read_text(encoding="utf-8").splitlines() if self.sink.exists() else []
 
-    def until_sunk(self, wanted: int) -> None:
-        self.until(lambda: set(self.lines[:wanted]) <= set(self.sunk()), f"{wanted} lines sunk")
+    def until_sunk(self, expected: int) -> None:
+        self.until(lambda: set(self.lines[:expected]) <= set(self.sunk()), f"{expected} lines sunk")
 
 
 def _files(context: Context) -> None:
@@ -167,7 +167,7 @@ def _files(context: Context) -> None:
 
 
 def _read(context: Context, topic: str, count: int) -> list[str]:
-    """The values that are committed, to the end of the partition."""
+    """Return the committed values up to the end of the partition."""
     settings = {
         "bootstrap.servers": context.bootstrap,
         "group.id": "unused",

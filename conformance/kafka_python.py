@@ -1,4 +1,4 @@
-"""The common cases on kafka-python, those of a member killed, of transactions and of fencing."""
+"""kafka-python: the common cases, and those of a killed member, transactions and fencing."""
 
 from conformance.adapters.kafka_python import KafkaPythonClient
 from conformance.client_cases import client_cases

@@ -1,10 +1,10 @@
-"""kafka-python's own integration tests, unmodified, out of its source package.
+"""kafka-python's own integration tests, unmodified, from its source package.
 
-The package leaves out one module that the tests import (`test/service.py`); a stand-in of a few
-lines takes its place. Every test is a line of the result. KAFKA_VERSION is 4.1, whose API
-ranges Odradek serves. The broker must have been started with node.id=0, advertised.listeners,
-num.partitions=4 (at least 2) and group.min.session.timeout.ms=1000 (at most 3000), which are not
-the defaults: `NUMBERED` in conformance/run.py says why.
+The package leaves out one module that the tests import (`test/service.py`). A stub of a few lines
+replaces it. Every test is a line of the result. KAFKA_VERSION is 4.1, whose API version ranges
+Odradek serves. The broker must have been started with node.id=0, advertised.listeners,
+num.partitions=4 (at least 2) and group.min.session.timeout.ms=1000 (at most 3000). These are not
+the defaults. The comment at `NUMBERED` in conformance/run.py gives the reasons.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUITE_TIMEOUT_S = 900.0
 
 
 def _sources() -> Path:
-    """The unpacked source package of the kafka-python that is installed."""
+    """Return the unpacked source package of the installed release of kafka-python."""
     try:
         release = version("kafka-python")
     except PackageNotFoundError:
@@ -65,7 +65,7 @@ def _unpack(release: str, home: Path) -> None:
         with tarfile.open(next(partial.glob("*.tar.gz"))) as archive:
             archive.extractall(partial, filter="data")
         unpacked = next(path for path in partial.iterdir() if path.is_dir())
-        # The clients under test are the installed ones; the tests alone are taken from here.
+        # The clients under test are the installed package. Only the tests come from here.
         shutil.rmtree(unpacked / "kafka")
         (unpacked / "test" / "__init__.py").touch()
         shutil.copy(HERE / "released" / "kafka_python_service.py", unpacked / "test" / "service.py")
@@ -105,7 +105,7 @@ def _run(context: Context, name: str) -> list[Outcome]:
     environment = {
         "KAFKA_VERSION": KAFKA_VERSION,
         "KAFKA_URI": f"kafka://{context.bootstrap}",
-        # Asked for even when the broker is not theirs to start; any directory will do.
+        # Required even when the tests do not start the broker. Any directory is accepted.
         "KAFKA_ROOT": str(context.work),
         "PYTHONPATH": str(home),
     }

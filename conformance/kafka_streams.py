@@ -1,7 +1,7 @@
 """Kafka Streams with exactly_once_v2: a program that sums by key, killed and restarted.
 
-Without a cache every record in gives one sum out, so that what a consumer of committed records
-sees of a key is known to the last record: each running sum, once, in order.
+Without a cache, each input record gives one sum. The expected output of a key is therefore known
+exactly: a read_committed consumer must receive each running sum once and in order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEED = 11
 
 
 class _Sums:
-    """What was sent, and what was read committed of it, by key."""
+    """The numbers sent and the committed sums received, by key."""
 
     def __init__(self, context: Context) -> None:
         self.source, self.sink = context.topic("numbers"), context.topic("sums")
@@ -52,7 +52,7 @@ class _Sums:
     def send(self, numbers: random.Random, count: int) -> None:
         for _ in range(count):
             key, number = f"k{numbers.randrange(KEYS)}", numbers.randrange(1, 100)
-            # One partition for each key: its sums are those of one order.
+            # Each key has its own partition, so the order of its sums is defined.
             partition = int(key[1:]) % PARTITIONS
             self._producer.produce(self.source, str(number), key, partition)
             sums = self.expected[f"sum-{key}"]
@@ -72,7 +72,7 @@ class _Sums:
 
 
 def _compiled(context: Context) -> str:
-    """The class path of the program, compiled."""
+    """Compile the program. Return its class path."""
     compiler = shutil.which("javac")
     if compiler is None:
         raise Skip("the program is compiled by javac: it is not on the PATH")
@@ -109,7 +109,7 @@ def _killed(context: Context) -> None:
 def _run(
     sums: _Sums, numbers: random.Random, process: subprocess.Popen[bytes], log: str, *, last: bool
 ) -> None:
-    """Feed one life of the program: to the end, or until some of its sums are committed."""
+    """Run the program once, to the end of its input or until some of its sums are committed."""
     began = sum(len(each) for each in sums.expected.values())
     half = EACH // 2 + numbers.randrange(EACH // 4)
     sums.send(numbers, EACH)
@@ -122,10 +122,10 @@ def _run(
             raise stacks.hung(f"{sums.count()} of {wanted} sums: {said}")
         sums.poll()
         if not last and sums.count() >= began + half // 2:
-            sums.send(numbers, 20)  # So that the kill falls into work under way.
+            sums.send(numbers, 20)  # The program is then killed while it has input.
     if last:
         for _ in range(10):
-            sums.poll()  # What came twice would come now.
+            sums.poll()  # A duplicate would arrive now.
         total = sum(len(each) for each in sums.expected.values())
         while sums.count() < total:
             if time.monotonic() > deadline:

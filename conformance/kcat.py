@@ -1,4 +1,4 @@
-"""kcat 1.7: the command line that people reach for first."""
+"""kcat 1.7: the most common command line client."""
 
 from __future__ import annotations
 

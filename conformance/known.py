@@ -1,6 +1,6 @@
-"""Failures of Odradek that are known, with their cause. A test that passes must leave the list."""
+"""Known failures of Odradek with their causes. Remove an entry when its case passes."""
 
 from __future__ import annotations
 
 KNOWN: dict[tuple[str, str], str] = {}
-"""(suite, name of the case) to the cause. There are none."""
+"""The cause of each known failure by (suite, name of the case). Empty: none is known."""

@@ -1,13 +1,15 @@
-"""What a client library must do as a process of its own: be a member of groups that is killed, run
-transactions that abort at random, be fenced.
+"""Cases that run a client library as a separate process.
 
-Each library is in a small program, whose command a case is given. ``consume BOOTSTRAP TOPIC GROUP
-INSTANCE`` is a member (static, if INSTANCE is not empty) until SIGTERM, has a session of 6 s,
-commits what it has seen and prints ``PARTITION OFFSET`` for each record. ``transact BOOTSTRAP SINK
-ID COUNT SEED SOURCE GROUP`` sends ``N-0`` to ``N-4`` and the offset N + 1 in each of COUNT
-transactions and prints ``commit N`` or ``abort N``. ``fence BOOTSTRAP TOPIC ID`` begins a
-transaction, runs another one with a second producer, and prints ``fenced`` when the first cannot
-be committed.
+They cover group members that are killed, transactions that abort at random, and fencing. Each
+library is in a small program, and a case gets its command. The program has three verbs:
+
+- ``consume BOOTSTRAP TOPIC GROUP INSTANCE`` is a group member until SIGTERM, with a session timeout
+  of 6 s. It is static if INSTANCE is not empty. It commits the records that it has seen and prints
+  ``PARTITION OFFSET`` for each record.
+- ``transact BOOTSTRAP SINK ID COUNT SEED SOURCE GROUP`` runs COUNT transactions. Each of them sends
+  ``N-0`` to ``N-4`` and the offset N + 1. It prints ``commit N`` or ``abort N``.
+- ``fence BOOTSTRAP TOPIC ID`` begins a transaction and runs another transaction with a second
+  producer. It prints ``fenced`` when the first transaction cannot be committed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from testkit.topics import create_topic
 
 Command = Callable[[], list[str]]
 PARTITIONS, RECORDS, TRANSACTIONS = 4, 400, 40
-# A session of the KIP-848 protocol is the broker's to set: 45 s.
+# With the KIP-848 protocol the broker sets the session timeout: 45 s.
 AWAY_S = 90.0
 SEED = 5
 MEMBERS = "members join, leave and are killed"
@@ -51,7 +53,7 @@ def static_case(name: str, command: Command) -> Case:
 
 
 def python_program(name: str, *options: str) -> Command:
-    """One of the programs in Python: with this interpreter, which has the clients."""
+    """Return the command of a Python program. This interpreter has the client libraries."""
     return lambda: [sys.executable, str(PROGRAMS / "python" / f"{name}.py"), *options]
 
 
@@ -64,7 +66,7 @@ def transaction_cases(name: str, command: Command) -> tuple[Case, ...]:
 
 @dataclass(slots=True)
 class Member:
-    """A consumer as a process, and the file that it writes what it sees into."""
+    """A consumer process and the file to which it writes the records that it sees."""
 
     process: subprocess.Popen[bytes]
     output: Path
@@ -75,7 +77,7 @@ class Member:
         return [(int(p), int(o)) for p, o in words]
 
     def partitions(self) -> set[int]:
-        """Those of which it has seen records."""
+        """The partitions from which the member has seen records."""
         return {partition for partition, _ in self.seen()}
 
     def leave(self) -> None:
@@ -103,7 +105,7 @@ class Group:
         return self.members[-1]
 
     def until_seen(self, total: int) -> None:
-        """Until all members, the dead included, have seen so many records between them."""
+        """Wait until all members, including dead members, have seen `total` records together."""
         self.until(lambda: len({x for m in self.members for x in m.seen()}) >= total, f"{total}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
@@ -124,7 +126,7 @@ class Group:
 
 
 def _send(context: Context, topic: str) -> None:
-    """RECORDS records, evenly over the partitions."""
+    """Send RECORDS records, spread evenly over the partitions."""
     records = [Rec(b"x", partition=n % PARTITIONS) for n in range(RECORDS)]
     ConfluentClient().produce(context.bootstrap, topic, records)
 
@@ -145,7 +147,10 @@ def _group_of(context: Context, command: list[str]) -> Group:
 
 
 def members(context: Context, command: Command) -> None:
-    """Two join; a third; one is killed; another leaves. Nothing is missed, all is committed."""
+    """Two members join, then a third. One is killed and another leaves.
+
+    The members must see all records and commit all offsets.
+    """
     group = _group_of(context, command())
     try:
         first, second = group.join(), group.join()
@@ -168,7 +173,7 @@ def members(context: Context, command: Command) -> None:
 
 
 def _fed(context: Context, group: Group, member: Member) -> bool:
-    """Whether a member that just joined gets its share; a round more is sent until it does."""
+    """Return whether a new member receives records. If it does not, send another round."""
     _send_round(context, group)
     return bool(member.seen())
 
@@ -179,14 +184,16 @@ def _send_round(context: Context, group: Group) -> None:
 
 
 def _held(context: Context, group: Group, member: Member) -> set[int]:
-    """The partitions of a member that was fed: what it has seen so far need not be of all."""
+    """Return the partitions of a member. Records are sent first, because it may not yet have seen
+    a record from each of its partitions.
+    """
     _send_round(context, group)
     group.until_seen(_ends(context, group))
     return member.partitions()
 
 
 def _ends(context: Context, group: Group) -> int:
-    """The records in the topic."""
+    """Return the number of records in the topic."""
     consumer = Consumer({"bootstrap.servers": context.bootstrap, "group.id": "unused"})
     try:
         marks = [
@@ -199,7 +206,7 @@ def _ends(context: Context, group: Group) -> int:
 
 
 def static(context: Context, command: Command) -> None:
-    """A static member is killed and comes back under its name, without a rebalance."""
+    """Kill a static member and start it again with the same instance id, without a rebalance."""
     group = _group_of(context, command())
     try:
         group.join("a")
@@ -227,7 +234,7 @@ def _run(context: Context, command: list[str], *words: str) -> list[list[str]]:
 
 
 def _read(context: Context, topic: str) -> list[str]:
-    """All values of a partition that are committed."""
+    """Return all committed values of the partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": context.bootstrap,
@@ -267,6 +274,6 @@ def transactions(context: Context, command: Command) -> None:
 def fenced(context: Context, command: Command) -> None:
     topic = context.topic("fence")
     create_topic(context.bootstrap, topic)
-    told = _run(context, command(), "fence", topic, context.topic("tx"))
-    assert told and told[0][0] == "fenced", told
+    output = _run(context, command(), "fence", topic, context.topic("tx"))
+    assert output and output[0][0] == "fenced", output
     assert _read(context, topic) == [f"1-{i}" for i in range(5)]

@@ -1,4 +1,4 @@
-"""docs/conformance.json and docs/conformance.md: what passed, failed and was skipped."""
+"""The results in docs/conformance.json and docs/conformance.md: passed, failed and skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAD = Path(__file__).with_name("head.md")
 
 
 def read_results() -> dict[str, list[Result]]:
-    """The results of the last whole run, by broker; empty before the first."""
+    """Return the results of the last complete run by broker, or an empty dict before the first."""
     path = DOCS / "conformance.json"
     if not path.exists():
         return {}
@@ -87,7 +87,7 @@ def _suite_table(results: dict[str, list[Result]], suite: str, in_ci: set[tuple[
 
 
 def _short(reason: str) -> str:
-    """The first line of a reason, without the paths of the machine that it was found on."""
+    """Return the first line of a reason without paths of the machine where the case ran."""
     line = reason.strip().splitlines()[0] if reason.strip() else ""
     line = line.replace(str(ROOT), ".").replace(str(Path.home()), "~")
     return line[:REASON_MAX]
@@ -101,10 +101,10 @@ def _versions() -> str:
         except PackageNotFoundError:
             continue
     try:
-        told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=False).stdout
         found += [
             line.split(" (")[0].replace("Version", "kcat")
-            for line in told.splitlines()
+            for line in output.splitlines()
             if line.startswith("Version")
         ]
     except OSError:

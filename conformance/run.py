@@ -1,4 +1,4 @@
-"""Starts the brokers, runs the suites as processes of their own, and compares the results."""
+"""The runner of all suites: start the brokers, run each suite as a process, compare the results."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from testkit.peer.artifacts import ROOT
 from testkit.peer.server import STARTERS
 
 NAMES = ("kafka", "odradek")
-# kafka-python's tests name the broker 0 and expect its advertised listeners to be configured. They
-# commit offsets of partition 1 of a topic that they let be created, and join with sessions of 3 s.
+# kafka-python's tests expect node id 0 and configured advertised listeners. They commit offsets of
+# partition 1 of an auto-created topic, and join with session timeouts of 3 s.
 NUMBERED = {
     "node.id": "0",
     "advertised.listeners": "PLAINTEXT://{address}",
@@ -32,7 +32,7 @@ NUMBERED = {
 }
 SUITE_TIMEOUT_S = 5400.0
 CI_SUITE_TIMEOUT_S = 1800.0
-STACKS_S = 120.0  # for a suite at its time limit to write the stacks and end its processes
+STACKS_S = 120.0  # time for a suite to write stacks and end its processes after its time limit
 ERRORS_CHARACTERS = 60_000
 
 
@@ -71,7 +71,11 @@ SUITES = tuple(suite.name for suite in ALL)
 
 
 def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> int:
-    """Run the suites on each broker; the exit code. A whole run of both writes the docs."""
+    """Run the suites on each broker. A complete run of both brokers writes the docs.
+
+    Returns:
+        The exit code of the command.
+    """
     results: dict[str, list[Result]] = {}
     for name in names:
         try:
@@ -92,7 +96,7 @@ def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> 
 
 
 def list_cases(suites: Sequence[str], subset: str | None) -> None:
-    """Print the names of the cases, a suite after the other."""
+    """Print the names of the cases, suite by suite."""
     for suite in suites:
         for name in _case_names(suite, subset):
             print(f"{suite}: {name}")
@@ -128,7 +132,7 @@ def _run_on_one(
 
 
 def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path) -> list[Result]:
-    """Run one suite as a process. It fails itself when it ends early or without results."""
+    """Run one suite as a process. The suite fails if it ends early or writes no results."""
     print(f"--- {suite} against {broker.name}", flush=True)
     lines = work / f"{suite}.jsonl"
     command = [
@@ -159,13 +163,13 @@ def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path
         seconds = time.monotonic() - began
         results.append(Result(suite, "the suite itself", "failed", seconds, wrong))
     if wrong or failed:
-        told = errors.read_text(encoding="utf-8", errors="replace")
-        print(f"--- stderr of {suite}\n{told[-ERRORS_CHARACTERS:]}", flush=True)
+        output = errors.read_text(encoding="utf-8", errors="replace")
+        print(f"--- stderr of {suite}\n{output[-ERRORS_CHARACTERS:]}", flush=True)
     return results
 
 
 def _wait(command: list[str], errors: Path, timeout_s: float) -> tuple[int, str]:
-    """Run a suite. Return its exit code, and why it has not run to its end, or an empty string.
+    """Run a suite. Return its exit code and the reason for an early end, or an empty string.
 
     At the time limit it has STACKS_S to write its stacks (`harness._terminated`).
     """
@@ -200,7 +204,7 @@ def _case_names(suite: str, subset: str | None) -> list[str]:
 
 
 def _judge(ours: list[Result], theirs: list[Result]) -> list[str]:
-    """A line for each result of Odradek that must not be."""
+    """Return a line for each unacceptable result of Odradek."""
     of_kafka = {(result.suite, result.name): result.outcome for result in theirs}
     bad = []
     for result in ours:
@@ -215,8 +219,10 @@ def _judge(ours: list[Result], theirs: list[Result]) -> list[str]:
 
 
 def _missing(ours: list[Result], theirs: list[Result]) -> list[str]:
-    """What passed on Kafka and did not run on Odradek: a suite that is one case of many tests may
-    have ended, or been skipped, before them."""
+    """Return the tests that passed on Kafka and did not run on Odradek.
+
+    A case that runs a third-party suite may have ended, or been skipped, before these tests.
+    """
     ran = {(result.suite, result.name) for result in ours}
     suites = {result.suite for result in ours}
     return [

@@ -1,7 +1,7 @@
 """Spark's own Kafka connector: batch and streaming, as source and as sink.
 
-Needs PySpark and Java; the connector comes through `spark.jars.packages`, in the versions that
-`odradek.pipeline.packages` names.
+Needs PySpark and Java. Spark downloads the connector through `spark.jars.packages`, in the
+versions listed in `odradek.pipeline.packages`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from testkit.topics import create_topic
 
 BASE_MS = 1_700_000_000_000
 DEADLINE_S = 400.0
-# Of the pipeline's settings, those that concern the connector.
+# The pipeline's settings for the connector.
 CONNECTOR_SETTINGS = ("spark.jars.packages", "spark.jars.excludes")
 
 
 @functools.cache
 def _session() -> Any:
-    """One Spark for all cases of the run, in local mode, without web pages."""
+    """Return the Spark session of all cases: local mode, without the web interface."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -57,7 +57,7 @@ def _session() -> Any:
 
 
 def _fill(context: Context, topic: str, first: int, count: int, partitions: int = 3) -> list[Rec]:
-    """Records n, n + 1, ... spread over the partitions, stamped with their number."""
+    """Send records n, n + 1, ... spread over the partitions, with their number as timestamp."""
     sent = [
         Rec(
             f"v{n}".encode(),
@@ -141,7 +141,7 @@ def _batch_sink(context: Context) -> None:
 
 
 def _run_once(context: Context, topic: str, name: str, **options: str) -> Any:
-    """Run the query of this name to the end of what there is; its Parquet table."""
+    """Run the named query over all available records. Return its Parquet table."""
     spark = _session()
     table = context.work / f"{name}-table"
     query = (
@@ -200,7 +200,7 @@ def _streaming_sink(context: Context) -> None:
     for count in (600, 900):
         query = (
             _source(spark.readStream, context, topic, maxOffsetsPerTrigger="250")
-            .select("key", "value")  # A column `partition` would choose the target's partition.
+            .select("key", "value")  # A column `partition` would select the target's partition.
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", context.bootstrap)
             .option("topic", target)

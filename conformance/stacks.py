@@ -1,18 +1,18 @@
-"""Stacks of a client that hangs: of the threads of this process and of the processes below it.
+"""Stacks of a client that hangs: the threads of this process and of its descendant processes.
 
-A case that reaches its time limit shows these before its processes are ended. `run` starts the
-programs of the cases, so that what they have written until then can be shown, too.
+A case that reaches its time limit prints these stacks before its processes are ended. `run` starts
+the programs of the cases, so that their output up to that time can be printed as well.
 
-How a process is asked for its stacks depends on what it is:
+The request for stacks depends on the kind of process:
 
 - Java: `jcmd PID Thread.print`.
 - Python and Go: SIGABRT, with PYTHONFAULTHANDLER and GOTRACEBACK in the environment. It ends them.
-- Node: SIGUSR2, for which NODE_OPTIONS asks for a diagnostic report. Node writes it between two
-  events only, with the sockets and timers that it waits for.
-- Other programs, and programs that do not answer: names and states of the threads.
+- Node: SIGUSR2, for which NODE_OPTIONS requests a diagnostic report. Node writes the report only
+  between two events. It lists the sockets and timers on which the process waits.
+- Other programs, and programs that do not respond: names and states of the threads.
 
-Python, Go and Node answer on stderr, which is read back if it is a file. Processes are found in
-/proc. Without /proc the stacks are those of this process.
+Python, Go and Node write the stacks to stderr, which is read back if it is a file. Processes are
+found in /proc. Without /proc only the stacks of this process are printed.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ ENVIRONMENT = {
     "GOTRACEBACK": "all",
     "NODE_OPTIONS": "--report-on-signal --report-signal=SIGUSR2 --report-filename=stderr",
 }
-ANSWER_S = 10.0  # a process that was asked for its stacks; the machine may stand still
+ANSWER_S = 10.0  # time for a process to write its stacks; the machine may be stalled
 STACKS_CHARACTERS = 30_000
 REASON_CHARACTERS = 1500
 
 
 class TimeLimit(Exception):
-    """A program did not end in time. The message has what it wrote last."""
+    """A program did not end in time. The message has the end of its output."""
 
 
 def prepare_environment() -> None:
-    """Have the processes that are started from now on answer when they are asked for stacks."""
+    """Set environment variables so that child processes write their stacks on request."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -65,7 +65,8 @@ def run(
     """Run a program to its end. Any exit code is accepted.
 
     Raises:
-        TimeLimit: It did not end within `timeout_s`. Its stacks are on stderr, and it is ended.
+        TimeLimit: The program did not end within `timeout_s`. Its stacks are written to stderr,
+            and it is ended.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
@@ -100,16 +101,16 @@ def _text(file: IO[bytes]) -> str:
 
 
 def hung(message: str) -> TimeLimit:
-    """Write the stacks of the processes below this one; the error that its caller raises.
+    """Write the stacks of the descendant processes. Return the error for the caller to raise.
 
-    For a deadline inside of a case: its clients are ended before the case fails.
+    For a deadline inside a case: its clients are ended before the case fails.
     """
     dump_processes(sys.stderr, descendants(os.getpid()))
     return TimeLimit(message)
 
 
 def descendants(root: int) -> list[int]:
-    """The processes below one, parents first."""
+    """Return the descendants of a process, parents first."""
     children: dict[int, list[int]] = {}
     for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # ended since
@@ -124,14 +125,14 @@ def descendants(root: int) -> list[int]:
 
 
 def end(pids: Collection[int]) -> None:
-    """SIGKILL. The processes are reaped by the objects that started them."""
+    """Send SIGKILL. The objects that started the processes reap them."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def dump_all(out: TextIO, pids: Collection[int]) -> None:
-    """Write the stacks of this process, and of those given."""
+    """Write the stacks of this process and of the processes in `pids`."""
     dump_threads(out)
     dump_processes(out, pids)
 
@@ -141,14 +142,14 @@ def dump_threads(out: TextIO) -> None:
     print("--- threads of the suite", file=out, flush=True)
     faulthandler.dump_traceback(out, all_threads=True)
     for task in [each for each in gc.get_objects() if isinstance(each, asyncio.Task)]:
-        with contextlib.suppress(RuntimeError):  # its loop goes on while this is printed
+        with contextlib.suppress(RuntimeError):  # the loop runs while its tasks are printed
             if not task.done():
                 task.print_stack(file=out)
     out.flush()
 
 
 def dump_processes(out: TextIO, pids: Collection[int]) -> None:
-    """Write the stacks of the processes. Those in Python and Go end of it."""
+    """Write the stacks of the processes. Python and Go processes end when asked for them."""
     for pid in pids:
         try:
             words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -161,7 +162,7 @@ def dump_processes(out: TextIO, pids: Collection[int]) -> None:
 
 def _java(pid: int) -> str:
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             ["jcmd", str(pid), "Thread.print"],
             capture_output=True,
             text=True,
@@ -170,11 +171,11 @@ def _java(pid: int) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{error}\n{_threads(pid)}"
-    return (told.stdout + told.stderr)[:STACKS_CHARACTERS]
+    return (output.stdout + output.stderr)[:STACKS_CHARACTERS]
 
 
 def _asked(pid: int, program: str) -> str:
-    """Return its output on stderr after the signal, or the states of its threads."""
+    """Return the process's stderr output after the signal, or the states of its threads."""
     states = _threads(pid)
     if program.startswith("node"):
         number = signal.SIGUSR2
@@ -204,7 +205,7 @@ def _answer(errors: IO[bytes], began: int) -> str:
 
 
 def _is_go(pid: int) -> bool:
-    """Go's linker puts its build information into the file."""
+    """Return whether the file has the build information that Go's linker adds."""
     return b"Go buildinf:" in (PROC / str(pid) / "exe").read_bytes()
 
 

@@ -1,6 +1,6 @@
-"""What a broker left on disk after a clean stop, as Kafka's DumpLogSegments sees it.
+"""Kafka's DumpLogSegments on the files of a broker after a clean stop.
 
-`python -m conformance.stopped --bootstrap-server - --log-dir DIR`: no broker may run there.
+`python -m conformance.stopped --bootstrap-server - --log-dir DIR`: no broker may use DIR.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LARGEST_BYTES = 64 << 20
 
 
 def _files(context: Context, suffix: str) -> list[Path]:
-    """The files of client topics that are not empty and not of a deleted topic."""
+    """Return the files of client topics, without empty files and deleted topics."""
     found = sorted(
         path
         for path in context.need_log_dir().glob(f"*-*/*{suffix}")
@@ -28,8 +28,8 @@ def _files(context: Context, suffix: str) -> list[Path]:
 
 
 def _logs(context: Context) -> None:
-    told = dump(_files(context, ".log"), "--deep-iteration")
-    assert "isvalid: true" in told and "isvalid: false" not in told
+    output = dump(_files(context, ".log"), "--deep-iteration")
+    assert "isvalid: true" in output and "isvalid: false" not in output
 
 
 def _indexes(context: Context) -> None:
@@ -38,8 +38,8 @@ def _indexes(context: Context) -> None:
         for p in _files(context, ".index") + _files(context, ".timeindex")
         if p.with_suffix(".log").stat().st_size > 0
     ]
-    told = dump(files, "--index-sanity-check")
-    assert told.count("passed sanity check") == len(files), told[-2000:]
+    output = dump(files, "--index-sanity-check")
+    assert output.count("passed sanity check") == len(files), output[-2000:]
     compared = dump(files, "--max-message-size", str(LARGEST_BYTES))
     for complaint in ("Mismatches in", "Found timestamp mismatch", "Found out of order"):
         assert complaint not in compared, compared[:2000]
@@ -51,14 +51,14 @@ def _offsets(context: Context) -> None:
     ]
     if not files:
         raise Skip(f"no group has committed in {context.log_dir}")
-    told = dump(files, "--offsets-decoder", "--deep-iteration")
-    assert "isvalid: false" not in told and "Unknown" not in told, told[:2000]
-    assert '"offset":' in told and '"protocolType":"consumer"' in told, told[:2000]
+    output = dump(files, "--offsets-decoder", "--deep-iteration")
+    assert "isvalid: false" not in output and "Unknown" not in output, output[:2000]
+    assert '"offset":' in output and '"protocolType":"consumer"' in output, output[:2000]
 
 
 def _producer_snapshots(context: Context) -> None:
-    told = dump(_files(context, ".snapshot"))
-    assert "producerId:" in told, told[:2000]
+    output = dump(_files(context, ".snapshot"))
+    assert "producerId:" in output, output[:2000]
 
 
 CASES = (

@@ -1,5 +1,7 @@
-"""Transactions through Apache Kafka's own producer and tools, from its released jars: committed in
-a stream, listed and described, fenced by a second producer, and one that hangs found and aborted.
+"""Transactions with Apache Kafka's own producer and tools, from its released jars.
+
+The cases commit a stream of transactions, list and describe transactions, fence a producer by a
+second producer, and find and abort a hanging transaction.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ AWAY_S = 120.0
 ALL_COME_MS = 120_000
 
 
-def _rows(told: str) -> list[dict[str, str]]:
-    """The table that the tool prints: a line of heads, and its rows."""
-    heads, *lines = [re.split(r"\s*\t\s*", line.strip()) for line in told.splitlines() if line]
+def _rows(output: str) -> list[dict[str, str]]:
+    """Parse the table that the tool prints: a header line and rows."""
+    heads, *lines = [re.split(r"\s*\t\s*", line.strip()) for line in output.splitlines() if line]
     return [dict(zip(heads, line, strict=False)) for line in lines]
 
 
 class _Producer:
-    """A transactional producer over the bare wire, which leaves its transaction open."""
+    """A transactional producer on the wire protocol that leaves its transaction open."""
 
     def __init__(self, context: Context, transactional_id: str) -> None:
         self.id = transactional_id
@@ -58,7 +60,7 @@ class _Producer:
         return self.wire.receive()
 
     def _until_coordinated(self) -> None:
-        """Kafka makes the coordinator's topic while the client asks again."""
+        """Repeat the look-up: Kafka creates the coordinator's topic on the first request."""
         deadline = time.monotonic() + AWAY_S
         request = FindCoordinatorRequest(coordinator_keys=[self.id], key_type=1)
         while self.call(request, 4).coordinators[0].error_code:
@@ -66,7 +68,7 @@ class _Producer:
             time.sleep(0.1)
 
     def _until_serving(self, request: Any, version: int) -> Any:
-        """The coordinator may be loading, or completing what was open before."""
+        """Repeat while the coordinator loads or completes the previous transaction."""
         deadline = time.monotonic() + AWAY_S
         while (answer := self.call(request, version)).error_code:
             assert time.monotonic() < deadline, answer
@@ -84,7 +86,7 @@ class _Producer:
         assert answer[0].results_by_partition[0].partition_error_code == 0, answer
 
     def send(self, topic: str, sequence: int = 0) -> None:
-        """One record, long past: its transaction is as old as its time says."""
+        """Send one record with an old timestamp, so that its transaction counts as old."""
         data = batch(
             transactional=True,
             producer_id=self.producer_id,
@@ -94,7 +96,8 @@ class _Producer:
         request = produce(topic, data, acks=-1, transactional_id=self.id)
         deadline = time.monotonic() + AWAY_S
         while code := self._sent(request):
-            # NOT_ENOUGH_REPLICAS: the coordinator could not yet be asked about the partition.
+            # NOT_ENOUGH_REPLICAS: the leader could not yet verify the partition with the
+            # coordinator.
             assert code == 19 and time.monotonic() < deadline, code
             time.sleep(0.1)
 
@@ -109,7 +112,7 @@ class _Producer:
 
 
 def _stream(context: Context) -> None:
-    """The Java producer takes the newest flow that the broker offers."""
+    """The Java producer uses the newest transaction protocol that the broker supports."""
     topic, transactional_id = context.topic("stream"), context.topic("tx")
     create_topic(context.bootstrap, topic, partitions=3)
     in_transactions = ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
@@ -123,8 +126,10 @@ def _stream(context: Context) -> None:
 
 
 def _read(context: Context, topic: str, most: int, timeout_ms: int = 8_000) -> list[str]:
-    """What a consumer of committed records reads until there is nothing for some seconds; where all
-    of `most` must come, these may be many."""
+    """Return the records that a read_committed consumer receives before an idle time-out.
+
+    The time-out may be long where all of the `most` records are expected.
+    """
     command = [
         "--topic",
         topic,
@@ -152,8 +157,8 @@ def _listed(context: Context) -> None:
     [row] = _rows(described)
     assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{topic}-0"), row
     assert row["TransactionTimeoutMs"] == "600000", row
-    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
-    [row] = _rows(told)
+    output = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    [row] = _rows(output)
     assert row["ProducerId"] == str(producer.producer_id), row
     assert row["CurrentTransactionStartOffset"] == "0", row
     assert producer.end(True) == 0
@@ -171,8 +176,10 @@ def _found(rows: list[dict[str, str]], name: str) -> dict[str, str]:
 
 
 def _copied(context: Context) -> None:
-    """Consume, send and commit offsets in one transaction, of which some are aborted at random: the
-    copy is exact."""
+    """Consume, send and commit offsets in transactions, some of which are aborted at random.
+
+    The copy must be exact.
+    """
     source, target, group = (context.topic(hint) for hint in ("source", "target", "group"))
     create_topic(context.bootstrap, source)
     create_topic(context.bootstrap, target)
@@ -184,8 +191,10 @@ def _copied(context: Context) -> None:
 
 
 def _copy(context: Context, source: str, target: str, group: str) -> int:
-    """Runs a copier to the end of a topic; how many messages it says it has copied. The tool
-    says that it is done, but does not end by itself."""
+    """Run a copier to the end of a topic. Return its count of copied messages.
+
+    The tool prints that it is done, but does not end by itself.
+    """
     command = _java(
         f"{TOOLS}.TransactionalMessageCopier",
         "--broker-list",
@@ -212,10 +221,10 @@ def _copy(context: Context, source: str, target: str, group: str) -> int:
         watchdog.start()
         try:
             for line in copier.stdout:
-                told = json.loads(line)
-                if told["stage"] == "ShutdownComplete":
-                    assert told["remaining"] == 0, told
-                    return int(told["totalProcessed"])
+                output = json.loads(line)
+                if output["stage"] == "ShutdownComplete":
+                    assert output["remaining"] == 0, output
+                    return int(output["totalProcessed"])
         finally:
             watchdog.cancel()
             copier.kill()
@@ -235,7 +244,7 @@ def _java(main_class: str, *arguments: str) -> list[str]:
 
 
 def _fenced(context: Context) -> None:
-    """The Java producer replaces one that is in a transaction."""
+    """The Java producer replaces a producer with an open transaction."""
     topic, name = context.topic("fenced"), context.topic("tx")
     create_topic(context.bootstrap, topic)
     zombie = _Producer(context, name)
@@ -248,7 +257,7 @@ def _fenced(context: Context) -> None:
 
 
 def _hanging(context: Context) -> None:
-    """A transactional write that no coordinator knows of, as brokers before KIP-890 let pass."""
+    """Abort a transactional write unknown to the coordinator; KIP-890 prevents such writes."""
     topic = context.topic("hanging")
     create_topic(context.bootstrap, topic)
     _verification(context, "false")
@@ -263,13 +272,13 @@ def _hanging(context: Context) -> None:
     assert row["ProducerId"] == str(producer.producer_id), row
     tool(context, COMMAND, "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert _rows(tool(context, COMMAND, "find-hanging", "--topic", topic)) == []
-    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
-    assert _rows(told)[0]["CurrentTransactionStartOffset"] == "None", told
+    output = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    assert _rows(output)[0]["CurrentTransactionStartOffset"] == "None", output
     assert _read(context, topic, 1) == []
 
 
 def _terminated(context: Context) -> None:
-    """What its producer left open is aborted by its name, and the producer is fenced."""
+    """Abort an open transaction by its transactional id. Its producer is fenced."""
     topic, name = context.topic("terminated"), context.topic("tx")
     create_topic(context.bootstrap, topic)
     producer = _Producer(context, name)
@@ -280,8 +289,8 @@ def _terminated(context: Context) -> None:
     [row] = _rows(tool(context, COMMAND, "describe", "--transactional-id", name))
     assert row["TransactionState"] == "Empty" and not row.get("TopicPartitions"), row
     assert int(row["ProducerEpoch"]) > producer.epoch, row
-    told = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
-    assert _rows(told)[0]["CurrentTransactionStartOffset"] == "None", told
+    output = tool(context, COMMAND, "describe-producers", "--topic", topic, "--partition", "0")
+    assert _rows(output)[0]["CurrentTransactionStartOffset"] == "None", output
     assert _read(context, topic, 1) == []
 
 

@@ -1,1 +1,1 @@
-"""One adapter a client, so that the same cases run on each; the clients stay as released."""
+"""An adapter for each client, so that all clients run the same cases without modification."""

@@ -1,4 +1,4 @@
-"""aiokafka: the asyncio client. Each call runs a loop of its own to its end."""
+"""aiokafka: the asyncio client. Each call runs its own event loop to completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case may ask of a client."""
+"""The interface of client adapters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Protocol
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 240.0
-SESSION_MS = 60_000  # longer than a machine stands still: a rebalance by chance repeats records
+SESSION_MS = 60_000  # longer than a stall of the machine: an accidental rebalance repeats records
 
 
 @dataclass(frozen=True, slots=True)
 class Rec:
-    """A record as sent, or as received (then offset and timestamp are set)."""
+    """A sent or received record. Received records have an offset and a timestamp."""
 
     value: bytes | None
     key: bytes | None = None
@@ -28,7 +28,7 @@ class Rec:
 
 
 class Client(Protocol):
-    """A client under its own name. All calls block and raise what the client raises."""
+    """A client library. All calls block and pass on the client's exceptions."""
 
     name: str
     null_headers: bool  # Whether it can send a header without a value.
@@ -43,7 +43,7 @@ class Client(Protocol):
         idempotent: bool = False,
         max_bytes: int = 1_000_000,
     ) -> list[int]:
-        """Send all with acks=all and wait; the offsets that were acknowledged, in order."""
+        """Send all records with acks=all and wait. Return the acknowledged offsets in order."""
 
     def consume(
         self,
@@ -55,10 +55,10 @@ class Client(Protocol):
         offset: int = 0,
         max_bytes: int = 1_048_576,
     ) -> list[Rec]:
-        """Read `count` records of one assigned partition from an offset on."""
+        """Read `count` records of one assigned partition, starting at an offset."""
 
     def offset_for_time(self, bootstrap: str, topic: str, timestamp_ms: int) -> int | None:
-        """The first offset of partition 0 whose timestamp is not before the one given."""
+        """Return the first offset of partition 0 with a timestamp of at least `timestamp_ms`."""
 
     def run_member(
         self,
@@ -69,4 +69,4 @@ class Client(Protocol):
         on_record: Callable[[Rec], None],
         on_assignment: Callable[[set[int]], None],
     ) -> None:
-        """Be a member of the group until `stop` is set, then leave; commit what is seen."""
+        """Be a group member until `stop` is set, then leave. Commit the records seen."""

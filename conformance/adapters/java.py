@@ -1,4 +1,4 @@
-"""Kafka's own console producer and consumer, as a pair of processes. Text lines only."""
+"""Kafka's own console producer and consumer, each as a process. Records are text lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOOLS = "org.apache.kafka.tools"
 def kafka_tool(
     main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = DEADLINE_S
 ) -> str:
-    """Run a tool of Apache Kafka; its output. Raises when it ends with an error."""
+    """Run a tool of Apache Kafka. Return its output; raise if it ends with an error."""
     try:
         command = java_command(main_class, *arguments)
     except PeerUnavailable as reason:
@@ -37,8 +37,8 @@ def tool(context: Context, name: str, *arguments: str) -> str:
 def produce_load(
     context: Context, topic: str, records: int, size: int, *arguments: str, per_second: int = -1
 ) -> str:
-    """ProducerPerformance with so many records of `size` bytes; its output."""
-    told = tool(
+    """Run ProducerPerformance with records of `size` bytes. Return its output."""
+    output = tool(
         context,
         "ProducerPerformance",
         "--topic",
@@ -51,8 +51,8 @@ def produce_load(
         str(per_second),
         *arguments,
     )
-    assert f"{records} records sent" in told, told
-    return told
+    assert f"{records} records sent" in output, output
+    return output
 
 
 def _tail(done: subprocess.CompletedProcess[str]) -> str:
@@ -60,7 +60,7 @@ def _tail(done: subprocess.CompletedProcess[str]) -> str:
 
 
 class JavaClient:
-    """The part of a client that the console tools can be."""
+    """The operations of a client that the console tools support."""
 
     name = "Kafka's console tools"
 

@@ -126,9 +126,9 @@ def know_partitions(consumer: Any, topic: str) -> None:
 
     Otherwise kafka-python 3.0.12 may hang. It joins with an empty assignment, and joins again when
     the metadata comes. If `poll` times out during that second join, its result is lost: the leader
-    has compared the metadata in the meantime (`_perform_assignment`), so `need_rejoin` is false and
-    no call awaits `_join_task` any more. The member then has no partitions, sends no heartbeats,
-    and calls of `poll` keep both of its threads busy.
+    has compared the metadata in the meantime (`_perform_assignment`). As a result `need_rejoin` is
+    false and no later call awaits `_join_task`. The member then has no partitions and sends no
+    heartbeats, and calls of `poll` keep both of its threads busy.
     """
     assert consumer.partitions_for_topic(topic), f"no metadata of {topic}"
 

@@ -1,4 +1,4 @@
-"""kcat: the command line on librdkafka, as its own process. Keys and values must be text lines."""
+"""kcat: the command line of librdkafka, as a process. Keys and values must be text lines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from conformance.adapters.base import DEADLINE_S, Rec
 from conformance.harness import Skip
 
 SEPARATOR = "|"
-METADATA_S = 120  # kcat itself would give up after five seconds
+METADATA_S = 120  # kcat's own default is five seconds
 
 
 def kcat(
     bootstrap: str, *arguments: str, stdin: str | None = None, timeout_s: float = DEADLINE_S
 ) -> str:
-    """Run kcat; its output. Raises when it ends with an error."""
+    """Run kcat. Return its output; raise if it ends with an error."""
     program = shutil.which("kcat") or shutil.which("kafkacat")
     if program is None:
         raise Skip("kcat is not installed: it is the package `kcat` (or `kafkacat`) of the system")
@@ -28,7 +28,7 @@ def kcat(
 
 
 class KcatClient:
-    """The part of a client that kcat can be: produce lines, read from an offset."""
+    """The operations of a client that kcat supports: produce lines, read from an offset."""
 
     name = "kcat"
 

@@ -1,1 +1,1 @@
-"""Test suites that others released, run as they are."""
+"""Released third-party test suites, run without modification."""

@@ -1,12 +1,12 @@
-"""Stands in for `test/service.py`, which kafka-python's source package leaves out.
+"""A stub of `test/service.py`, which kafka-python's source package leaves out.
 
-Its fixtures import two names from there: a service that somebody else runs, which is what a run
-against KAFKA_URI uses, and one that they start themselves, which is not.
+The fixtures import two classes from this module. A run against KAFKA_URI uses `ExternalService`,
+and never `SpawnedService`, with which the fixtures would start a broker.
 """
 
 
 class ExternalService:
-    """A broker that runs already."""
+    """A broker that is already running."""
 
     def __init__(self, host, port):
         self.host, self.port = host, port
@@ -19,7 +19,7 @@ class ExternalService:
 
 
 class SpawnedService:
-    """Not supported here: the fixtures must be told of a broker by KAFKA_URI."""
+    """Not supported: KAFKA_URI must name a running broker."""
 
     def __init__(self, *_args, **_kwargs):
         raise NotImplementedError("set KAFKA_URI")

@@ -1,6 +1,6 @@
 """A member of a group, and transactions that abort at random, on aiokafka.
 
-`conformance/program_cases.py` says what is asked of it.
+`conformance/program_cases.py` describes the command line and the expected output.
 """
 
 from __future__ import annotations

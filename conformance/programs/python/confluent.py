@@ -1,7 +1,7 @@
 """A member of a group, and transactions that abort at random, on confluent-kafka.
 
-`conformance/program_cases.py` says what is asked of it. ``--cooperative`` and ``--kip-848`` before
-the verb choose how a member joins.
+`conformance/program_cases.py` describes the command line and the expected output.
+``--cooperative`` and ``--kip-848`` before the verb select the group protocol of a member.
 """
 
 from __future__ import annotations

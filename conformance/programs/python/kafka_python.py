@@ -1,7 +1,7 @@
 """A member of a group, and transactions that abort at random, on kafka-python.
 
-`conformance/program_cases.py` says what is asked of it. With ``--cooperative`` before the verb a
-member gives up only the partitions that it has to.
+`conformance/program_cases.py` describes the command line and the expected output. With
+``--cooperative`` before the verb a member revokes only the partitions that move.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def consume(cooperative: bool, bootstrap: str, topic: str, group: str, instance:
         heartbeat_interval_ms=1_000,
         **more,
     )
-    # Known before the first JoinGroup: see know_partitions in conformance/adapters/kafka_python.py.
+    # Load the metadata before the first JoinGroup. `know_partitions` in
+    # conformance/adapters/kafka_python.py gives the reason.
     assert consumer.partitions_for_topic(topic)
     while not stopped:
         for records in consumer.poll(timeout_ms=100).values():
