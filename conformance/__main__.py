@@ -1,18 +1,18 @@
 """`python -m conformance run`: run all suites against Odradek, then against Apache Kafka.
 
-Run all cases on both brokers and write the pages of the documentation:
+Run all cases on both brokers and write the pages of the documentation.
 
     python -m conformance run
 
-Run only the cases of the CI subset, on Odradek alone:
+Run only the cases of the CI subset, on Odradek alone.
 
     python -m conformance run --subset ci
 
-Run some suites on one broker:
+Run some suites on one broker.
 
     python -m conformance run --only kcat --only cross --broker kafka
 
-List the names of the cases:
+List the names of the cases.
 
     python -m conformance list [--subset ci]
 

@@ -1,4 +1,4 @@
-"""The command line; see the package."""
+"""The command line. The package's docstring describes it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from conformance.differential.session import Session
 from testkit.peer.artifacts import KAFKA_VERSION
 from testkit.peer.server import STARTERS
 
-# The same node id, so that leaders and replicas compare.
+# Both brokers have the same node id, so that leaders and replicas can be compared.
 PROPERTIES: dict[str, dict[str, str]] = {"kafka": {"node.id": "1"}, "odradek": {"node.id": "1"}}
-# Since 4.3 Kafka assigns partitions of consumer groups behind the answer, at most once a second:
-# set to what 4.1 did, with the answer.
+# Since 4.3 Kafka assigns the partitions of consumer groups after the response, at most once a
+# second. These settings restore the behaviour of 4.1, which assigns them with the response.
 PROPERTIES["kafka"] |= {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.assignor.offload.enable": "false",
@@ -64,13 +64,17 @@ def _broker(name: str, address: str | None) -> Iterator[str]:
 
 
 def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse.Namespace) -> int:
-    """Runs and prints a line a scenario and version, below them what differs. How many failed."""
+    """Run the scenarios. Print a line for each scenario and version, followed by its differences.
+
+    Returns:
+        The number of failures.
+    """
     run_id = uuid.uuid4().hex[:6]
     counts = dict.fromkeys(("same", "allowed", "different"), 0)
     used: set[str] = set()
     rows: list[tuple[str, str, str]] = []
     for each in chosen:
-        told: dict[str, list[str]] = {}
+        shown: dict[str, list[str]] = {}
         for version in each.versions:
             found = run_pair(each, version, kafka, odradek, run_id)
             bad = [difference for difference in found if difference.pattern is None]
@@ -82,8 +86,8 @@ def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse
             rows.append((f"{each.name} v{version}", word, " ".join(reasons)))
             print(f"{word:10}{each.name} v{version}", flush=True)
             for difference in found if options.all else bad:
-                told.setdefault(_line(difference), []).append(f"v{version}")
-        for line, versions in told.items():
+                shown.setdefault(_line(difference), []).append(f"v{version}")
+        for line, versions in shown.items():
             print(f"          {' '.join(versions)}  {line}", flush=True)
     if options.report:
         options.report.write_text(_report(rows, counts), encoding="utf-8")
@@ -91,7 +95,7 @@ def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse
 
 
 def _summary(counts: dict[str, int], used: set[str], *, whole: bool) -> int:
-    """Prints the counts; how many allowed differences a whole run has not seen."""
+    """Print the counts. Return the number of allowed differences that no scenario showed."""
     unused = [pattern for pattern in ALLOWED if pattern not in used] if whole else []
     for pattern in unused:
         print(f"not seen, though allowed: {pattern}")
@@ -100,8 +104,8 @@ def _summary(counts: dict[str, int], used: set[str], *, whole: bool) -> int:
 
 
 def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
-    """The results as a page of the docs."""
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
+    """Return the results as a page of the docs."""
+    totals = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [
         "# Responses compared with Apache Kafka",
         "",
@@ -113,7 +117,7 @@ def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
         "Identifiers, addresses and times of the broker's own have other values in each broker.",
         "They are compared by the fields in which they occur.",
         "",
-        f"{told}.",
+        f"{totals}.",
         "",
         "| scenario and version | responses | reason for the difference |",
         "|---|---|---|",
@@ -124,13 +128,13 @@ def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
 
 def _line(difference: Difference) -> str:
     why = ALLOWED.get(difference.pattern or "")
-    return difference.told + (f"  [{why}]" if why else "")
+    return difference.text + (f"  [{why}]" if why else "")
 
 
 def run_pair(
     each: Scenario, version: int, kafka: str, odradek: str, run_id: str
 ) -> list[Difference]:
-    """The differences between the two brokers, driven at the same time."""
+    """Run a scenario against both brokers at the same time. Return the differences."""
     prefix = f"{run_id}-{each.name.replace('.', '_')}-v{version}"
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(_run, each, a, version, prefix) for a in (kafka, odradek)]
@@ -144,7 +148,7 @@ def _run(each: Scenario, address: str, version: int, prefix: str) -> list[tuple[
         each.run(session)
     except Exception as error:  # noqa: BLE001 - that one broker broke it is a difference
         print("".join(traceback.format_exc(limit=-3, chain=False)), file=sys.stderr)
-        # A value of its own for each broker: a scenario that broke is never the same.
+        # The value differs between the brokers, so a scenario that raised never counts as equal.
         session.note("ended early", f"{address}: {type(error).__name__}: {error}")
     finally:
         session.close()

@@ -246,7 +246,7 @@ ALLOWED: dict[str, str] = {
 
 
 def table() -> str:
-    """The table of docs/deviations.md: one row for each reason, with its patterns."""
+    """Return the table of docs/deviations.md: one row for each reason, with its patterns."""
     patterns: dict[str, list[str]] = defaultdict(list)
     for pattern, reason in ALLOWED.items():
         patterns[reason].append(f"`{pattern}`")

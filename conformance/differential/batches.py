@@ -1,4 +1,4 @@
-"""Batches, true and lying, and the requests around them."""
+"""Valid record batches, batches with wrong header fields, and requests that contain them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from odradek.protocol.messages import produce_request as p
 from odradek.records.batch import HEADER, HEADER_BYTES, BatchHeader, parse_header, write_crc
 from odradek.records.record import Record, build_batch
 
-# All times in scenarios: long past, so that a broker's own time can be told from it.
+# The base of all timestamps in scenarios: far in the past, to differ from the broker's own time.
 T0 = 1_600_000_000_000
 
 
 def batch(count: int = 1, **options: Any) -> bytearray:
-    """`count` records, a millisecond apart from `T0` or `first_ms` on."""
+    """Return a batch of `count` records, one millisecond apart, from `first_ms` (default `T0`)."""
     first = options.pop("first_ms", T0)
     size = options.pop("value_bytes", 5)
     records = [Record(b"k%d" % i, b"v" * size, first + i) for i in range(count)]
@@ -23,7 +23,10 @@ def batch(count: int = 1, **options: Any) -> bytearray:
 
 
 def lying(data: bytearray, *, sum_up: bool = True, **changes: int) -> bytearray:
-    """The batch with header fields changed; `crc` or `sum_up=False` leaves the sum wrong."""
+    """Return the batch with changed header fields and a new CRC.
+
+    With `crc` among the changes, or with `sum_up=False`, the CRC is wrong.
+    """
     header: BatchHeader = parse_header(data)._replace(**changes)
     out = bytearray(data)
     HEADER.pack_into(out, 0, *header)

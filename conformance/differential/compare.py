@@ -1,4 +1,4 @@
-"""Two lists of answers, field by field, and which differences are allowed."""
+"""The comparison of two lists of responses, field by field, and the allowed differences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MISSING = "-"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`path`: ``scenario@version/step/field/field``."""
+    """A difference at `path`, which is ``scenario@version/step/field/field``."""
 
     path: str
     kafka: Any
@@ -22,25 +22,25 @@ class Difference:
 
     @property
     def pattern(self) -> str | None:
-        """The key of `ALLOWED` that covers it, if it is allowed."""
+        """The key of `ALLOWED` that covers the difference, or None."""
         return next((at for at in ALLOWED if _matches(self.path, at)), None)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The difference without scenario and version."""
         where = self.path.partition("/")[2]
         return f"{where}: kafka={self.kafka!r:.200} odradek={self.odradek!r:.200}"
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """``*`` stands for any part of one component; brackets and all else for themselves."""
+    """Match a path. ``*`` matches any part of one component; all other characters are literal."""
     return re.fullmatch("[^/]*".join(map(re.escape, pattern.split("*"))), path) is not None
 
 
 def compare(
     name: str, kafka: list[tuple[str, Any]], odradek: list[tuple[str, Any]]
 ) -> list[Difference]:
-    """The differences of two runs of a scenario."""
+    """Return the differences between two runs of a scenario."""
     found: list[Difference] = []
     theirs, ours = dict(kafka), dict(odradek)
     for step in [*theirs, *(step for step in ours if step not in theirs)]:

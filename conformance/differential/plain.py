@@ -1,7 +1,7 @@
-"""Answers as plain values, with what differs between any two brokers taken out.
+"""Responses as plain values, without the differences that exist between any two brokers.
 
-Identifiers that a broker makes up become ``<topic_id 1>`` and so on, in the order in which they
-are first seen, so that two answers are the same if the same places hold the same identifier.
+Identifiers that a broker generates become ``<topic_id 1>`` and so on, in the order in which they
+first occur. Two responses are equal if the same fields hold the same identifier.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DROPPED = {"throttle_time_ms", "host", "port", "rack", "client_host", "log_dir",
 DROPPED |= {"total_bytes", "usable_bytes"}
 PRESENCE = {"error_message", "documentation", "message", "batch_index_error_message", "cluster_id"}
 IDS = {"topic_id", "producer_id", "session_id", "controller_id"}
-# Of consumer groups. The first one is the broker's own choice: 2 in Kafka 4.3, 1 in Odradek.
+# Epochs of consumer groups. Each broker selects its first epoch: 2 in Kafka 4.3, 1 in Odradek.
 EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
-# A time of the broker's own clock; scenarios use earlier ones.
+# The least timestamp of the broker's own clock. Scenarios use earlier timestamps.
 NOW_MS = 1_700_000_000_000
 NATURAL_KEYS = (
     "name", "topic", "topic_id", "partition_index", "partition", "index", "group_id", "group",
@@ -33,14 +33,14 @@ NATURAL_KEYS = (
 
 
 class Plainer:
-    """Turns the answers of one session into plain values."""
+    """The conversion of one session's responses into plain values."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._aliases: dict[str, dict[Any, str]] = {}
 
     def alias(self, kind: str, value: Any) -> str:
-        """The name under which `value` is known in this session."""
+        """Return the alias of `value` in this session."""
         known = self._aliases.setdefault(kind, {})
         return known.setdefault(value, f"<{kind} {len(known) + 1}>")
 
@@ -59,7 +59,7 @@ class Plainer:
     def _list(self, values: list[Any], name: str) -> Any:
         items = [self.plain(value, name) for value in values]
         if name == "partitions" and all(isinstance(item, int) for item in items):
-            return sorted(items)  # Kafka's order is that of a hash table.
+            return sorted(items)  # Kafka uses the order of a hash table.
         if not items or not isinstance(items[0], dict):
             return items
         if name == "synonyms":  # The order says which one wins.
@@ -93,7 +93,10 @@ class Plainer:
 
 
 def keyed(items: list[dict[str, Any]]) -> Any:
-    """By their natural key when it tells them apart, so that order does not matter."""
+    """Return a dict by the items' natural key, so that order does not matter.
+
+    If no natural key is unique, return the items sorted by their JSON text.
+    """
     for key in NATURAL_KEYS:
         if key in items[0]:
             names = [str(item[key]) for item in items]
@@ -103,7 +106,7 @@ def keyed(items: list[dict[str, Any]]) -> Any:
 
 
 def batches(data: bytes) -> list[Any]:
-    """The headers of the batches in `data`, and how long a cut off rest is."""
+    """Return the headers of the batches in `data`, and the length of an incomplete last batch."""
     found: list[Any] = []
     pos = 0
     while pos + HEADER_BYTES <= len(data):

@@ -1,6 +1,4 @@
-"""The table of scenarios, filled by the decorator when `conformance.differential.scenarios` is
-imported.
-"""
+"""The table of scenarios. The decorator fills it when the package `scenarios` is imported."""
 
 from __future__ import annotations
 
@@ -27,8 +25,10 @@ SCENARIOS: list[Scenario] = []
 def scenario(
     key: ApiKey, *, versions: tuple[int, ...] = (), least: int = 0
 ) -> Callable[[Run], Run]:
-    """The function is a scenario of this API, at the lowest (but `least`), a middle and the
-    highest version that Odradek serves, or at those named.
+    """Register a function as a scenario of an API.
+
+    The scenario is run at the lowest (at least `least`), a middle and the highest version that
+    Odradek serves, or at the versions in the arguments.
     """
 
     def register(run: Run) -> Run:

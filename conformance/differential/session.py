@@ -1,4 +1,4 @@
-"""One scenario's talk with one broker: sends, waits until things have settled, keeps answers."""
+"""The exchange of one scenario with one broker: requests, waits, and recorded responses."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ COORDINATOR_RETRIES = {14, 15, 16}
 
 
 class Session:
-    """`version` is the one of the API under test; names made by `name()` are the same on both
-    brokers and in no other run. `answers` are (step, plain answer) in order.
+    """One run of a scenario against one broker.
+
+    `version` is the version of the API under test. `name()` returns the same names for both
+    brokers and other names in each run. `answers` holds (step, plain response) in order.
     """
 
     def __init__(self, bootstrap: str, version: int, prefix: str) -> None:
@@ -43,13 +45,15 @@ class Session:
         return f"{self._prefix}-{hint}"
 
     def wire(self, on: str = "main") -> Wire:
-        """The connection of this name, opened on first use and after the broker closed it."""
+        """Return the connection of this name. Open it on first use, and again if it was closed."""
         if on not in self._wires:
             self._wires[on] = Wire(self._bootstrap)
         return self._wires[on]
 
     def ask(self, step: str, request: Any, version: int | None = None, *, on: str = "main") -> Any:
-        """Send, and keep the answer under `step`; None when the broker closed the connection."""
+        """Send, and keep the response under `step`. Return None if the broker closed the
+        connection.
+        """
         self.send(request, version, on=on)
         return self.take(step, on=on)
 
@@ -59,7 +63,7 @@ class Session:
             self.wire(on).send(request, wanted)
 
     def take(self, step: str, *, on: str = "main") -> Any:
-        """Keep the next answer of a connection under `step`."""
+        """Keep the next response of a connection under `step`."""
         assert step not in dict(self.answers), f"two steps are named {step}"
         try:
             answer = self.wire(on).receive()
@@ -71,11 +75,11 @@ class Session:
         return answer
 
     def note(self, step: str, value: Any) -> None:
-        """Keep something that the scenario found out itself."""
+        """Keep a value that the scenario computed."""
         self.answers.append((step, value))
 
     def raw(self, step: str, frame: bytes) -> None:
-        """Send bytes as a request of their own, and keep the answer's bytes under `step`."""
+        """Send a frame as a separate request, and keep the bytes of the response under `step`."""
         wire = Wire(self._bootstrap)
         try:
             wire.send_frame(frame)
@@ -86,13 +90,13 @@ class Session:
             wire.close()
 
     def quiet(self, request: Any, version: int) -> Any:
-        """Send without keeping the answer."""
+        """Send without keeping the response."""
         wire = self.wire("quiet")
         wire.send(request, version)
         return wire.receive()
 
     def until(self, ready: Callable[[Any], bool], request: Any, version: int) -> Any:
-        """Ask quietly again until `ready(answer)`: what Kafka does in the background is done."""
+        """Repeat a request until `ready(response)`: Kafka completes work in the background."""
         ends = time.monotonic() + SETTLE_S
         while True:
             answer = self.quiet(request, version)
@@ -101,7 +105,11 @@ class Session:
             time.sleep(0.02)
 
     def create(self, hint: str = "t", partitions: int = 1, **configs: str) -> str:
-        """A topic that is led; config names with ``_`` for ``.``. Its name."""
+        """Create a topic and wait for its leaders. Config names have ``_`` for ``.``.
+
+        Returns:
+            The name of the topic.
+        """
         name = self.name(hint)
         given = [
             create_topics_request.CreatableTopicConfig(key.replace("_", "."), value)
@@ -114,7 +122,7 @@ class Session:
         return name
 
     def led(self, name: str) -> Any:
-        """Wait until the topic's partitions are led, and their leaders know; its metadata."""
+        """Wait until the partitions have leaders that serve them. Return the topic's metadata."""
         wanted = [metadata_request.MetadataRequestTopic(name=name)]
         request = metadata_request.MetadataRequest(wanted, False)
 
@@ -129,19 +137,19 @@ class Session:
         return found
 
     def fill(self, request: Any) -> None:
-        """Produce quietly; it must succeed."""
+        """Produce without keeping the response. The request must succeed."""
         answer = self.quiet(request, 9)
         for topic in answer.responses:
             assert all(part.error_code == 0 for part in topic.partition_responses), answer
 
     def producer_id(self) -> int:
-        """An id of the broker's making, which Kafka's has to fetch first."""
+        """Return a producer id. Kafka's broker first fetches a block of ids from the controller."""
         request = InitProducerIdRequest(None, 1000)
         found: int = self.until(lambda a: a.error_code == 0, request, 4).producer_id
         return found
 
     def gone(self, name: str) -> None:
-        """Wait until the topic is unknown."""
+        """Wait until the broker reports the topic as unknown."""
         wanted = [metadata_request.MetadataRequestTopic(name=name)]
         request = metadata_request.MetadataRequest(wanted, False)
         self.until(lambda answer: answer.topics[0].error_code == 3, request, 12)
@@ -151,7 +159,7 @@ class Session:
         return found
 
     def group(self, hint: str = "g") -> str:
-        """A group whose coordinator is loaded; its name."""
+        """Return the name of a group whose coordinator is loaded."""
         name = self.name(hint)
         find = find_coordinator_request.FindCoordinatorRequest(name)
         self.until(lambda answer: answer.error_code == 0, find, 3)

@@ -1,4 +1,4 @@
-"""A client of the bare protocol: one blocking socket, requests and responses as messages."""
+"""A client of the wire protocol: one blocking socket, requests and responses as messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ TIMEOUT_S = 15.0
 
 
 class ConnectionClosed(Exception):
-    """The broker closed the connection instead of answering."""
+    """The broker closed the connection without a response."""
 
 
 class NoAnswer(Exception):
-    """No answer in time."""
+    """The broker did not respond in time."""
 
 
 class Wire:
-    """Sends requests and receives their responses in order."""
+    """A connection that sends requests and receives their responses in order."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -60,8 +60,9 @@ class Wire:
 
 
 def fit(message: Any, spec: StructSpec, version: int) -> Any:
-    """A copy without the fields for which `version` has no place, so that a scenario can fill in
-    those of all versions.
+    """Return a copy without the fields that `version` does not have.
+
+    A scenario can therefore fill in the fields of all versions.
     """
     changes: dict[str, Any] = {}
     empty = type(message)()

@@ -1,4 +1,4 @@
-"""Importing this fills the table of scenarios."""
+"""The scenarios. Importing this package fills the table of scenarios."""
 
 from conformance.differential.scenarios import (
     administration,

@@ -89,7 +89,7 @@ def reassigned(s: Session) -> None:
 
 @scenario(ApiKey.UPDATE_FEATURES)
 def features(s: Session) -> None:
-    """Nothing that changes the cluster under the other scenarios."""
+    """Send no update that changes the cluster, because other scenarios use it as well."""
 
     def ask(step: str, *updates: tuple[str, int], kind: int = 1, only: bool = False) -> None:
         each = [FeatureUpdateKey(*update, upgrade_type=kind) for update in updates]
@@ -114,7 +114,7 @@ def features(s: Session) -> None:
 
 @scenario(ApiKey.LIST_CONFIG_RESOURCES)
 def config_resources(s: Session) -> None:
-    """Others leave topics behind: only this scenario's are kept."""
+    """Compare only this scenario's topics, because other scenarios do not delete theirs."""
     topic = s.create()
     kinds: tuple[tuple[int, ...], ...] = ((), (2,), (4,), (8,), (16,), (32,), (2, 4), (4, 4), (1,))
     for wanted in kinds if s.version else kinds[:1]:
@@ -131,7 +131,7 @@ def config_resources(s: Session) -> None:
 
 @scenario(ApiKey.DESCRIBE_ACLS)
 def acls_described(s: Session) -> None:
-    """Neither broker has an authorizer."""
+    """Neither broker has an authorizer, so both refuse the request."""
     s.ask("any", DescribeAclsRequest(1, None, 1, None, None, 1, 1))
     s.ask("a topic", DescribeAclsRequest(2, "t", 3, "User:a", "*", 3, 3))
     s.ask("unknown kinds", DescribeAclsRequest(0, None, 0, None, None, 0, 0))

@@ -26,7 +26,7 @@ BAD_NAMES = ("", ".", "..", "a b", "ü", "x" * 249, "x" * 250, "a/b", "a\0b")
 
 
 def _advertised(s: Session, step: str, request: ApiVersionsRequest) -> None:
-    """Only the APIs that Odradek serves, with what both advertise."""
+    """Compare only the APIs that Odradek serves, at the versions that both brokers advertise."""
     s.send(request)
     answer = s.wire().receive()
     s.note(f"{step}: error", answer.error_code)
@@ -192,7 +192,7 @@ METADATA_LOG = "__cluster_metadata"
 
 @scenario(ApiKey.DESCRIBE_QUORUM)
 def who_leads(s: Session) -> None:
-    """Offsets and epochs are each broker's own: only what they have in common is kept."""
+    """Compare only the common fields, because each broker has its own offsets and epochs."""
     s.send(_quorum((METADATA_LOG, [0])))
     answer = s.wire().receive()
     s.note("errors", (answer.error_code, answer.error_message))

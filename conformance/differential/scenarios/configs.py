@@ -50,7 +50,7 @@ def of_a_broker(s: Session) -> None:
 
 
 def _both_know(s: Session) -> list[str]:
-    """Names that Odradek knows; what Kafka has beyond is no difference of an answer."""
+    """Return the configs that Odradek knows. Kafka's further configs are not compared."""
     from odradek.config.broker import BROKER_CONFIGS
 
     return sorted(BROKER_CONFIGS)
@@ -116,12 +116,12 @@ def replaced(s: Session) -> None:
 
 
 def _settle(s: Session) -> None:
-    """A request through the controller and back: Kafka applies records in their order."""
+    """Create a topic to wait for earlier changes: Kafka applies metadata records in order."""
     s.create(f"settle{len(s.answers)}")
 
 
 class Increments:
-    """Alters one topic step by step and keeps what is shown after each."""
+    """Incremental changes of one topic's configs, each followed by a description of them."""
 
     def __init__(self, s: Session, topic: str, kind: int = TOPIC) -> None:
         self.session, self.topic, self.kind = s, topic, kind
@@ -221,7 +221,7 @@ def of_brokers(s: Session) -> None:
 
 
 def _defaults_of_topics(s: Session) -> None:
-    """A broker's dynamic default is seen in its topics."""
+    """A dynamic default of the broker is visible in the configs of its topics."""
     topic = s.create()
     everywhere = Increments(s, "", BROKER)
     everywhere.ask("default set", ("log.roll.ms", SET, "7200000"))
@@ -236,7 +236,7 @@ def _defaults_of_topics(s: Session) -> None:
 
 @scenario(ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(1,))
 def of_thread_pools(s: Session) -> None:
-    """How far a number of threads may go in one step."""
+    """The limits of one change to a number of threads."""
     threads = "log.cleaner.threads"
     for hint, name in (("one", "1"), ("all", "")):
         broker = Increments(s, name, BROKER)

@@ -195,8 +195,9 @@ def waits(s: Session) -> None:
     timed("an error does not wait", 99, max_wait_ms=400, min_bytes=1)
     timed("a wrong partition does not wait", 9, max_wait_ms=400, min_bytes=1, partition=5)
     s.send(fetch(topic.name, 9, topic_id=topic.topic_id, max_wait_ms=8000, min_bytes=1))
-    # One that was sent later has waited in vain: by then the first one waits. Else its high
-    # watermark may be from before the produce, and its records from after it.
+    # A second fetch on another connection runs into its time-out, so the first fetch waits by then.
+    # Otherwise the first response could have a high watermark from before the produce and records
+    # from after it.
     s.quiet(fetch(topic.name, 9, max_wait_ms=300, min_bytes=1), 11)
     s.fill(produce(topic.name, batch(2)))
     began = time.monotonic()

@@ -80,7 +80,7 @@ def offsets_deleted(s: Session) -> None:
 
 @scenario(ApiKey.OFFSET_DELETE)
 def offsets_of_members(s: Session) -> None:
-    """A group whose only member has subscribed to nothing, then an empty one."""
+    """Delete offsets of a group whose only member has no subscription, then of an empty group."""
     group, topic = s.group(), s.create()
     s.quiet(commit(group, topic, (0, 5)), 8)
     mine, _ = member(s, group)
@@ -102,7 +102,7 @@ def offsets_of_another_type(s: Session) -> None:
 def beat(
     group: str, who: str, epoch: int, topics: list[str] | None = None, **options: Any
 ) -> ConsumerGroupHeartbeatRequest:
-    """With all that a newcomer says when `epoch` is 0."""
+    """Return a heartbeat. It has all fields of a new member when `epoch` is 0."""
     if epoch == 0:
         options = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], **options}
     return ConsumerGroupHeartbeatRequest(
@@ -115,7 +115,7 @@ def own(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
 
 
 def epoch_of(answer: Any) -> int:
-    """The epoch that a member was told; whatever is wrong with none shows in what follows."""
+    """Return the member epoch of a response, or 1 without one: later steps then differ."""
     return answer.member_epoch if answer is not None else 1
 
 
@@ -165,7 +165,7 @@ def refused_beats(s: Session) -> None:
 
 @scenario(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumers_together(s: Session) -> None:
-    """A second member joins: the first gives up one partition, and the second gets it."""
+    """A second member joins. The first member revokes a partition, which the second gets."""
     group, topic = s.group(), s.create("t", 2)
     topic_id = s.topic_id(topic)
     s.plainer.alias("topic_id", topic_id)
@@ -201,7 +201,7 @@ def static_consumers(s: Session) -> None:
 
 @scenario(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def both_protocols(s: Session) -> None:
-    """What each protocol says to a group of the other."""
+    """Send requests of each group protocol to a group of the other protocol."""
     classic, consumer, topic = s.group("classic"), s.group("consumer"), s.create()
     s.plainer.alias("topic_id", s.topic_id(topic))
     member(s, classic, protocol_type="connect")

@@ -32,7 +32,7 @@ def commit(
 def fetched(
     group: str, wanted: dict[str, list[int]] | None, **options: Any
 ) -> f.OffsetFetchRequest:
-    """For one group, in the fields of every version."""
+    """Return a request for one group that fills the fields of every version."""
     old = None if wanted is None else [f.OffsetFetchRequestTopic(*w) for w in wanted.items()]
     new = None
     if wanted is not None:

@@ -37,14 +37,16 @@ def join(
 
 
 def subscription(data: str) -> bytes:
-    """Of a consumer to no topics (ConsumerProtocolSubscription v0). Kafka parses what members of
-    type consumer give, and never answers a join with anything else.
+    """Return a consumer's subscription to no topics (ConsumerProtocolSubscription v0).
+
+    Kafka parses the metadata of members of type consumer. It never responds to a join whose
+    metadata has another format.
     """
     return struct.pack(">hii", 0, 0, len(data)) + data.encode()
 
 
 def joined(s: Session, step: str, group: str, **options: Any) -> Any:
-    """Join as a newcomer, once more with the member id that some versions ask for."""
+    """Join as a new member. Join again with the returned member id if the version requires it."""
     answer = s.ask(step, join(group, **options))
     if answer is not None and answer.error_code == MEMBER_ID_REQUIRED:
         answer = s.ask(f"{step}, with its id", join(group, answer.member_id, **options))
@@ -52,7 +54,7 @@ def joined(s: Session, step: str, group: str, **options: Any) -> Any:
 
 
 def member(s: Session, group: str, *, version: int = 3, **options: Any) -> tuple[str, int]:
-    """A quiet single member, joined and synced; its id and generation."""
+    """Join and sync as the only member, without keeping responses. Return id and generation."""
     answer = s.quiet(join(group, **options), version)
     sync = SyncGroupRequest(group, answer.generation_id, answer.member_id)
     sync.assignments = [SyncGroupRequestAssignment(answer.member_id, b"plan")]
@@ -109,7 +111,7 @@ def refused(s: Session) -> None:
 
 @scenario(ApiKey.JOIN_GROUP)
 def together(s: Session) -> None:
-    """A second member joins, both get their plans, one leaves."""
+    """A second member joins, both members get their assignments, and one leaves."""
     group = s.group()
     first = joined(s, "a", group, protocols="range,roundrobin")
     _sync(s, "a syncs", group, first, {first.member_id: b"all"})

@@ -26,7 +26,7 @@ def wanted(
 
 
 def filled(s: Session, hint: str = "t", compression: str = "none", **configs: str) -> str:
-    """Batches of 3 records at T0 + 0.., + 100.., + 50.. (going back), + 200.."""
+    """Create a topic with batches of 3 records at T0 + 0, + 100, + 50 (out of order) and + 200."""
     topic = s.create(hint, **configs)
     for delta in (0, 100, 50, 200):
         s.fill(produce(topic, batch(3, first_ms=T0 + delta, compression=compression)))

@@ -1,4 +1,4 @@
-"""Produce: what a leader accepts, and with which error it refuses the rest."""
+"""Produce: the record batches that a leader accepts, and the errors for other batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 
 
 class Target:
-    """A topic to produce to at any version, by name or by id."""
+    """A topic for produce requests of any version, by name or by id."""
 
     def __init__(self, s: Session, hint: str = "t", partitions: int = 1, **configs: str) -> None:
         self.session = s
@@ -25,7 +25,7 @@ class Target:
         self.session.ask(step, request)
 
     def kept(self, step: str = "what is kept") -> None:
-        """Compare the records that a consumer reads from partition 0."""
+        """Read partition 0 as a consumer, and keep the records for the comparison."""
         self.session.ask(step, fetch(self.name), 12, on="consumer")
 
 
@@ -122,7 +122,7 @@ def body_lies(s: Session) -> None:
     data[61] ^= 0x7E  # The first record's length.
     Target(s, "length").send("record length", lying(data))
     data = batch(3)
-    data[-1] = 2  # Says that there is a header.
+    data[-1] = 2  # The header count is wrong: 1 instead of 0.
     Target(s, "headers").send("header count", lying(data))
     for field, hint, changes in (
         ("max timestamp", "max", {"max_timestamp": T0 + 500}),
@@ -223,7 +223,7 @@ def compaction(s: Session) -> None:
 
 @scenario(ApiKey.PRODUCE)
 def recompressed(s: Session) -> None:
-    """With a codec of its own a broker unpacks, so that only the record's values compare."""
+    """Compare only the records' values, because the brokers recompress the batches themselves."""
     topic = Target(s, compression_type="uncompressed")
     topic.send("gzip", batch(3, compression="gzip"))
     topic.send("plain", batch(2))

@@ -74,7 +74,7 @@ def in_a_transaction(s: Session) -> None:
 
 @scenario(ApiKey.TXN_OFFSET_COMMIT, versions=(5,))
 def added_by_itself(s: Session) -> None:
-    """Version 5 adds the group's partition to the transaction, and an abort takes all back."""
+    """Version 5 adds the group's partition to the transaction, and an abort reverts the commit."""
     name, group, topic = coordinated(s), s.group(), s.create()
     pid, epoch = begun(s, name)
     s.ask("one", commit(name, group, (pid, epoch), topic, (0, 5)))
@@ -121,7 +121,7 @@ def producers(topic: str, *partitions: int) -> DescribeProducersRequest:
 def write(
     s: Session, topic: str, who: tuple[int, int], sequence: int = 0, name: str | None = None
 ) -> None:
-    """Two records of an idempotent producer, or of a transactional one when it has a `name`."""
+    """Produce two records as an idempotent producer, or as a transactional producer with `name`."""
     pid, epoch = who
     data = batch(
         2,
@@ -165,7 +165,7 @@ def marker(
 
 @scenario(ApiKey.WRITE_TXN_MARKERS)
 def markers(s: Session) -> None:
-    """As a coordinator would: what the partition takes, and where its end is then."""
+    """Send markers like a coordinator. Compare the responses and the partition's end offsets."""
     name, topic = coordinated(s), s.create("t", 2)
     who = begun(s, name)
 

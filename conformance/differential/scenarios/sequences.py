@@ -10,7 +10,7 @@ from odradek.protocol.messages.init_producer_id_request import InitProducerIdReq
 
 
 class Producer:
-    """Sends numbered batches; the id may be of the broker's making or not."""
+    """An idempotent producer. Its id may be assigned by the broker or chosen by the scenario."""
 
     def __init__(self, s: Session, hint: str = "t", producer_id: int = -1) -> None:
         self.session = s

@@ -204,7 +204,7 @@ def more(s: Session) -> None:
     ask("no assignments", 6, [])
     ask("unknown topic", 3, name=s.name("nobody"))
     ask("no name", 3, name="")
-    # Of tens of millions Kafka 4.3 ends with OutOfMemoryError.
+    # With tens of millions of partitions Kafka 4.3 ends with OutOfMemoryError.
     ask("too many", 10_100, only=True)
     same = cp.CreatePartitionsTopic(topic, 9, None)
     s.ask("twice", cp.CreatePartitionsRequest([same, same], 10_000, False))

@@ -1,6 +1,7 @@
-"""The transaction coordinator: ids and epochs, what a transaction is made of, its end, and fencing.
+"""The transaction coordinator: ids, epochs, the partitions and the end of transactions, fencing.
 
-Markers are written behind the answer, so a step waits for the state that the one before leads to.
+Markers are written after the response. Each step therefore waits for the state to which the
+previous step leads.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def init(
 
 
 def add(name: str, who: tuple[int, int], *topics: tuple[str, list[int]]) -> Any:
-    """In the fields of every version; from 4 on as a broker that adds."""
+    """Return AddPartitionsToTxn with the fields of all versions; from 4 on, as from a broker."""
     each = [a.AddPartitionsToTxnTopic(*topic) for topic in topics]
     batched = [a.AddPartitionsToTxnTransaction(name, *who, False, each)]
     return a.AddPartitionsToTxnRequest(batched, name, *who, each)
@@ -56,7 +57,7 @@ def describe(*names: str) -> d.DescribeTransactionsRequest:
 
 
 def coordinated(s: Session, hint: str = "x") -> str:
-    """A transactional id whose coordinator is loaded."""
+    """Return a transactional id whose coordinator is loaded."""
     name = s.name(hint)
     found = FindCoordinatorRequest(key=name, key_type=1)
     s.until(lambda answer: answer.error_code == 0, found, 3)
@@ -64,18 +65,18 @@ def coordinated(s: Session, hint: str = "x") -> str:
         lambda answer: answer.transaction_states[0].error_code not in NOT_YET, describe(name), 0
     )
     assert known.transaction_states[0].error_code == 105, known
-    s.producer_id()  # Kafka fetches a block first.
+    s.producer_id()  # Kafka first fetches a block of producer ids.
     return name
 
 
 def begun(s: Session, name: str) -> Who:
-    """A new producer of `name`; quietly."""
+    """Initialize a new producer of `name`, without keeping the response."""
     answer = s.until(lambda found: found.error_code == 0, init(name), 4)
     return Who(answer.producer_id, answer.producer_epoch)
 
 
 def settled(s: Session, name: str, state: str) -> None:
-    """Wait until the coordinator has come to a state."""
+    """Wait until the transaction has reached a state."""
     last = s.until(
         lambda answer: answer.transaction_states[0].transaction_state == state, describe(name), 0
     )
@@ -238,7 +239,7 @@ def described(s: Session) -> None:
 
 @scenario(ApiKey.LIST_TRANSACTIONS)
 def listed(s: Session) -> None:
-    """Only what this scenario has made: others leave their ids behind."""
+    """Compare only this scenario's transactional ids, because other scenarios leave theirs."""
     names = [coordinated(s, hint) for hint in ("one", "two")]
     topic = s.create("t")
     who = [begun(s, name) for name in names]
@@ -255,7 +256,7 @@ def listed(s: Session) -> None:
 
 @scenario(ApiKey.PRODUCE, versions=(3, 9, 11, 12))
 def in_transactions(s: Session) -> None:
-    """What a transaction's producer writes, what is refused, and what readers see."""
+    """Write in a transaction: accepted and refused batches, and the records that readers see."""
     name, topic = coordinated(s), s.create("t", 2)
     who = begun(s, name)
 
