@@ -170,7 +170,13 @@ class RepeatedProduce:
                 size = frame[position]
                 start = position + 1
                 if size > 127:
-                    size, start = uvarint_rest(frame, start, size)
+                    # `uvarint_rest` without the call, for batches below 16 KiB.
+                    more = frame[start]
+                    if more <= 127:
+                        size += (more << 7) - 128
+                        start += 1
+                    else:
+                        size, start = uvarint_rest(frame, start, size)
                 size -= 1
             else:
                 (size,) = unpack_size(frame, position)
