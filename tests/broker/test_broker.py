@@ -78,7 +78,7 @@ def test_restart_keeps_topics_records_and_committed_state(tmp_path: Path) -> Non
         assert broker.call(look) == (12345, 1)
 
 
-def test_topic_made_again_while_the_broker_was_down_has_no_stale_data(tmp_path: Path) -> None:
+def test_topic_recreated_while_the_broker_was_down_has_no_stale_data(tmp_path: Path) -> None:
     """The log is that of a topic id that nobody knows any more."""
     with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
@@ -104,14 +104,14 @@ def test_topics_outlive_the_metadata_store_without_their_configs(tmp_path: Path)
     assert image.topic_configs == {}
 
 
-def test_second_broker_on_the_same_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_second_broker_on_the_same_directory_is_refused_with_one_line(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path):
         with pytest.raises((KafkaError, OSError), match="in use") as caught:
             Broker(data_dir=tmp_path).start()
         assert "\n" not in str(caught.value)
 
 
-def test_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_port_in_use_is_reported_in_one_line_and_leaves_no_threads_or_locks(tmp_path: Path) -> None:
     threads = set(threading.enumerate())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -124,7 +124,7 @@ def test_port_in_use_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> No
         pass
 
 
-def test_one_line_says_what_will_be_advertised(
+def test_one_log_line_names_the_advertised_addresses(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def nothing(server: BrokerServer) -> None:
@@ -140,7 +140,7 @@ def test_one_line_says_what_will_be_advertised(
     assert "it advertises PLAINTEXT://kafka.example:1234" in caplog.text
 
 
-def test_configs_that_do_nothing_here_are_listed(
+def test_configs_without_effect_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def nothing(server: BrokerServer) -> None:
@@ -152,7 +152,7 @@ def test_configs_that_do_nothing_here_are_listed(
     assert "unknown configs are ignored, check their spelling: no.such.thing" in caplog.text
 
 
-def test_reset_forgets_everything_and_clients_may_stay(broker: Broker, client: WireClient) -> None:
+def test_reset_removes_all_data_and_keeps_connections(broker: Broker, client: WireClient) -> None:
     for _ in range(3):
         broker.create_topic("t", 3)
         assert client.call(produce(), 9).responses[0].partition_responses[0].base_offset == 0
@@ -160,7 +160,7 @@ def test_reset_forgets_everything_and_clients_may_stay(broker: Broker, client: W
     assert client.call(produce(), 9).responses[0].partition_responses[0].error_code == 3
 
 
-def test_upkeep_follows_the_injected_clock(tmp_path: Path) -> None:
+def test_periodic_work_follows_the_injected_clock(tmp_path: Path) -> None:
     clock = ManualClock()
 
     async def work(server: BrokerServer) -> None:
@@ -183,7 +183,7 @@ def test_upkeep_follows_the_injected_clock(tmp_path: Path) -> None:
     )
 
 
-def test_upkeep_that_fails_is_logged_and_goes_on(
+def test_failed_periodic_work_is_logged_and_repeated(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(server: BrokerServer) -> None:
@@ -218,7 +218,7 @@ def make_topic(client: WireClient) -> None:
     raise AssertionError("the topic was not made")
 
 
-def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
+def test_killed_broker_keeps_acknowledged_records(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
         make_topic(client)
         for _ in range(50):
@@ -231,7 +231,7 @@ def test_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_sigterm_answers_what_waits_and_ends_cleanly(tmp_path: Path) -> None:
+def test_sigterm_completes_pending_requests_and_ends_cleanly(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
         make_topic(client)
         client.send(fetch(offset=1, max_wait_ms=600_000), 11)

@@ -20,7 +20,7 @@ KEYLESS = "Compacted topic cannot accept message without key in topic partition 
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
-def test_records_without_a_key_are_named_one_by_one_and_nothing_is_appended(
+def test_each_record_without_a_key_is_reported_and_nothing_is_appended(
     broker: Broker, client: WireClient, compression: Compression
 ) -> None:
     broker.create_topic("t", config={"cleanup.policy": "compact,delete"})
@@ -39,7 +39,7 @@ def test_records_without_a_key_are_named_one_by_one_and_nothing_is_appended(
     assert end == 0
 
 
-def test_a_topic_that_becomes_compacted_refuses_from_then_on(
+def test_a_topic_refuses_records_without_a_key_once_it_is_compacted(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -62,7 +62,7 @@ def test_a_topic_that_becomes_compacted_refuses_from_then_on(
     assert send() == ErrorCode.INVALID_RECORD
 
 
-def test_committed_offsets_are_compacted_and_come_back(tmp_path: Path) -> None:
+def test_compacted_committed_offsets_are_loaded_again(tmp_path: Path) -> None:
     config = {"offsets.topic.num.partitions": 1, "log.cleaner.backoff.ms": 3_600_000}
     with Broker(config, data_dir=tmp_path) as broker:
         broker.create_topic("t")

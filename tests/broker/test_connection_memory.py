@@ -19,7 +19,7 @@ LONG_POLL_BYTES = 8_000
 """The same of a long poll (measured: some 5,000)."""
 
 
-def test_5000_connections_that_keep_what_they_can_stay_within_the_limits(tmp_path: Path) -> None:
+def test_5000_connections_with_maximal_memory_stay_within_the_limits(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.broker.connection_memory", str(tmp_path)]
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(

@@ -136,7 +136,7 @@ def test_requests_of_every_kind_leave_the_broker_alive(
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1, 3, 2**31 - 1, -(2**31), 104_857_601])
-def test_frame_sizes_that_cannot_be_close_that_connection_only(
+def test_invalid_frame_sizes_close_only_their_connection(
     broker: Broker, client: WireClient, size: int
 ) -> None:
     broker.create_topic("kept")
@@ -148,7 +148,9 @@ def test_frame_sizes_that_cannot_be_close_that_connection_only(
     assert_alive(broker, client)
 
 
-def test_request_torn_at_every_byte_hurts_nobody(broker: Broker, client: WireClient) -> None:
+def test_request_torn_at_any_byte_does_not_affect_other_connections(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("kept")
     data = request_bytes(fetch("kept"), 11)
     framed = len(data).to_bytes(4, "big") + data
@@ -158,7 +160,7 @@ def test_request_torn_at_every_byte_hurts_nobody(broker: Broker, client: WireCli
     assert_alive(broker, client)
 
 
-def test_many_requests_in_one_go_are_all_answered_in_order(
+def test_many_requests_in_one_write_get_responses_in_order(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("kept")

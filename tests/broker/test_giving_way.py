@@ -155,7 +155,7 @@ def answer_of(request: Any, version: int, frame: bytes) -> Any:
 
 
 @pytest.mark.parametrize(("api", "name", "request_"), LONG, ids=LONG_IDS)
-def test_another_connection_is_answered_before_a_long_request_is(
+def test_another_connection_gets_its_response_before_a_long_request(
     broker: tuple[asyncio.Runner, BrokerServer],
     given: list[int],
     api: Any,
@@ -179,7 +179,7 @@ def test_another_connection_is_answered_before_a_long_request_is(
 
 
 @pytest.mark.parametrize(("api", "name", "request_"), REPEATABLE)
-def test_the_answer_is_the_one_that_is_made_at_once(
+def test_a_sliced_response_equals_the_unsliced_one(
     broker: tuple[asyncio.Runner, BrokerServer],
     monkeypatch: pytest.MonkeyPatch,
     api: Any,
@@ -192,7 +192,7 @@ def test_the_answer_is_the_one_that_is_made_at_once(
     assert runner.run(asked(server, request_, api.max_version)) == sliced
 
 
-def test_full_collections_are_put_off_meanwhile(
+def test_full_collections_are_postponed_during_long_requests(
     broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
 ) -> None:
     runner, server = broker
@@ -221,7 +221,7 @@ def test_the_requests_of_a_connection_keep_their_order(
     runner.run(run())
 
 
-def test_a_connection_lost_meanwhile_harms_nobody(
+def test_a_connection_lost_during_a_long_request_affects_no_other(
     broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
 ) -> None:
     runner, server = broker
@@ -239,7 +239,7 @@ def test_a_connection_lost_meanwhile_harms_nobody(
     assert gc.get_threshold()[2] != COLLECTIONS_POSTPONED
 
 
-def test_work_cancelled_between_two_turns_is_closed() -> None:
+def test_work_cancelled_between_two_slices_is_closed() -> None:
     closed: list[bool] = []
 
     def endless() -> Generator[None, None, None]:
@@ -261,7 +261,7 @@ def test_work_cancelled_between_two_turns_is_closed() -> None:
     asyncio.run(run())
 
 
-def test_only_so_many_long_requests_are_executed_at_a_time(
+def test_the_number_of_concurrent_long_requests_is_limited(
     broker: tuple[asyncio.Runner, BrokerServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner, server = broker
@@ -290,7 +290,7 @@ def test_only_so_many_long_requests_are_executed_at_a_time(
     assert max(executing) == LONG_REQUESTS_MAX
 
 
-def test_what_comes_between_the_turns_of_a_fetch_ends_its_wait(
+def test_a_change_between_the_slices_of_a_fetch_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(tmp_path) as (runner, server):
@@ -304,7 +304,7 @@ def test_what_comes_between_the_turns_of_a_fetch_ends_its_wait(
         assert not server.services.replica_manager.fetches.waiting
 
 
-def test_the_fetch_of_a_connection_lost_in_mid_turn_does_not_wait(
+def test_the_fetch_of_a_connection_lost_between_slices_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(server: BrokerServer) -> None:
@@ -343,7 +343,7 @@ def endless_fetch(name: str) -> Any:
     return request
 
 
-def test_topics_are_made_written_read_and_deleted_in_turns(
+def test_topics_are_created_written_read_and_deleted_in_slices(
     tmp_path: Path, given: list[int]
 ) -> None:
     with running(tmp_path) as (runner, server):

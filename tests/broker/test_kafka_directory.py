@@ -124,14 +124,14 @@ def test_offsets_of_kafkas_groups_are_served(client: WireClient) -> None:
     assert offsets == [10, 20, 17]
 
 
-def test_transactions_of_kafka_are_known_and_can_be_aborted(client: WireClient) -> None:
+def test_transactions_of_kafka_exist_and_can_be_aborted(client: WireClient) -> None:
     request = describe_transactions_request.DescribeTransactionsRequest(["mover", "hanging"])
     states = client.call(request, 0).transaction_states
     assert [s.transaction_state for s in states] == ["CompleteCommit", "Ongoing"]
     assert [t.topic for t in states[1].topics] == ["in.out"]
 
 
-def test_producers_go_on_where_they_were(client: WireClient) -> None:
+def test_producers_continue_their_sequences(client: WireClient) -> None:
     topic = describe_producers_request.TopicRequest("plain", [0])
     request = describe_producers_request.DescribeProducersRequest([topic])
     (producer,) = client.call(request, 0).topics[0].partitions[0].active_producers
@@ -154,12 +154,12 @@ def test_producers_go_on_where_they_were(client: WireClient) -> None:
     assert send(20) == ErrorCode.NONE
 
 
-def test_no_producer_id_is_given_out_twice(client: WireClient) -> None:
+def test_no_producer_id_is_allocated_twice(client: WireClient) -> None:
     given = client.call(InitProducerIdRequest(None, 0), 4)
     assert given.producer_id >= 1000
 
 
-def test_configs_are_kafkas(client: WireClient) -> None:
+def test_configs_are_those_of_kafka(client: WireClient) -> None:
     resources = [
         describe_configs_request.DescribeConfigsResource(kind, name)
         for kind, name in (
@@ -183,7 +183,7 @@ def test_configs_are_kafkas(client: WireClient) -> None:
     assert group["consumer.session.timeout.ms"] == "50000"
 
 
-def test_quotas_are_kafkas(client: WireClient) -> None:
+def test_quotas_are_those_of_kafka(client: WireClient) -> None:
     request = describe_client_quotas_request.DescribeClientQuotasRequest([], False)
     found = {
         tuple((e.entity_type, e.entity_name) for e in entry.entity): {
@@ -198,13 +198,13 @@ def test_quotas_are_kafkas(client: WireClient) -> None:
     }
 
 
-def test_features_are_kafkas_as_far_as_they_exist_here(client: WireClient) -> None:
+def test_features_that_exist_in_odradek_have_kafkas_levels(client: WireClient) -> None:
     features = client.call(ApiVersionsRequest("t", "1"), 3).finalized_features
     levels = {feature.name: feature.max_version_level for feature in features}
     assert levels == {"group.version": 1, "transaction.version": 2, "metadata.version": 27}
 
 
-def test_kafkas_metadata_is_not_touched_and_read_once_only(directory: Path) -> None:
+def test_kafkas_metadata_is_read_once_and_not_changed(directory: Path) -> None:
     metadata = directory / "__cluster_metadata-0"
     before = {path.name: path.read_bytes() for path in metadata.iterdir()}
     with served(directory) as (_, client):
@@ -216,7 +216,7 @@ def test_kafkas_metadata_is_not_touched_and_read_once_only(directory: Path) -> N
         assert {name: topic.topic_id for name, topic in described(client).items()} == ids
 
 
-def test_without_the_metadata_configs_are_defaults_and_a_warning_says_so(
+def test_without_kafkas_metadata_configs_are_defaults_and_a_warning_is_logged(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata = directory / "__cluster_metadata-0"

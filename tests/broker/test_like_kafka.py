@@ -40,7 +40,7 @@ def produced(client: WireClient, records: Any) -> Any:
     return response.responses[0].partition_responses[0]
 
 
-def test_a_topic_that_is_named_twice_is_answered_once(client: WireClient) -> None:
+def test_a_topic_that_is_requested_twice_has_one_result(client: WireClient) -> None:
     create(client, partitions=2)
     request = produce(partition=0)
     request.topic_data += produce(partition=1).topic_data
@@ -49,7 +49,9 @@ def test_a_topic_that_is_named_twice_is_answered_once(client: WireClient) -> Non
 
 
 @pytest.mark.parametrize("given", [{"leader_epoch": -2}, {"last_fetched_epoch": -2}])
-def test_any_negative_epoch_of_a_fetch_is_none(client: WireClient, given: dict[str, int]) -> None:
+def test_any_negative_epoch_in_a_fetch_means_no_epoch(
+    client: WireClient, given: dict[str, int]
+) -> None:
     create(client)
     produced(client, batch(b"a"))
     answer = client.call(fetch(**given), 12).responses[0].partitions[0]  # type: ignore[arg-type]
@@ -58,7 +60,7 @@ def test_any_negative_epoch_of_a_fetch_is_none(client: WireClient, given: dict[s
     assert parse_header(answer.records).base_offset == 0
 
 
-def test_less_than_a_batch_is_not_sent_behind_another_partition(client: WireClient) -> None:
+def test_an_incomplete_batch_is_not_returned_after_another_partition(client: WireClient) -> None:
     create(client, partitions=2)
     for partition in (0, 1):
         client.call(produce(records=batch(b"a"), partition=partition), 9)
@@ -69,7 +71,9 @@ def test_less_than_a_batch_is_not_sent_behind_another_partition(client: WireClie
     assert not second.records
 
 
-def test_a_duplicate_is_answered_with_the_largest_time_of_its_batch(client: WireClient) -> None:
+def test_the_response_to_a_duplicate_has_the_largest_timestamp_of_its_batch(
+    client: WireClient,
+) -> None:
     create(client)
     records = [Record(None, b"a", T0), Record(None, b"b", T0 + 7)]
     data = build_batch(records, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -78,7 +82,9 @@ def test_a_duplicate_is_answered_with_the_largest_time_of_its_batch(client: Wire
     assert (again.base_offset, again.log_append_time_ms) == (0, T0 + 7)
 
 
-def test_behind_a_batch_without_epoch_a_producer_begins_anywhere(client: WireClient) -> None:
+def test_after_a_batch_without_epoch_a_producer_may_begin_at_any_sequence(
+    client: WireClient,
+) -> None:
     create(client)
     for epoch, sequence in ((-1, 0), (5, 3)):
         data = batch(producer_id=1, producer_epoch=epoch, base_sequence=sequence)
@@ -87,7 +93,7 @@ def test_behind_a_batch_without_epoch_a_producer_begins_anywhere(client: WireCli
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("compression_type", ["producer", "zstd"])
-def test_a_compacted_topic_takes_tombstones_but_no_record_without_a_key(
+def test_a_compacted_topic_accepts_tombstones_and_refuses_records_without_a_key(
     client: WireClient, compression: str, compression_type: str
 ) -> None:
     create(client, cleanup_policy="compact", compression_type=compression_type)
@@ -101,7 +107,7 @@ def test_a_compacted_topic_takes_tombstones_but_no_record_without_a_key(
 
 
 @pytest.mark.parametrize(("version", "message"), [(1, "NONE"), (6, "")])
-def test_find_coordinator_says_so_when_there_is_no_error(
+def test_find_coordinator_has_kafkas_message_without_an_error(
     client: WireClient, version: int, message: str
 ) -> None:
     batched = version >= 4
@@ -112,7 +118,7 @@ def test_find_coordinator_says_so_when_there_is_no_error(
 
 
 @pytest.mark.parametrize(("instance", "prefix"), [(None, "wire-"), ("i", "i-"), ("", "-")])
-def test_a_member_id_is_instance_or_client_and_a_uuid(
+def test_a_member_id_is_the_instance_or_client_id_and_a_uuid(
     client: WireClient, instance: str | None, prefix: str
 ) -> None:
     client.call(FindCoordinatorRequest("g", GROUP_TYPE), 3)
@@ -123,7 +129,7 @@ def test_a_member_id_is_instance_or_client_and_a_uuid(
     assert str(UUID(member_id.removeprefix(prefix))) == member_id.removeprefix(prefix)
 
 
-def test_the_id_of_a_consumer_that_brings_none_is_a_uuid_as_kafka_prints_it(
+def test_a_consumer_without_member_id_gets_a_uuid_in_kafkas_format(
     client: WireClient,
 ) -> None:
     client.call(FindCoordinatorRequest("g", GROUP_TYPE), 3)

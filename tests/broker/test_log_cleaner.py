@@ -159,7 +159,7 @@ def test_without_a_dirty_log_there_is_no_process(tmp_path: Path, monkeypatch) ->
     with_server(tmp_path, work)
 
 
-def test_the_cleaner_starts_by_itself_unless_it_is_switched_off(tmp_path: Path) -> None:
+def test_the_cleaner_starts_automatically_unless_it_is_disabled(tmp_path: Path) -> None:
     async def cleaned(server: BrokerServer, log: UnifiedLog) -> None:
         fill(server, log)
         await until(lambda: server.services.log_manager.cleaned_offset(log) == 15)
@@ -173,7 +173,7 @@ def test_the_cleaner_starts_by_itself_unless_it_is_switched_off(tmp_path: Path) 
     with_server(tmp_path / "off", left, log_cleaner_backoff_ms=1, log_cleaner_enable="false")
 
 
-def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(tmp_path: Path, caplog) -> None:
+def test_a_damaged_log_is_logged_once_and_the_others_are_cleaned(tmp_path: Path, caplog) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         other = await fill_with_another(server, log)
         path = tmp_path / "t-0" / f"{0:020}.log"
@@ -192,9 +192,7 @@ def test_a_damaged_log_is_named_once_and_the_others_are_cleaned(tmp_path: Path, 
     assert "its checksum is wrong" in caplog.text
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(
-    tmp_path: Path, caplog, monkeypatch
-) -> None:
+def test_a_killed_worker_loses_no_data(tmp_path: Path, caplog, monkeypatch) -> None:
     original = cleaner_process.CleanerProcess.start
     killed: list[int] = []
 
@@ -217,7 +215,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     assert caplog.text.count("ended before its job was done") == 1
 
 
-def test_a_log_that_no_worker_survives_is_left_alone(tmp_path: Path, caplog, monkeypatch) -> None:
+def test_a_log_that_kills_its_workers_is_skipped(tmp_path: Path, caplog, monkeypatch) -> None:
     original = cleaner_process.CleanerProcess.start
 
     def start(self: Any, job: Any) -> None:
@@ -238,7 +236,7 @@ def test_a_log_that_no_worker_survives_is_left_alone(tmp_path: Path, caplog, mon
     assert caplog.text.count("3 workers died while they cleaned it") == 1
 
 
-def test_timestamps_beyond_64_bits_keep_nothing_from_being_cleaned(tmp_path: Path) -> None:
+def test_timestamps_beyond_64_bits_do_not_stop_the_cleaning(tmp_path: Path) -> None:
     """A body is the client's: base timestamp and delta may add up to anything."""
 
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
@@ -256,7 +254,7 @@ def test_timestamps_beyond_64_bits_keep_nothing_from_being_cleaned(tmp_path: Pat
 
 
 @pytest.mark.parametrize("method", ["open", "keep"])
-def test_a_swap_without_a_descriptor_is_put_off(
+def test_a_swap_without_a_descriptor_is_postponed(
     tmp_path: Path, caplog, monkeypatch, method: str
 ) -> None:
     """Clients that take every descriptor must not take the log directory offline."""
@@ -280,7 +278,7 @@ def test_a_swap_without_a_descriptor_is_put_off(
     assert caplog.text.count("is postponed") == 1
 
 
-def test_a_log_for_which_the_disk_is_too_full_holds_up_no_other(
+def test_a_log_that_does_not_fit_on_the_disk_does_not_delay_others(
     tmp_path: Path, monkeypatch
 ) -> None:
     started: list[str] = []
@@ -309,7 +307,7 @@ def test_a_log_for_which_the_disk_is_too_full_holds_up_no_other(
     with_server(tmp_path, work)
 
 
-def test_a_checkpoint_without_space_is_put_off(tmp_path: Path, caplog, monkeypatch) -> None:
+def test_a_checkpoint_without_space_is_postponed(tmp_path: Path, caplog, monkeypatch) -> None:
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left")
 
@@ -326,9 +324,7 @@ def test_a_checkpoint_without_space_is_put_off(tmp_path: Path, caplog, monkeypat
     assert caplog.text.count("checkpoint is postponed") == 1
 
 
-def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_deleting_a_topic_ends_its_cleaning(tmp_path: Path, monkeypatch) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         fill(server, log)
         with monkeypatch.context() as patched:  # a worker that never gets its job never ends it
@@ -346,7 +342,7 @@ def test_a_topic_that_is_deleted_in_the_middle_ends_its_cleaning(
     with_server(tmp_path, work)
 
 
-def test_the_broker_stops_in_the_middle_of_a_throttled_cleaning(tmp_path: Path) -> None:
+def test_the_broker_stops_during_a_throttled_cleaning(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         cleaning, _ = await begun_cleaning(server, log)
         await asyncio.wait_for(server.stop(), TIMEOUT_S)
@@ -374,7 +370,7 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
 
 
 @pytest.mark.skipif(not Path(AUTOGROUP).exists(), reason="the system has no groups by session")
-def test_the_group_that_the_system_makes_of_the_workers_session_is_nice_too(tmp_path: Path) -> None:
+def test_the_autogroup_of_the_workers_session_has_the_nice_value(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         cleaning, process = await begun_cleaning(server, log)
         await until(lambda: len(process.threads()) > 1)  # it has begun to listen
@@ -387,7 +383,7 @@ def test_the_group_that_the_system_makes_of_the_workers_session_is_nice_too(tmp_
     with_server(tmp_path, work, log_cleaner_io_max_bytes_per_second=1)
 
 
-def test_who_stands_back_in_the_session_of_another_leaves_its_group_alone(
+def test_lowering_the_priority_in_another_session_leaves_its_autogroup_unchanged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     group = tmp_path / "autogroup"
@@ -402,7 +398,7 @@ def test_who_stands_back_in_the_session_of_another_leaves_its_group_alone(
     assert group.read_text(encoding="ascii").startswith(str(AUTOGROUP_NICE))
 
 
-def test_without_groups_by_session_the_nice_value_is_all(
+def test_without_autogroups_only_the_nice_value_is_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[int] = []
@@ -414,7 +410,7 @@ def test_without_groups_by_session_the_nice_value_is_all(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_region_of_an_old_segment_is_read_on(tmp_path: Path) -> None:
+def test_a_region_of_a_replaced_segment_stays_readable(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         fill(server, log)
         region = log.read(0, 1 << 20, log.log_end_offset, True).region
@@ -429,7 +425,7 @@ def test_a_region_of_an_old_segment_is_read_on(tmp_path: Path) -> None:
     with_server(tmp_path, work)
 
 
-def test_compact_and_delete_also_drops_what_is_too_old(tmp_path: Path) -> None:
+def test_compact_and_delete_also_deletes_expired_segments(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         old_ms = server.services.clock.time_ms() - 2 * HOUR_MS
         append_pairs(log, [(b"old", b"1")], timestamp_ms=old_ms)

@@ -40,7 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("forced", [False, True])
-def test_forced_fallbacks_do_without_uvloop_sendfile_and_rwf_nowait(
+def test_forced_fallbacks_use_neither_uvloop_nor_sendfile_nor_rwf_nowait(
     monkeypatch: pytest.MonkeyPatch, calls: Counter[str], forced: bool
 ) -> None:
     monkeypatch.setenv(FORCE_FALLBACKS, "1" if forced else "")

@@ -87,7 +87,7 @@ def states(topics: Topics, changes: list[tuple[str, int]]) -> list[Topics]:
     return found
 
 
-def test_killed_broker_has_every_topic_that_it_answered_for(tmp_path: Path, seed: int) -> None:
+def test_killed_broker_has_every_acknowledged_topic(tmp_path: Path, seed: int) -> None:
     numbers = random.Random(seed)
     possible: list[Topics] = [{}]
     for _ in range(KILLS):
@@ -113,7 +113,7 @@ def test_killed_broker_has_every_topic_that_it_answered_for(tmp_path: Path, seed
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_topic_keeps_id_configs_and_records_over_a_kill(tmp_path: Path, partitions: int) -> None:
+def test_topic_keeps_id_configs_and_records_after_a_kill(tmp_path: Path, partitions: int) -> None:
     with served(tmp_path) as (process, client):
         send(client, "t", partitions)
         (created,) = client.receive().topics

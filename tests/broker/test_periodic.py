@@ -44,7 +44,7 @@ class OneRound:
     [({}, KAFKAS), (CONFIGS, dict(zip(KAFKAS, range(1, 5), strict=True)))],
     ids=["by default", "as configured"],
 )
-def test_each_work_is_repeated_at_its_interval(
+def test_each_task_is_repeated_at_its_interval(
     monkeypatch: pytest.MonkeyPatch, config: dict[str, str], expected: dict[str, int]
 ) -> None:
     timers = OneRound()
@@ -68,7 +68,7 @@ def test_each_work_is_repeated_at_its_interval(
     assert set(begun) - set(expected) == {"maintain", "warn_of_late_transactions"}
 
 
-def test_work_that_failed_is_done_again() -> None:
+def test_a_failed_task_is_repeated() -> None:
     tries: list[int] = []
     again = asyncio.Event()
 

@@ -62,7 +62,7 @@ def batch(count: int, compression: str = "gzip", size: int = 150) -> bytearray:
     "config", [{"cleanup.policy": "compact"}, {"compression.type": "zstd"}], ids=str
 )
 @pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
-def test_produce_checks_and_recompresses_without_python_code_per_record_in_a_thread(
+def test_produce_validates_and_recompresses_without_python_code_per_record(
     fresh_broker: Broker, calls: Calls, config: dict[str, str], compression: str
 ) -> None:
     fresh_broker.create_topic("t", config=config)
@@ -77,7 +77,7 @@ def test_produce_checks_and_recompresses_without_python_code_per_record_in_a_thr
 
 
 @pytest.mark.parametrize("compression", ["gzip", "lz4", "zstd"])
-def test_a_lookup_searches_without_python_code_per_record_in_a_thread(
+def test_a_timestamp_lookup_searches_without_python_code_per_record(
     fresh_broker: Broker, calls: Calls, compression: str
 ) -> None:
     counts = []
@@ -93,7 +93,7 @@ def test_a_lookup_searches_without_python_code_per_record_in_a_thread(
     assert max(counts) < CALLS_MAX
 
 
-def test_the_loop_serves_others_after_each_slice_of_a_large_batch(broker: Broker) -> None:
+def test_the_loop_serves_other_requests_after_each_slice_of_a_large_batch(broker: Broker) -> None:
     count = 40 * RECORDS_A_SLICE
     broker.create_topic("t", config={"cleanup.policy": "compact"})
     records = memoryview(batch(count, "none", 5))

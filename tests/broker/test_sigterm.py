@@ -121,7 +121,7 @@ def test_sigterm_ends_a_broker_with_many_dirty_logs_on_a_disk_that_hangs(tmp_pat
     raise AssertionError(f"no stop was in time: {took_s}")
 
 
-def test_a_stop_leaves_no_log_to_recovery_while_the_disk_hangs(tmp_path: Path) -> None:
+def test_a_stop_on_a_hanging_disk_leaves_no_log_to_recovery(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         BrokerProcess(data, program=WITH_TIME) as process,

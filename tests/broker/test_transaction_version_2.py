@@ -66,7 +66,9 @@ def read(client: WireClient, partition: int = 0) -> list[str]:
     ]
 
 
-def test_partitions_are_added_by_writing_to_them(broker: Broker, client: WireClient) -> None:
+def test_writing_to_a_partition_adds_it_to_the_transaction(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t", 2)
     pid, epoch = producer(client)
     for number in range(3):
@@ -82,7 +84,7 @@ def test_partitions_are_added_by_writing_to_them(broker: Broker, client: WireCli
     assert read(client, 1) == ["c0", "c1", "c2"]
 
 
-def test_late_write_of_the_last_transaction_reaches_no_other(
+def test_late_write_of_the_last_transaction_joins_no_other(
     broker: Broker, client: WireClient
 ) -> None:
     """KAFKA-12671, and Jepsen's write of an aborted transaction in the next one."""
@@ -101,7 +103,7 @@ def test_late_write_of_the_last_transaction_reaches_no_other(
     assert read(client) == ["first", "second"]
 
 
-def test_next_transaction_waits_for_the_markers_of_the_last(
+def test_next_transaction_waits_for_the_markers_of_the_previous_one(
     broker: Broker, client: WireClient
 ) -> None:
     """KAFKA-18575: it may neither be taken for the old one nor be fenced."""
@@ -147,9 +149,7 @@ def hold_markers(broker: Broker) -> Any:
     return lambda: broker.call(release)
 
 
-def test_exhausted_epochs_change_the_producer_id_and_nothing_else(
-    broker: Broker, client: WireClient
-) -> None:
+def test_exhausted_epochs_change_only_the_producer_id(broker: Broker, client: WireClient) -> None:
     """KAFKA-18660, through partition and coordinator: the marker has the old id and last epoch."""
     broker.create_topic("t")
     pid, _ = producer(client)
@@ -179,7 +179,9 @@ def test_exhausted_epochs_change_the_producer_id_and_nothing_else(
 
 
 @pytest.mark.parametrize("config", [{}, {"transaction.partition.verification.enable": "false"}])
-def test_offsets_are_added_by_committing_them(broker: Broker, client: WireClient) -> None:
+def test_committing_offsets_adds_them_to_the_transaction(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     find(client)
     who = producer(client)

@@ -82,7 +82,7 @@ def poll_all(*members: Any) -> Any:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_members_share_and_take_over(broker: Broker, assignor: str) -> None:
+def test_members_share_partitions_and_take_over(broker: Broker, assignor: str) -> None:
     config = {"group.remote.assignor": assignor}
     first = Reader(broker, **config)
     until(lambda: len(first.values) == RECORDS, first.poll)
@@ -102,7 +102,7 @@ def test_members_share_and_take_over(broker: Broker, assignor: str) -> None:
     assert described(broker).state is ConsumerGroupState.EMPTY
 
 
-def test_regular_expression_finds_topics_that_come_later(broker: Broker) -> None:
+def test_regular_expression_matches_topics_created_later(broker: Broker) -> None:
     broker.create_topic("topic-a")
     reader = Reader(broker, "^topic-[ab]$")
     until(lambda: reader.owned == {("topic-a", 0)}, reader.poll)
@@ -128,7 +128,7 @@ def test_static_member_comes_back_to_its_partitions(broker: Broker) -> None:
 
 # Here a slow machine may expel the member that lives, too: it joins again and gets everything.
 @pytest.mark.parametrize("broker", [SHORT], indirect=True, ids=["session of 2 s"])
-def test_member_that_is_silent_loses_its_partitions(broker: Broker) -> None:
+def test_silent_member_loses_its_partitions(broker: Broker) -> None:
     first = Reader(broker)
     where = ["--broker", broker.bootstrap_servers]
     source = Path(__file__).parent / "silent_reader.py"
@@ -142,7 +142,7 @@ def test_member_that_is_silent_loses_its_partitions(broker: Broker) -> None:
     first.consumer.close()
 
 
-def test_group_changes_its_protocol_with_its_members_in_it(broker: Broker) -> None:
+def test_group_changes_its_protocol_while_it_has_members(broker: Broker) -> None:
     classic = Member(broker.bootstrap_servers)
     until(lambda: len(classic.values) == RECORDS, classic.poll)
     classic.consumer.commit(asynchronous=False)

@@ -24,7 +24,7 @@ def _run(program: str, directory: Path, seed: int) -> Outcome:
     return outcome
 
 
-def test_at_most_once_doubles_nothing(tmp_path: Path, seed: int) -> None:
+def test_at_most_once_duplicates_nothing(tmp_path: Path, seed: int) -> None:
     assert _run("at_most_once", tmp_path, seed).doubled == 0
 
 
@@ -32,12 +32,12 @@ def test_at_least_once_loses_nothing(tmp_path: Path, seed: int) -> None:
     assert _run("at_least_once", tmp_path, seed).lost == 0
 
 
-def test_exactly_once_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+def test_exactly_once_loses_and_duplicates_nothing(tmp_path: Path, seed: int) -> None:
     outcome = _run("exactly_once", tmp_path, seed)
     assert (outcome.lost, outcome.doubled) == (0, 0)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_each_program_says_how_it_is_run(program: str) -> None:
+def test_each_program_describes_its_usage(program: str) -> None:
     path = Path(__file__).resolve().parents[2] / "examples" / "delivery" / f"{program}.py"
     assert f"python examples/delivery/{program}.py HOST:PORT FROM TO" in path.read_text("utf-8")

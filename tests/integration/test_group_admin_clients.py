@@ -83,7 +83,7 @@ def test_groups_are_listed_by_state(broker: Broker, admin: AdminClient) -> None:
     member.consumer.close()
 
 
-def test_group_is_deleted_once_its_members_have_gone(broker: Broker, admin: AdminClient) -> None:
+def test_group_is_deleted_after_its_members_have_left(broker: Broker, admin: AdminClient) -> None:
     member = stable(broker)
     member.consumer.commit(asynchronous=False, offsets=[TopicPartition("t", 0, 3)])
     with pytest.raises(KafkaException) as error:
@@ -96,7 +96,7 @@ def test_group_is_deleted_once_its_members_have_gone(broker: Broker, admin: Admi
     assert admin.list_consumer_groups().result().valid == []
 
 
-def test_offsets_of_a_topic_that_is_read_stay(
+def test_offsets_of_a_subscribed_topic_are_not_deleted(
     broker: Broker, admin: AdminClient, python_admin: KafkaAdminClient
 ) -> None:
     member = stable(broker)
@@ -113,7 +113,7 @@ def test_offsets_of_a_topic_that_is_read_stay(
     member.consumer.close()
 
 
-def test_second_holder_of_an_instance_id_fences_the_first(broker: Broker) -> None:
+def test_second_member_with_an_instance_id_fences_the_first(broker: Broker) -> None:
     first = stable(broker, **{"group.instance.id": "one"})
     second = Member(broker.bootstrap_servers, **{"group.instance.id": "one"})
     fatal: list[int] = []

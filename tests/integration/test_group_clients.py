@@ -92,7 +92,7 @@ class Member:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_second_member_takes_its_share_and_gives_it_back(broker: Broker, strategy: str) -> None:
+def test_second_member_gets_its_share_and_releases_it(broker: Broker, strategy: str) -> None:
     config = {"partition.assignment.strategy": strategy}
     first = Member(broker.bootstrap_servers, **config)
     until(lambda: len(first.values) == RECORDS, first.poll)

@@ -58,7 +58,7 @@ def produced(broker: Broker) -> Lines:
     return lines
 
 
-def test_librdkafka_asks_once_for_its_producer_id_and_waits_for_no_answer_of_ours(
+def test_librdkafka_requests_its_producer_id_once_and_never_waits_for_the_broker(
     broker: Broker,
 ) -> None:
     broker.create_topic("t")

@@ -172,7 +172,7 @@ def test_a_directory_that_was_opened_and_closed_is_opened_again(kind: str, direc
             assert committed_offsets(older) == older.expected["offsets"]
 
 
-def test_aborted_records_are_sent_with_their_range_and_open_ones_held_back(older: Older) -> None:
+def test_aborted_records_have_their_range_and_open_ones_are_not_returned(older: Older) -> None:
     written = [
         *older.expected["records"]["in.out"],
         *older.expected["aborted"],
@@ -242,7 +242,7 @@ def wait_until(reached: Callable[[], bool]) -> None:
         pass
 
 
-def test_a_new_producer_of_a_transactional_id_aborts_what_was_left_open(older: Older) -> None:
+def test_a_new_producer_of_a_transactional_id_aborts_its_open_transaction(older: Older) -> None:
     producer = Producer({"bootstrap.servers": older.address, "transactional.id": "open"})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -256,7 +256,7 @@ def test_a_new_producer_of_a_transactional_id_aborts_what_was_left_open(older: O
     assert not any(value.startswith("open") for value in found)
 
 
-def test_an_idempotent_producer_continues_and_its_duplicates_are_recognised(older: Older) -> None:
+def test_an_idempotent_producer_continues_and_its_duplicates_are_detected(older: Older) -> None:
     producer = older.expected["idempotent"]
     batches = producer["batches"]
     for sent in batches[-WINDOW:]:
@@ -282,7 +282,7 @@ def test_an_idempotent_producer_continues_and_its_duplicates_are_recognised(olde
     assert older.read("idempotent") == [*sorted(expected), [0, end, "k", "next"]]
 
 
-def test_no_producer_id_is_given_out_twice(older: Older) -> None:
+def test_no_producer_id_is_allocated_twice(older: Older) -> None:
     known = {producer_id for _, producer_id, _, _ in older.expected["transactions"].values()}
     known.add(older.expected["idempotent"]["producer_id"])
     given = older.client.call(InitProducerIdRequest(None, 0), 4)

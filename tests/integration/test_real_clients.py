@@ -62,7 +62,7 @@ def test_confluent_kafka_round_trip(broker: Broker, codec: str, idempotent: bool
     assert [message.offset() for message in confluent_consume(broker, 2, 4)] == [4, 5]
 
 
-def test_first_send_to_a_topic_that_is_not_there_makes_it(broker: Broker) -> None:
+def test_first_send_creates_a_missing_topic(broker: Broker) -> None:
     assert confluent_produce(broker) == list(range(6))
 
 

@@ -115,7 +115,7 @@ def test_committed_transactions_are_read_and_aborted_ones_are_not(
     assert read(broker, topic, "read_uncommitted")[0] == every
 
 
-def test_open_transaction_is_not_read_and_holds_back_what_follows(
+def test_open_transaction_and_later_records_are_not_read(
     broker: Broker, topic: str, producers: Any
 ) -> None:
     producer = producers()
@@ -165,9 +165,7 @@ def described(broker: Broker) -> str:
     return broker.call(state)
 
 
-def test_transaction_that_is_open_for_too_long_is_aborted(
-    broker: Broker, topic: str, producers: Any
-) -> None:
+def test_timed_out_transaction_is_aborted(broker: Broker, topic: str, producers: Any) -> None:
     producer = producers(**{"transaction.timeout.ms": 600_000})
     producer.begin_transaction()
     send(producer, topic, "late", "late")

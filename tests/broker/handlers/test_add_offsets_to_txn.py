@@ -25,7 +25,7 @@ def test_partition_of_the_group_is_added(client: WireClient, version: int) -> No
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_fenced_producer_is_told_so_in_the_terms_of_its_version(
+def test_fenced_producer_gets_the_error_code_of_its_version(
     client: WireClient, version: int
 ) -> None:
     who = producer(client)
@@ -34,7 +34,7 @@ def test_fenced_producer_is_told_so_in_the_terms_of_its_version(
     assert add_offsets(client, who, version=version) is expected
 
 
-def test_strangers(client: WireClient) -> None:
+def test_unknown_transactional_ids_and_producers_are_refused(client: WireClient) -> None:
     who = producer(client)
     assert add_offsets(client, (who[0] + 1, 0)) is E.INVALID_PRODUCER_ID_MAPPING
     assert add_offsets(client, who, name="nobody") is E.INVALID_PRODUCER_ID_MAPPING

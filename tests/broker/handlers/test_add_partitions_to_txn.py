@@ -32,7 +32,7 @@ def test_partitions_are_added(broker: Broker, client: WireClient, version: int) 
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partition_that_is_not_there_refuses_the_others(
+def test_missing_partition_refuses_the_whole_transaction(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
@@ -46,7 +46,7 @@ def test_partition_that_is_not_there_refuses_the_others(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_fenced_producer_is_told_so_in_the_terms_of_its_version(
+def test_fenced_producer_gets_the_error_code_of_its_version(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
@@ -56,7 +56,9 @@ def test_fenced_producer_is_told_so_in_the_terms_of_its_version(
     assert add(client, who, "t0", version=version) == {"t0": expected}
 
 
-def test_strangers(broker: Broker, client: WireClient) -> None:
+def test_unknown_transactional_ids_and_producers_are_refused(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     who = producer(client)
     assert add(client, (who[0] + 1, 0), "t0") == {"t0": E.INVALID_PRODUCER_ID_MAPPING}
@@ -109,7 +111,9 @@ def test_batched_transactions_are_added_unless_only_verified(
 
 
 @pytest.mark.parametrize("config", [{"log.flush.interval.messages": 1}])
-def test_answers_wait_for_the_disk_and_for_each_other(broker: Broker, client: WireClient) -> None:
+def test_responses_wait_for_the_disk_and_for_all_transactions(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t", 2)
     one, two = producer(client, "one"), producer(client, "two")
     answers = add_batched(
@@ -120,5 +124,5 @@ def test_answers_wait_for_the_disk_and_for_each_other(broker: Broker, client: Wi
     assert end(client, one, name="one").error_code == 0
 
 
-def test_no_transaction_at_all(client: WireClient) -> None:
+def test_request_without_transactions_has_an_empty_response(client: WireClient) -> None:
     assert add_batched(client) == []

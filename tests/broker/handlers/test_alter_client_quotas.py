@@ -98,7 +98,7 @@ REFUSED: list[tuple[Parts, dict[str, float | None], str]] = [
 
 
 @pytest.mark.parametrize(("parts", "ops", "reason"), REFUSED)
-def test_what_is_refused_says_why_and_hinders_nobody(
+def test_refused_quotas_have_a_message_and_do_not_affect_others(
     client: WireClient, parts: Parts, ops: dict[str, float | None], reason: str
 ) -> None:
     good: Parts = [("client-id", "c")]
@@ -109,13 +109,13 @@ def test_what_is_refused_says_why_and_hinders_nobody(
     assert described(client) == {entity_of(good): {IN: 1.0}}
 
 
-def test_of_an_entity_that_is_named_twice_the_first_counts(client: WireClient) -> None:
+def test_first_change_of_a_repeated_entity_applies(client: WireClient) -> None:
     (answer,) = alter(client, (ME, {IN: 1.0}), (ME, {IN: 2.0}))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert described(client) == {entity_of(ME): {IN: 1.0}}
 
 
-def test_a_quota_that_is_named_twice_is_refused(client: WireClient) -> None:
+def test_a_repeated_quota_key_is_refused(client: WireClient) -> None:
     entry = EntryData([EntityData("user", "me")], [OpData(IN, 1.0), OpData(IN, 2.0)])
     (answer,) = client.call(AlterClientQuotasRequest([entry]), 1).entries
     assert answer.error_code == ErrorCode.INVALID_REQUEST

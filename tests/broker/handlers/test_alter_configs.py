@@ -64,7 +64,7 @@ def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> No
         (resource(77, "g"), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused_changes_nothing(
+def test_refused_alterations_change_nothing(
     broker: Broker, client: WireClient, asked: AlterConfigsResource, code: ErrorCode
 ) -> None:
     broker.create_topic("t", 1, {"retention.ms": "5"})
@@ -74,7 +74,7 @@ def test_what_is_refused_changes_nothing(
     assert overrides(broker, "t") == {"retention.ms": "5"}
 
 
-def test_resources_and_configs_are_named_once(broker: Broker, client: WireClient) -> None:
+def test_repeated_resources_and_configs_are_refused(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     broker.create_topic("u")
     twice = resource(ResourceType.TOPIC, "t", segment_ms="7")

@@ -33,7 +33,7 @@ def answered(response: Any) -> tuple[int, str | None]:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_every_version_accepts_what_is_and_changes_nothing(
+def test_every_version_accepts_the_current_replicas_and_changes_nothing(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
@@ -73,7 +73,7 @@ def test_what_is_refused_says_why(
         (False, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_a_partition_of_other_nodes_is_not_taken_over(
+def test_a_partition_of_another_node_is_not_reassigned_to_this_one(
     broker: Broker, may_resize: bool, code: ErrorCode
 ) -> None:
     broker.create_topic("t")
@@ -90,6 +90,6 @@ def test_a_partition_of_other_nodes_is_not_taken_over(
     assert answered(broker.call(ask))[0] == code
 
 
-def test_a_request_of_nothing_has_the_empty_message_of_kafka(client: WireClient) -> None:
+def test_a_request_without_topics_has_kafkas_empty_message(client: WireClient) -> None:
     response = client.call(AlterPartitionReassignmentsRequest(60_000, True, []), 1)
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")

@@ -92,7 +92,7 @@ def take_offline(broker: Broker, path: str) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_every_version_accepts_the_directory_it_is_in_and_changes_nothing(
+def test_every_version_accepts_the_current_directory_and_changes_nothing(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t", 2)
@@ -109,7 +109,7 @@ def test_every_version_accepts_the_directory_it_is_in_and_changes_nothing(
 
 
 @pytest.mark.parametrize("change", ["{}/", "{}/.", "{}/t-0", "/nowhere", "relative", ""])
-def test_a_path_that_is_no_log_directory_to_the_letter_is_not_found(
+def test_a_path_that_differs_from_every_log_directory_is_not_found(
     broker: Broker, client: WireClient, change: str
 ) -> None:
     broker.create_topic("t")
@@ -120,7 +120,7 @@ def test_a_path_that_is_no_log_directory_to_the_letter_is_not_found(
 
 
 @pytest.mark.parametrize(("topic", "number"), [("t", 1), ("t", -1), ("no", 0), ("not/a name", 0)])
-def test_a_partition_that_is_not_there_is_unknown(
+def test_a_partition_that_does_not_exist_is_unknown(
     broker: Broker, client: WireClient, topic: str, number: int
 ) -> None:
     broker.create_topic("t")
@@ -146,7 +146,7 @@ def test_the_replica_of_another_node_is_not_available(broker: Broker, client: Wi
     ]
 
 
-def test_a_directory_that_is_offline_is_a_storage_error(broker: Broker, client: WireClient) -> None:
+def test_an_offline_directory_is_a_storage_error(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     path = own_directory(client)
     take_offline(broker, path)
@@ -158,9 +158,7 @@ def test_a_directory_that_is_offline_is_a_storage_error(broker: Broker, client: 
     ]
 
 
-def test_a_name_too_long_to_be_moved_is_refused_before_all_else(
-    broker: Broker, client: WireClient
-) -> None:
+def test_a_name_too_long_for_a_move_is_refused_first(broker: Broker, client: WireClient) -> None:
     fits = "n" * LONGEST_NAME_THAT_MOVES
     broker.create_topic(fits, 11)
     broker.create_topic(fits + "n")
@@ -214,7 +212,7 @@ def test_nothing_is_moved_while_a_directory_is_offline(
     ]
 
 
-def test_a_replica_that_works_is_not_moved_while_a_third_directory_is_offline(
+def test_an_online_replica_is_not_moved_while_another_directory_is_offline(
     tmp_path: Path,
 ) -> None:
     directories = [str(tmp_path / name) for name in ("one", "two", "three")]
@@ -230,9 +228,7 @@ def test_a_replica_that_works_is_not_moved_while_a_third_directory_is_offline(
         assert answered(client.call(request, 2)) == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
 
 
-def test_of_a_partition_named_twice_the_last_directory_counts(
-    broker: Broker, client: WireClient
-) -> None:
+def test_last_directory_of_a_repeated_partition_applies(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 2)
     path = own_directory(client)
     wanted = [("/nowhere", "t", [0, 0]), (path, "t", [1, 0]), ("/nowhere", "t", [1])]
@@ -242,7 +238,7 @@ def test_of_a_partition_named_twice_the_last_directory_counts(
     ]
 
 
-def test_what_names_no_partition_is_not_answered(broker: Broker, client: WireClient) -> None:
+def test_topics_without_partitions_have_no_result(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     path = own_directory(client)
     assert client.call(AlterReplicaLogDirsRequest([]), 2).results == []
@@ -250,7 +246,7 @@ def test_what_names_no_partition_is_not_answered(broker: Broker, client: WireCli
     assert client.call(asked((path, "t", [])), 2).results == []
 
 
-def test_many_partitions_are_answered_each(broker: Broker, client: WireClient) -> None:
+def test_each_of_many_partitions_has_a_result(broker: Broker, client: WireClient) -> None:
     count = 2 * ELEMENTS_UNSLICED_MAX
     broker.create_topic("t", 3)
     path = own_directory(client)
@@ -262,7 +258,7 @@ def test_many_partitions_are_answered_each(broker: Broker, client: WireClient) -
     ]
 
 
-def test_many_partitions_of_one_topic_are_worked_on_in_turns(broker: Broker) -> None:
+def test_many_partitions_of_one_topic_are_processed_in_slices(broker: Broker) -> None:
     broker.create_topic("t", 3)
     request = asked(("/nowhere", "t", list(range(2 * ELEMENTS_UNSLICED_MAX))))
 

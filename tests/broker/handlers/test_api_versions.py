@@ -38,7 +38,7 @@ def test_table_is_advertised_at_every_version(client: WireClient, version: int) 
     }
 
 
-def test_what_kafka_has_and_is_not_here_is_told_in_the_docs() -> None:
+def test_apis_of_kafka_that_are_not_served_are_documented() -> None:
     """Every API of Kafka 4.1 is served, or named in ``docs/deviations.md`` with the reason."""
     kafka = ranges(decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4))
     section = DEVIATIONS.read_text("utf-8").partition("## APIs that are not implemented")[2]
@@ -57,7 +57,7 @@ def test_ranges_are_those_of_kafka(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_features_are_told(broker: Broker, client: WireClient, version: int) -> None:
+def test_features_are_returned(broker: Broker, client: WireClient, version: int) -> None:
     def finalized(response: ApiVersionsResponse) -> dict[str, tuple[int, int]]:
         return {
             each.name: (each.min_version_level, each.max_version_level)

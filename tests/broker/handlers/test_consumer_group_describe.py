@@ -15,7 +15,7 @@ E = ErrorCode
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_every_version_tells_epochs_members_and_assignments(
+def test_every_version_returns_epochs_members_and_assignments(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t", 2)

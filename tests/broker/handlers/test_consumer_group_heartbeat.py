@@ -106,7 +106,7 @@ def test_member_epochs_fence_fetches(
 
 
 @pytest.mark.usefixtures("topic")
-def test_other_apis_know_the_group_by_its_type(client: WireClient) -> None:
+def test_other_apis_return_the_type_of_the_group(client: WireClient) -> None:
     beat(client)
     listed = client.call(ListGroupsRequest(types_filter=["Consumer"]), 5).groups
     assert [(each.group_id, each.group_type, each.group_state) for each in listed] == [
@@ -125,7 +125,7 @@ def test_other_apis_know_the_group_by_its_type(client: WireClient) -> None:
 
 
 @pytest.mark.usefixtures("topic")
-def test_empty_groups_take_the_other_protocol(client: WireClient) -> None:
+def test_empty_groups_may_change_their_protocol(client: WireClient) -> None:
     beat(client)
     beat(client, epoch=-1)
     assert join(client).error_code == E.NONE
@@ -134,7 +134,7 @@ def test_empty_groups_take_the_other_protocol(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("config", [{"group.consumer.migration.policy": "disabled"}])
-def test_groups_with_members_keep_their_protocol_where_they_must(
+def test_groups_with_members_keep_a_protocol_that_cannot_change(
     broker: Broker, client: WireClient
 ) -> None:
     stable_member(client)

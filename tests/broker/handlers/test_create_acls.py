@@ -10,7 +10,7 @@ from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_every_version_says_so_for_each_acl(client: WireClient, version: int) -> None:
+def test_every_version_refuses_each_acl(client: WireClient, version: int) -> None:
     acl = AclCreation(2, "t", 3, "User:a", "*", 3, 3)
     answer = client.call(CreateAclsRequest([acl, acl]), version)
     assert [each.error_code for each in answer.results] == [ErrorCode.SECURITY_DISABLED] * 2

@@ -22,7 +22,7 @@ def partitions(client: WireClient) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_adds_partitions_that_take_records_at_once(
+def test_every_version_adds_partitions_that_accept_records_immediately(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")

@@ -29,7 +29,7 @@ def names(client: WireClient) -> list[str | None]:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates_a_topic_that_takes_records_at_once(
+def test_every_version_creates_a_topic_that_accepts_records_immediately(
     client: WireClient, version: int
 ) -> None:
     request = CreateTopicsRequest([topic("t", 3, retention_ms="5")])
@@ -115,11 +115,11 @@ def test_manual_assignment_needs_the_counts_unset(client: WireClient) -> None:
     assert response.topics[0].num_partitions == 3
 
 
-def test_empty_request_has_an_empty_answer(client: WireClient) -> None:
+def test_empty_request_has_an_empty_response(client: WireClient) -> None:
     assert client.call(CreateTopicsRequest(), 7).topics == []
 
 
-def test_topic_id_is_the_one_that_metadata_tells(broker: Broker, client: WireClient) -> None:
+def test_topic_id_equals_the_one_in_metadata(broker: Broker, client: WireClient) -> None:
     (answer,) = client.call(CreateTopicsRequest([topic("t")]), 7).topics
     request = MetadataRequest([MetadataRequestTopic(answer.topic_id, None)])
     assert client.call(request, 12).topics[0].name == "t"

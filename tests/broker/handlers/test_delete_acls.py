@@ -10,7 +10,7 @@ from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_every_version_says_so_for_each_filter(client: WireClient, version: int) -> None:
+def test_every_version_refuses_each_filter(client: WireClient, version: int) -> None:
     wanted = DeleteAclsFilter(1, None, 3, None, None, 1, 1)
     answer = client.call(DeleteAclsRequest([wanted, wanted]), version)
     assert [each.error_code for each in answer.filter_results] == [ErrorCode.SECURITY_DISABLED] * 2

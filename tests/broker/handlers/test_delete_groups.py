@@ -30,7 +30,7 @@ def test_every_version_deletes_a_group_with_its_offsets(
     assert delete(client, "g", version=version) == {"g": E.GROUP_ID_NOT_FOUND}
 
 
-def test_members_keep_their_group(broker: Broker, client: WireClient) -> None:
+def test_group_with_members_is_not_deleted(broker: Broker, client: WireClient) -> None:
     joined = stable_member(client)
     assert delete(client, "g", "other", "") == {
         "g": E.NON_EMPTY_GROUP,
@@ -42,7 +42,7 @@ def test_members_keep_their_group(broker: Broker, client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("config", [{"log.flush.interval.messages": 1}])
-def test_answers_wait_for_the_disk(broker: Broker, client: WireClient) -> None:
+def test_responses_wait_for_the_disk(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     find(client)
     commit(client)

@@ -45,7 +45,7 @@ def records(broker: Broker, client: WireClient) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.usefixtures("records")
-def test_every_version_deletes_what_is_below(client: WireClient, version: int) -> None:
+def test_every_version_deletes_records_below_the_offset(client: WireClient, version: int) -> None:
     assert answer(client, delete("t", 4), version) == (ErrorCode.NONE, 4)
     assert fetched(client, 3).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetched(client, 4).error_code == ErrorCode.NONE
@@ -53,13 +53,13 @@ def test_every_version_deletes_what_is_below(client: WireClient, version: int) -
 
 
 @pytest.mark.usefixtures("records")
-def test_deleting_less_than_is_deleted_changes_nothing(client: WireClient) -> None:
+def test_deleting_below_the_log_start_changes_nothing(client: WireClient) -> None:
     assert answer(client, delete("t", 4)) == (ErrorCode.NONE, 4)
     assert answer(client, delete("t", 2)) == (ErrorCode.NONE, 4)
 
 
 @pytest.mark.usefixtures("records")
-def test_minus_one_deletes_all_there_is(client: WireClient) -> None:
+def test_minus_one_deletes_up_to_the_high_watermark(client: WireClient) -> None:
     assert answer(client, delete("t", -1)) == (ErrorCode.NONE, 10)
     (sent,) = client.call(produce("t"), 8).responses
     assert sent.partition_responses[0].base_offset == 10
@@ -74,7 +74,7 @@ def test_offset_outside_the_log_is_out_of_range(client: WireClient, offset: int)
 
 @pytest.mark.usefixtures("records")
 @pytest.mark.parametrize(("topic", "partition"), [("t", 2), ("t", -1), ("nope", 0)])
-def test_partition_that_is_not_there_is_unknown(
+def test_partition_that_does_not_exist_is_unknown(
     client: WireClient, topic: str, partition: int
 ) -> None:
     request = delete(topic, 0, partition)
@@ -93,7 +93,7 @@ def test_records_of_internal_topics_are_not_deleted(broker: Broker, client: Wire
 
 
 @pytest.mark.usefixtures("records")
-def test_partition_that_is_named_twice_is_answered_once(client: WireClient) -> None:
+def test_repeated_partition_has_one_result(client: WireClient) -> None:
     request = delete("t", 2)
     request.topics[0].partitions.append(DeleteRecordsPartition(0, 3))
     request.topics.append(DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 4)]))

@@ -59,7 +59,7 @@ def test_topic_is_deleted_by_id(broker: Broker, client: WireClient) -> None:
     assert topics(client) == {}
 
 
-def test_topic_asked_for_twice_is_not_deleted(broker: Broker, client: WireClient) -> None:
+def test_topic_requested_twice_is_not_deleted(broker: Broker, client: WireClient) -> None:
     for name in "tuv":
         broker.create_topic(name)
     ids = topics(client)
@@ -80,7 +80,7 @@ def test_topic_asked_for_twice_is_not_deleted(broker: Broker, client: WireClient
 
 @pytest.mark.parametrize("config", [{"delete.topic.enable": "false"}])
 @pytest.mark.parametrize("version", range(1, 7))
-def test_deletion_can_be_switched_off(broker: Broker, client: WireClient, version: int) -> None:
+def test_topic_deletion_can_be_disabled(broker: Broker, client: WireClient, version: int) -> None:
     broker.create_topic("t")
     (answer,) = client.call(delete(version, "t"), version).responses
     expected = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
@@ -88,9 +88,7 @@ def test_deletion_can_be_switched_off(broker: Broker, client: WireClient, versio
     assert list(topics(client)) == ["t"]
 
 
-def test_topic_created_again_is_another_one_without_the_old_records(
-    broker: Broker, client: WireClient
-) -> None:
+def test_recreated_topic_has_a_new_id_and_no_records(broker: Broker, client: WireClient) -> None:
     ids = set()
     for _ in range(5):
         broker.create_topic("t")
@@ -104,7 +102,7 @@ def test_topic_created_again_is_another_one_without_the_old_records(
     assert len(ids) == 5
 
 
-def test_deleted_topic_takes_no_records(broker: Broker, client: WireClient) -> None:
+def test_deleted_topic_accepts_no_records(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.call(delete(6, "t"), 6)
     (sent,) = client.call(produce("t"), 8).responses

@@ -87,7 +87,7 @@ def test_filters_match_as_in_kafka(
         ([("group", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_what_is_no_filter_is_refused(
+def test_invalid_filters_are_refused(
     client: WireClient, components: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     assert matched(client, *(ComponentData(*each) for each in components)) == code

@@ -20,7 +20,7 @@ from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_names_cluster_controller_and_brokers(
+def test_every_version_returns_cluster_controller_and_brokers(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     response = client.call(DescribeClusterRequest(), version)
@@ -32,7 +32,7 @@ def test_every_version_names_cluster_controller_and_brokers(
     assert (node.rack, node.is_fenced) == (None, False)
 
 
-def test_authorized_operations_are_told_when_asked_for(client: WireClient) -> None:
+def test_authorized_operations_are_returned_on_request(client: WireClient) -> None:
     response = client.call(DescribeClusterRequest(True), 0)
     assert response.cluster_authorized_operations == CLUSTER_OPERATIONS
 
@@ -50,7 +50,7 @@ def test_other_endpoints_are_not_served(
     assert response.brokers == []
 
 
-def test_brokers_are_named_for_the_listener_of_the_client() -> None:
+def test_brokers_have_the_address_of_the_clients_listener() -> None:
     listeners = (Endpoint("INSIDE", "10.0.0.7", 9092), Endpoint("OUTSIDE", "b7.example", 19092))
     registered = [
         BrokerRegistration(BrokerId(number), "", 0, listeners=listeners) for number in (1, 7)

@@ -61,7 +61,7 @@ def test_every_version_has_all_topic_configs(
 
 
 @pytest.mark.parametrize("config", [{"log.segment.bytes": "2000000", "log.retention.hours": "2"}])
-def test_synonyms_say_where_a_topics_value_could_come_from(
+def test_synonyms_are_the_possible_sources_of_a_topic_config(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t", 1, {"segment.bytes": "3000000"})
@@ -82,7 +82,7 @@ def test_synonyms_say_where_a_topics_value_could_come_from(
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_documentation_is_there_when_asked_for(client: WireClient, version: int) -> None:
+def test_documentation_is_returned_on_request(client: WireClient, version: int) -> None:
     for wanted in (True, False):
         result = describe(
             client, ResourceType.BROKER, "1", version=version, include_documentation=wanted
@@ -101,9 +101,7 @@ def test_every_version_has_all_broker_configs(client: WireClient, version: int) 
     assert configs["broker.rack"].value is None
 
 
-def test_a_resource_is_described_again_but_not_without_end(
-    broker: Broker, client: WireClient
-) -> None:
+def test_repeated_resources_are_described_up_to_a_limit(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     resource = DescribeConfigsResource(ResourceType.TOPIC, "t", None)
     twice = client.call(DescribeConfigsRequest([resource] * 2), 4).results
@@ -114,14 +112,12 @@ def test_a_resource_is_described_again_but_not_without_end(
     assert sum(len(result.configs) for result in often) < 200 * len(TOPIC_CONFIGS)
 
 
-def test_keys_narrow_it_down(client: WireClient) -> None:
+def test_configuration_keys_select_configs(client: WireClient) -> None:
     result = describe(client, ResourceType.BROKER, "1", "num.partitions", "nope")
     assert [config.name for config in result.configs] == ["num.partitions"]
 
 
-def test_broker_without_a_name_has_what_was_altered_for_all(
-    broker: Broker, client: WireClient
-) -> None:
+def test_broker_without_a_name_has_the_dynamic_defaults(broker: Broker, client: WireClient) -> None:
     assert describe(client, ResourceType.BROKER, "").configs == []
 
     async def alter(server: Any) -> None:
@@ -135,7 +131,7 @@ def test_broker_without_a_name_has_what_was_altered_for_all(
     assert own.config_source == ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
-def test_loggers_are_told_with_log4j_levels(client: WireClient) -> None:
+def test_loggers_have_log4j_levels(client: WireClient) -> None:
     configs = by_name(describe(client, ResourceType.BROKER_LOGGER, "1"))
     assert configs["root"].config_source == ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     levels = {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"}
@@ -160,7 +156,7 @@ def told(client: WireClient, kind: int, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("config", [{"group.consumer.heartbeat.interval.ms": "6000"}])
-def test_groups_configs_stand_before_the_brokers(client: WireClient) -> None:
+def test_group_configs_override_broker_configs(client: WireClient) -> None:
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     default, static = ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG
     behind = [(f"group.{session}", "45000", default)]
@@ -181,7 +177,7 @@ def test_groups_configs_stand_before_the_brokers(client: WireClient) -> None:
     assert told(client, ResourceType.GROUP, "h")[session][0] == "45000"
 
 
-def test_client_metrics_show_defaults_and_what_was_set(client: WireClient) -> None:
+def test_client_metrics_have_defaults_and_overrides(client: WireClient) -> None:
     default, own = ConfigSource.DEFAULT_CONFIG, ConfigSource.CLIENT_METRICS_CONFIG
     expected: dict[str, Any] = {
         "interval.ms": ("300000", default, [], ConfigType.INT),
@@ -196,7 +192,9 @@ def test_client_metrics_show_defaults_and_what_was_set(client: WireClient) -> No
 
 
 @pytest.mark.parametrize("kind", [ResourceType.CLIENT_METRICS, ResourceType.GROUP])
-def test_groups_and_client_metrics_have_a_name(client: WireClient, kind: int) -> None:
+def test_groups_and_client_metrics_without_a_name_are_refused(
+    client: WireClient, kind: int
+) -> None:
     assert describe(client, kind, "").error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -214,7 +212,7 @@ def test_groups_and_client_metrics_have_a_name(client: WireClient, kind: int) ->
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_resource_that_is_not_there_says_why(
+def test_missing_resource_has_an_error_message(
     client: WireClient, kind: int, name: str, code: ErrorCode
 ) -> None:
     result = describe(client, kind, name)

@@ -23,7 +23,7 @@ def test_every_version_describes_a_stable_group(client: WireClient, version: int
     assert (member.member_metadata, member.member_assignment) == (b"topics", b"mine")
 
 
-def test_members_of_an_unsettled_group_are_told_without_metadata(client: WireClient) -> None:
+def test_members_of_an_unstable_group_have_no_metadata(client: WireClient) -> None:
     find(client)
     join(client)
     (group,) = client.call(DescribeGroupsRequest(groups=["g"]), 6).groups
@@ -43,7 +43,7 @@ def test_group_that_does_not_exist_is_dead(client: WireClient, version: int) -> 
         assert group.error_code == 0
 
 
-def test_operations_are_told_when_asked_for(client: WireClient) -> None:
+def test_operations_are_returned_on_request(client: WireClient) -> None:
     stable_member(client)
     request = DescribeGroupsRequest(groups=["g", "none"])
     assert [g.authorized_operations for g in client.call(request, 6).groups] == [NOT_REQUESTED] * 2

@@ -27,7 +27,7 @@ def sizes(response: Any) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_tells_sizes(broker: Broker, client: WireClient, version: int) -> None:
+def test_every_version_returns_sizes(broker: Broker, client: WireClient, version: int) -> None:
     broker.create_topic("t", 2)
     records = batch(b"value" * 100)
     client.call(produce("t", records, partition=1), 8)
@@ -44,7 +44,7 @@ def test_every_version_tells_sizes(broker: Broker, client: WireClient, version: 
         assert (result.total_bytes, result.usable_bytes) == (-1, -1)
 
 
-def test_only_the_partitions_asked_for_are_told(broker: Broker, client: WireClient) -> None:
+def test_only_requested_partitions_are_returned(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 3)
     broker.create_topic("u")
     topics = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("nope", [0])]
@@ -53,7 +53,7 @@ def test_only_the_partitions_asked_for_are_told(broker: Broker, client: WireClie
     assert result.topics == []
 
 
-def test_several_directories_are_told(tmp_path: Path) -> None:
+def test_several_directories_are_returned(tmp_path: Path) -> None:
     directories = [str(tmp_path / name) for name in ("one", "two")]
     with Broker({"log.dirs": ",".join(directories)}) as broker:
         broker.create_topic("t", 4)
@@ -63,7 +63,7 @@ def test_several_directories_are_told(tmp_path: Path) -> None:
     assert len(sizes(response)) == 4
 
 
-def test_directory_that_is_offline_is_a_storage_error(broker: Broker, client: WireClient) -> None:
+def test_offline_directory_is_a_storage_error(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
 
     async def fail(server: Any) -> None:

@@ -63,7 +63,7 @@ def test_voter_is_caught_up_by_the_brokers_clock(broker: Broker, client: WireCli
     assert after - before >= 3_600_000
 
 
-def test_nodes_are_told_where_the_client_reaches_them(broker: Broker, client: WireClient) -> None:
+def test_nodes_have_the_address_that_the_client_reaches(broker: Broker, client: WireClient) -> None:
     [node] = client.call(request(METADATA), 2).nodes
     [listener] = node.listeners
     assert (node.node_id, listener.name) == (1, "PLAINTEXT")
@@ -121,7 +121,7 @@ def test_an_administrators_client_describes_the_quorum(broker: Broker) -> None:
         [METADATA, ("pages", [])],
     ],
 )
-def test_anything_else_is_unknown_as_a_whole(
+def test_any_other_partition_is_unknown(
     client: WireClient, asked: list[tuple[str, list[int]]]
 ) -> None:
     answer = client.call(request(*asked), 2)
@@ -132,12 +132,12 @@ def test_anything_else_is_unknown_as_a_whole(
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_nothing_asked_is_nothing_answered(client: WireClient) -> None:
+def test_request_without_partitions_has_an_empty_response(client: WireClient) -> None:
     answer = client.call(request(), 2)
     assert (answer.error_code, answer.topics, answer.nodes) == (0, [], [])
 
 
-def test_a_store_that_cannot_be_read_is_told(broker: Broker, client: WireClient) -> None:
+def test_an_unreadable_store_is_a_storage_error(broker: Broker, client: WireClient) -> None:
     async def fail() -> int:
         raise StoreFailure("no disk")
 

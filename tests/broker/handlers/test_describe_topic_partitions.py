@@ -45,7 +45,7 @@ def topics(broker: Broker) -> None:
 
 
 @pytest.mark.usefixtures("topics")
-def test_all_topics_come_in_the_order_of_their_names(client: WireClient) -> None:
+def test_all_topics_are_sorted_by_name(client: WireClient) -> None:
     response = describe(client)
     assert [topic.name for topic in response.topics] == ["a", "b", "c"]
     partition = response.topics[1].partitions[2]
@@ -57,7 +57,7 @@ def test_all_topics_come_in_the_order_of_their_names(client: WireClient) -> None
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
-def test_pages_hold_every_partition_once(client: WireClient, limit: int) -> None:
+def test_pages_have_every_partition_once(client: WireClient, limit: int) -> None:
     found = pages(client, limit=limit)
     expected = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
     assert [partition for page in found for partition in page] == expected
@@ -65,18 +65,18 @@ def test_pages_hold_every_partition_once(client: WireClient, limit: int) -> None
 
 
 @pytest.mark.usefixtures("topics")
-def test_a_limit_below_one_is_one(client: WireClient) -> None:
+def test_a_limit_below_one_counts_as_one(client: WireClient) -> None:
     assert len(pages(client, "a", limit=-5)) == 2
 
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("config", [{"max.request.partition.size.limit": "4"}])
-def test_the_brokers_limit_counts_too(client: WireClient) -> None:
+def test_the_brokers_limit_applies_too(client: WireClient) -> None:
     assert [len(page) for page in pages(client, limit=2000)] == [4, 2]
 
 
 @pytest.mark.usefixtures("topics")
-def test_only_the_topics_asked_for_are_described(client: WireClient) -> None:
+def test_only_requested_topics_are_described(client: WireClient) -> None:
     response = describe(client, "c", "nope", "b d", "c")
     assert {topic.name: topic.error_code for topic in response.topics} == {
         "b d": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -87,12 +87,12 @@ def test_only_the_topics_asked_for_are_described(client: WireClient) -> None:
 
 @pytest.mark.usefixtures("topics")
 @pytest.mark.parametrize("cursor", [Cursor("a", 0), Cursor("b", -1)])
-def test_cursor_that_does_not_fit_is_an_invalid_request(client: WireClient, cursor: Cursor) -> None:
+def test_invalid_cursor_is_an_invalid_request(client: WireClient, cursor: Cursor) -> None:
     response = describe(client, "b", "c", cursor=cursor)
     assert {topic.error_code for topic in response.topics} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.usefixtures("topics")
-def test_cursor_behind_the_last_partition_goes_on_with_the_next_topic(client: WireClient) -> None:
+def test_cursor_after_the_last_partition_continues_with_the_next_topic(client: WireClient) -> None:
     response = describe(client, cursor=Cursor("b", 99))
     assert [(t.name, len(t.partitions)) for t in response.topics] == [("b", 0), ("c", 1)]

@@ -10,7 +10,7 @@ from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import TIMEOUT_MS, add, describe, end, producer, wait_for
 
 
-def test_transaction_in_full(broker: Broker, client: WireClient) -> None:
+def test_transaction_is_described_with_its_partitions(broker: Broker, client: WireClient) -> None:
     broker.create_topic("b", 3)
     broker.create_topic("a")
     who = producer(client)

@@ -13,12 +13,14 @@ from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("users", [None, []])
-def test_of_all_users_nobody_is_listed(client: WireClient, users: list[UserName] | None) -> None:
+def test_a_request_for_all_users_returns_none(
+    client: WireClient, users: list[UserName] | None
+) -> None:
     answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
     assert (answer.error_code, answer.results) == (0, [])
 
 
-def test_each_user_named_is_not_found_and_none_is_answered_twice(client: WireClient) -> None:
+def test_each_requested_user_is_not_found_and_has_one_result(client: WireClient) -> None:
     users = [UserName(name) for name in ("ada", "bob", "ada")]
     answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
     told = [(each.user, each.error_code, each.credential_infos) for each in answer.results]

@@ -39,7 +39,9 @@ def test_every_version_finds_nothing_to_elect(
     )
 
 
-def test_all_partitions_names_only_those_in_need(broker: Broker, client: WireClient) -> None:
+def test_a_request_for_all_partitions_returns_only_leaderless_ones(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t", 2)
     answer = client.call(ElectLeadersRequest(UNCLEAN, None), 2)
     assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
@@ -47,7 +49,9 @@ def test_all_partitions_names_only_those_in_need(broker: Broker, client: WireCli
     ]
 
 
-def test_what_is_not_there_is_unknown(broker: Broker, client: WireClient) -> None:
+def test_topics_and_partitions_that_do_not_exist_are_unknown(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     request = ElectLeadersRequest(
         UNCLEAN, [TopicPartitions("t", [1, -1]), TopicPartitions("no", [0])]

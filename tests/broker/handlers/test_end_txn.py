@@ -14,7 +14,7 @@ E = ErrorCode
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("committed", [True, False])
-def test_transaction_ends_and_its_retry_is_answered_alike(
+def test_retry_of_an_end_gets_the_same_response(
     broker: Broker, client: WireClient, version: int, committed: bool
 ) -> None:
     broker.create_topic("t", 2)
@@ -27,7 +27,7 @@ def test_transaction_ends_and_its_retry_is_answered_alike(
     assert opposite.error_code == E.INVALID_TXN_STATE
 
 
-def test_version_5_gives_the_identity_of_the_next_transaction(
+def test_version_5_returns_id_and_epoch_of_the_next_transaction(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -42,7 +42,7 @@ def test_version_5_gives_the_identity_of_the_next_transaction(
     assert add(client, (who[0], 1), "t0") == {"t0": E.NONE}
 
 
-def test_version_5_aborts_nothing(client: WireClient) -> None:
+def test_version_5_may_abort_without_a_transaction(client: WireClient) -> None:
     who = producer(client)
     answer = end(client, who, committed=False, version=5)
     assert (answer.error_code, answer.producer_epoch) == (0, 1)
@@ -50,7 +50,9 @@ def test_version_5_aborts_nothing(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_nothing_cannot_be_ended_before_version_5(client: WireClient, version: int) -> None:
+def test_ending_without_a_transaction_is_an_error_before_version_5(
+    client: WireClient, version: int
+) -> None:
     who = producer(client)
     for committed in (True, False):
         answer = end(client, who, committed=committed, version=version)
@@ -59,7 +61,7 @@ def test_nothing_cannot_be_ended_before_version_5(client: WireClient, version: i
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_fenced_producer_is_told_so_in_the_terms_of_its_version(
+def test_fenced_producer_gets_the_error_code_of_its_version(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
@@ -80,11 +82,11 @@ def test_unknown_transactional_id_or_producer(client: WireClient, version: int) 
     assert end(client, who, name="", version=version).error_code == E.INVALID_REQUEST
 
 
-def test_before_the_coordinator_is_looked_for_there_is_none(client: WireClient) -> None:
+def test_without_a_state_topic_there_is_no_coordinator(client: WireClient) -> None:
     assert end(client, (1, 0)).error_code == E.NOT_COORDINATOR
 
 
-def test_topic_that_is_deleted_in_the_transaction_does_not_wedge_it(
+def test_topic_deleted_during_a_transaction_does_not_block_its_end(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")

@@ -51,7 +51,7 @@ def fill(client: WireClient, count: int, *, partition: int = 0, size: int = 100)
 
 @pytest.mark.parametrize("version", range(4, 19))
 @pytest.mark.parametrize("isolation_level", [0, 1])
-def test_every_version_gives_records_and_watermarks(
+def test_every_version_returns_records_and_watermarks(
     broker: Broker, client: WireClient, version: int, isolation_level: int
 ) -> None:
     broker.create_topic("t")
@@ -69,7 +69,7 @@ def test_every_version_gives_records_and_watermarks(
     assert parse_header(got.records).partition_leader_epoch == 0
 
 
-def test_offset_in_mid_batch_gives_the_whole_batch(broker: Broker, client: WireClient) -> None:
+def test_offset_inside_a_batch_returns_the_whole_batch(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.call(produce(records=batch(b"a", b"b", b"c")), 9)
     assert offsets(answer(client.call(fetch(offset=2), 11)).records) == [0]
@@ -106,7 +106,7 @@ def test_leader_epoch_is_checked(
     assert answer(client.call(fetch(leader_epoch=epoch), 11)).error_code == code
 
 
-def test_fenced_reader_is_told_the_leader(broker: Broker, client: WireClient) -> None:
+def test_fenced_reader_gets_the_current_leader(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
 
     async def bump(server: Any) -> None:
@@ -122,7 +122,7 @@ def test_fenced_reader_is_told_the_leader(broker: Broker, client: WireClient) ->
     assert (hint.node_id, f"{hint.host}:{hint.port}") == (1, broker.bootstrap_servers)
 
 
-def test_diverging_reader_is_answered_at_once(broker: Broker, client: WireClient) -> None:
+def test_diverging_reader_gets_an_immediate_response(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     fill(client, 2)
 
@@ -141,7 +141,7 @@ def test_diverging_reader_is_answered_at_once(broker: Broker, client: WireClient
 
 
 class TestLimits:
-    def test_first_batch_is_whole_whatever_the_limits(
+    def test_first_batch_is_whole_despite_the_limits(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -181,7 +181,7 @@ class TestWaiting:
         parts = client.receive().responses[0].partitions
         assert [offsets(part.records) for part in parts] == [[], [0]]
 
-    def test_min_bytes_is_waited_for(self, broker: Broker, client: WireClient) -> None:
+    def test_fetch_waits_for_min_bytes(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         fill(client, 1, size=1000)
         client.send(fetch(max_wait_ms=600_000, min_bytes=5000), 11)
@@ -189,13 +189,15 @@ class TestWaiting:
             fill(producer, 5, size=1000)
         assert len(answer(client.receive()).records) >= 5000
 
-    def test_max_wait_ends_with_what_there_is(self, broker: Broker, client: WireClient) -> None:
+    def test_fetch_returns_available_records_after_max_wait(
+        self, broker: Broker, client: WireClient
+    ) -> None:
         broker.create_topic("t")
         fill(client, 1)
         got = answer(client.call(fetch(max_wait_ms=5, min_bytes=5000), 11))
         assert offsets(got.records) == [0]
 
-    def test_nothing_to_wait_for_is_answered_at_once(
+    def test_fetch_that_cannot_wait_gets_an_immediate_response(
         self, broker: Broker, client: WireClient
     ) -> None:
         assert client.call(fetch(partitions=(), **WAIT), 11).responses == []
@@ -210,7 +212,7 @@ class TestWaiting:
         assert offsets(answer(client.receive()).records) == [0]
         assert client.receive().responses[0].partition_responses[0].base_offset == 0
 
-    def test_client_that_goes_away_leaves_nothing_waiting(
+    def test_closed_connection_cancels_its_delayed_fetch(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -230,7 +232,7 @@ class TestWaiting:
 
         return broker.wait_until(lambda: broker.call(look), timeout_s=TIMEOUT_S)
 
-    def test_topic_deleted_under_a_long_poll_is_told(
+    def test_deleting_a_topic_completes_a_long_poll_with_an_error(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -239,7 +241,7 @@ class TestWaiting:
         broker.reset()
         assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def test_records_deleted_under_a_long_poll_are_told(
+    def test_deleting_records_completes_a_long_poll_with_an_error(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -255,7 +257,7 @@ class TestWaiting:
         broker.call(delete)
         assert answer(client.receive()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_stop_answers_what_waits(self, client: WireClient, broker: Broker) -> None:
+    def test_stop_completes_delayed_fetches(self, client: WireClient, broker: Broker) -> None:
         broker.create_topic("t")
         client.send(fetch(**WAIT), 11)
         assert self.until(broker, lambda manager: len(manager.fetches.waiting) == 1)
@@ -277,7 +279,9 @@ class TestSessions:
         options.setdefault("partitions", ())
         return client.call(fetch(session_id=session_id, session_epoch=epoch, **options), 11)
 
-    def test_only_what_changed_is_named(self, broker: Broker, client: WireClient) -> None:
+    def test_incremental_response_has_only_changed_partitions(
+        self, broker: Broker, client: WireClient
+    ) -> None:
         broker.create_topic("t", 3)
         session_id = self.open(client, 0, 1, 2)
         assert session_id > 0
@@ -291,9 +295,7 @@ class TestSessions:
         response = self.poll(client, session_id, 4, partitions=(1,), offset=1)
         assert named(response) == []
 
-    def test_partitions_take_turns_under_max_bytes(
-        self, broker: Broker, client: WireClient
-    ) -> None:
+    def test_partitions_rotate_under_max_bytes(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t", 3)
         for partition in range(3):
             fill(client, 1, partition=partition, size=1000)
@@ -306,7 +308,9 @@ class TestSessions:
             ]
         assert got == [0, 1, 2, 0, 1, 2]
 
-    def test_error_is_named_until_it_has_gone(self, broker: Broker, client: WireClient) -> None:
+    def test_partition_is_included_until_its_error_is_resolved(
+        self, broker: Broker, client: WireClient
+    ) -> None:
         broker.create_topic("t")
         session_id = self.open(client, 0, 1)
         for epoch in (1, 2):
@@ -330,14 +334,16 @@ class TestSessions:
         assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (response.session_id, response.responses) == (0, [])
 
-    def test_session_of_names_is_none_of_ids(self, broker: Broker, client: WireClient) -> None:
+    def test_session_by_names_cannot_be_used_with_ids(
+        self, broker: Broker, client: WireClient
+    ) -> None:
         broker.create_topic("t")
         session_id = self.open(client, 0)
         request = fetch(partitions=(), session_id=session_id, session_epoch=1)
         response = client.call(request, 13)
         assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
-    def test_topic_made_again_ends_a_session_by_id(
+    def test_recreating_a_topic_makes_its_id_in_a_session_unknown(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -348,7 +354,7 @@ class TestSessions:
         request = fetch(partitions=(), session_id=session_id, session_epoch=1, **WAIT)
         assert answer(client.call(request, 13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    def test_closed_session_is_gone(self, broker: Broker, client: WireClient) -> None:
+    def test_closed_session_does_not_exist(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         session_id = self.open(client, 0)
         assert self.poll(client, session_id, -1).session_id == 0
@@ -388,7 +394,7 @@ def test_fetch_in_the_name_of_a_replica_changes_nothing(
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_storage_error_is_told_to_those_who_know_it(
+def test_storage_error_is_returned_to_versions_that_have_it(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
@@ -403,7 +409,7 @@ def test_storage_error_is_told_to_those_who_know_it(
 
 
 @pytest.mark.parametrize(("version", "served"), [(9, False), (10, True)])
-def test_topic_of_zstd_is_for_those_who_know_it(
+def test_zstd_topic_is_refused_to_versions_without_zstd(
     broker: Broker, client: WireClient, version: int, served: bool
 ) -> None:
     broker.create_topic("t", config={"compression.type": "zstd"})

@@ -53,7 +53,7 @@ def test_reading_stops_at_the_first_open_transaction(broker: Broker, client: Wir
     assert end_of(read(client, 1)) == 4
 
 
-def test_who_reads_uncommitted_reads_all_and_is_told_what_is_stable(
+def test_read_uncommitted_returns_all_records_and_the_last_stable_offset(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -64,7 +64,7 @@ def test_who_reads_uncommitted_reads_all_and_is_told_what_is_stable(
     assert aborted(read(client, isolation_level=0)) is None
 
 
-def test_aborted_transactions_are_named_for_what_was_read(
+def test_aborted_transactions_are_listed_for_the_returned_records(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -84,12 +84,14 @@ def test_aborted_transactions_are_named_for_what_was_read(
     assert named == {(each, each * 2) for each in range(1, 20, 2)}
 
 
-def test_partition_that_is_not_there_has_no_list(broker: Broker, client: WireClient) -> None:
+def test_missing_partition_has_no_list_of_aborted_transactions(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     assert aborted(read(client, 99)) is None
 
 
-def test_open_transaction_does_not_wake_a_reader_and_its_end_does(
+def test_only_the_end_of_a_transaction_completes_a_delayed_fetch(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -110,7 +112,7 @@ def test_open_transaction_does_not_wake_a_reader_and_its_end_does(
     assert [(end_of(answer), aborted(answer)) for answer in answers] == [(4, [(1, 0)])]
 
 
-def test_plain_append_wakes_a_reader_of_committed_records(
+def test_non_transactional_append_completes_a_read_committed_fetch(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -132,7 +134,9 @@ async def count_waiting(server: Any) -> int:
     return len(server.services.replica_manager.fetches.waiting)
 
 
-def test_incremental_fetch_gets_what_became_stable(broker: Broker, client: WireClient) -> None:
+def test_incremental_fetch_returns_records_that_became_stable(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     produce_transactional(broker, 1, 0, b"a")
     request = fetch(isolation_level=READ_COMMITTED, session_epoch=0)
@@ -148,7 +152,9 @@ def test_incremental_fetch_gets_what_became_stable(broker: Broker, client: WireC
     assert (end_of(topic.partitions[0]), aborted(topic.partitions[0])) == (2, [(1, 0)])
 
 
-def test_data_and_list_are_of_one_state(broker: Broker, client: WireClient) -> None:
+def test_records_and_aborted_transactions_are_consistent(
+    broker: Broker, client: WireClient
+) -> None:
     """redpanda#7819, redpanda#3036: no record of an aborted transaction without its transaction in
     the list."""
     broker.create_topic("t")

@@ -87,7 +87,7 @@ def regions(monkeypatch: pytest.MonkeyPatch) -> list[FileRegion]:
 
 
 @pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
-def test_another_request_of_the_session_between_two_turns_makes_it_a_duplicate(
+def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_duplicate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
 ) -> None:
     with running(tmp_path) as (runner, server):
@@ -115,7 +115,7 @@ def test_another_request_of_the_session_between_two_turns_makes_it_a_duplicate(
 
 
 @pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
-def test_a_fetch_cancelled_between_two_turns_gives_back_what_was_read(
+def test_a_fetch_cancelled_between_two_slices_closes_its_regions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
 ) -> None:
     ended: list[bool] = []

@@ -22,7 +22,7 @@ def offsets_topic(broker: Broker) -> Any:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_every_version_names_the_address_at_which_the_client_arrived(
+def test_every_version_returns_the_address_that_the_client_connected_to(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     response = find(client, version=version)
@@ -34,9 +34,7 @@ def test_every_version_names_the_address_at_which_the_client_arrived(
     assert response.node_id == 1
 
 
-def test_offsets_topic_comes_into_being_at_the_first_question(
-    broker: Broker, client: WireClient
-) -> None:
+def test_first_request_creates_the_offsets_topic(broker: Broker, client: WireClient) -> None:
     assert offsets_topic(broker) is None
     find(client)
     assert len(offsets_topic(broker).partitions) == 50
@@ -49,7 +47,7 @@ def test_offsets_topic_has_the_configured_partitions(broker: Broker, client: Wir
 
 
 @pytest.mark.parametrize("config", [{"offsets.topic.replication.factor": 2}])
-def test_offsets_topic_that_cannot_be_created_is_said_so(
+def test_offsets_topic_that_cannot_be_created_is_reported(
     broker: Broker, client: WireClient
 ) -> None:
     found = find(client).coordinators[0]
@@ -58,7 +56,7 @@ def test_offsets_topic_that_cannot_be_created_is_said_so(
     assert find(client, version=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_several_groups_are_found_in_the_order_asked(client: WireClient) -> None:
+def test_several_groups_are_returned_in_the_order_of_the_request(client: WireClient) -> None:
     keys = ["b", "a", "", "g" * 1000]
     response = client.call(FindCoordinatorRequest(coordinator_keys=keys), 4)
     assert [(each.key, each.error_code) for each in response.coordinators] == [
@@ -66,7 +64,7 @@ def test_several_groups_are_found_in_the_order_asked(client: WireClient) -> None
     ]
 
 
-def test_first_questions_at_the_same_time_create_the_topic_once(
+def test_simultaneous_first_requests_create_the_topic_once(
     broker: Broker, client: WireClient
 ) -> None:
     with WireClient(broker.bootstrap_servers) as other:
@@ -99,7 +97,7 @@ def test_other_types_of_coordinators_are_refused(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
-def test_coordinator_of_a_transactional_id_is_found_and_its_topic_made(
+def test_request_for_a_transactional_id_creates_its_topic(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     request = FindCoordinatorRequest(key="x", key_type=1)

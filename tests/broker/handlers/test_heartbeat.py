@@ -23,7 +23,7 @@ def test_every_version_keeps_a_member(client: WireClient, version: int) -> None:
         ({"group_instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_what_is_not_the_members_is_refused(
+def test_wrong_member_generation_or_group_is_refused(
     client: WireClient, options: dict[str, object], code: ErrorCode
 ) -> None:
     assert heartbeat(client, stable_member(client), **options) is code

@@ -109,7 +109,7 @@ def test_connection_limit_is_in_force_for_the_next_connection(
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-def test_threads_are_altered_step_by_step_up_and_down(
+def test_thread_counts_change_at_most_by_a_factor_of_two(
     broker: Broker, client: WireClient, name: str
 ) -> None:
     def threads(value: str | None) -> str | None:
@@ -139,7 +139,7 @@ POOLS = [
 
 @pytest.mark.parametrize("name", POOLS)
 @pytest.mark.parametrize("node", ["1", ""])
-def test_sizes_of_pools_that_are_not_there_are_kept_and_shown_for_the_tools_that_set_them(
+def test_sizes_of_thread_pools_without_effect_are_stored_and_returned(
     broker: Broker, client: WireClient, node: str, name: str
 ) -> None:
     def shown() -> tuple[str | None, int, bool]:
@@ -170,7 +170,7 @@ def test_sizes_of_pools_that_are_not_there_are_kept_and_shown_for_the_tools_that
         ("ssl.keystore.location", "only PLAINTEXT listeners are served"),
     ],
 )
-def test_what_would_be_missed_is_refused_with_the_reason(
+def test_configs_without_support_are_refused_with_the_reason(
     client: WireClient, name: str, reason: str
 ) -> None:
     answer = alter(client, ResourceType.BROKER, "1", (name, SET, "4"))
@@ -227,20 +227,20 @@ def test_what_is_refused_says_why(
     assert overrides(broker, "t") == {}
 
 
-def test_one_wrong_config_refuses_the_whole_resource(broker: Broker, client: WireClient) -> None:
+def test_one_invalid_config_refuses_the_whole_resource(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     good, wrong = ("segment.ms", SET, "7"), ("retention.ms", SET, "x")
     assert alter(client, ResourceType.TOPIC, "t", good, wrong).error_code
     assert overrides(broker, "t") == {}
 
 
-def test_a_config_named_twice_is_an_invalid_request(broker: Broker, client: WireClient) -> None:
+def test_a_repeated_config_is_an_invalid_request(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     ops = [("segment.ms", SET, "7"), ("segment.ms", DELETE, None)]
     assert alter(client, ResourceType.TOPIC, "t", *ops).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_logger_takes_a_level_and_gives_it_back(client: WireClient) -> None:
+def test_logger_level_is_set_and_reset(client: WireClient) -> None:
     logger = logging.getLogger("odradek.broker.broker")
     before = logger.level
     try:

@@ -57,7 +57,7 @@ def test_transactional_id_keeps_its_producer_id_and_each_producer_fences(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_producer_that_says_who_it_is_goes_on_and_a_stranger_is_fenced(
+def test_producer_that_sends_its_id_continues_and_others_are_fenced(
     client: WireClient, version: int
 ) -> None:
     producer_id, epoch = producer(client)
@@ -86,11 +86,11 @@ def test_timeout_is_bounded(client: WireClient, timeout_ms: int) -> None:
     assert got.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
-def test_transactional_id_has_no_coordinator_before_it_is_looked_for(client: WireClient) -> None:
+def test_without_a_state_topic_a_transactional_id_has_no_coordinator(client: WireClient) -> None:
     assert init(client).error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_ids_go_on_behind_the_block_after_a_restart(tmp_path: Path) -> None:
+def test_ids_continue_after_the_block_after_a_restart(tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
         with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:

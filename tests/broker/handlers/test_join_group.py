@@ -11,7 +11,7 @@ from tests.broker.handlers.group_calls import find, heartbeat, join, join_reques
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_version_makes_a_leader(client: WireClient, version: int) -> None:
+def test_every_version_returns_the_leader(client: WireClient, version: int) -> None:
     find(client)
     answer = join(client, version)
     assert (answer.error_code, answer.generation_id) == (0, 1)
@@ -75,18 +75,18 @@ def test_group_needs_a_name(client: WireClient) -> None:
     assert join(client, group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_before_anyone_looked_for_the_coordinator_there_is_none(client: WireClient) -> None:
+def test_without_an_offsets_topic_joining_has_no_coordinator(client: WireClient) -> None:
     assert join(client).error_code == ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("config", [{"group.max.size": 1}])
-def test_full_group_takes_no_more(broker: Broker, client: WireClient) -> None:
+def test_full_group_refuses_another_member(broker: Broker, client: WireClient) -> None:
     stable_member(client)
     with WireClient(broker.bootstrap_servers) as other:
         assert join(other).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_stopping_broker_answers_who_waits(broker: Broker, client: WireClient) -> None:
+def test_stopping_broker_completes_waiting_joins(broker: Broker, client: WireClient) -> None:
     first = stable_member(client)
     with WireClient(broker.bootstrap_servers) as other:
         member_id = other.call(join_request(), 9).member_id

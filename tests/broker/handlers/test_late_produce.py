@@ -69,7 +69,7 @@ def nothing_hangs(broker: Broker, client: WireClient) -> None:
 @pytest.mark.parametrize(("produce_version", "end_version"), VERSIONS)
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("late_in", PARTITIONS)
-def test_batch_after_the_end_opens_no_transaction_that_nobody_ends(
+def test_batch_after_the_end_leaves_no_hanging_transaction(
     broker: Broker,
     client: WireClient,
     produce_version: int,

@@ -32,7 +32,9 @@ def listed(client: WireClient, version: int, *types: int) -> tuple[int, set[tupl
 
 @pytest.mark.usefixtures("resources")
 @pytest.mark.parametrize("types", [(), (METRICS,), (TOPIC, GROUP), (TOPIC, TOPIC), (BROKER,)])
-def test_the_types_that_are_asked_for_or_all(client: WireClient, types: tuple[int, ...]) -> None:
+def test_the_requested_types_or_all_types_are_listed(
+    client: WireClient, types: tuple[int, ...]
+) -> None:
     expected = {each for each in EVERYTHING if not types or each[1] in types}
     assert listed(client, 1, *types) == (ErrorCode.NONE, expected)
 

@@ -54,6 +54,6 @@ def test_filters_by_state_and_type(
     assert sorted(each.group_id for each in response.groups) == expected
 
 
-def test_without_an_offsets_topic_there_are_no_groups(client: WireClient) -> None:
+def test_without_an_offsets_topic_no_groups_are_listed(client: WireClient) -> None:
     response = client.call(ListGroupsRequest(), 5)
     assert (response.error_code, response.groups) == (0, [])

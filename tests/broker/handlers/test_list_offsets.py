@@ -82,7 +82,7 @@ def test_unknown_special_timestamp_is_unsupported(filled: WireClient) -> None:
         (31, (-1, -1)),
     ],
 )
-def test_lookup_by_time_gives_the_first_record_not_older(
+def test_lookup_by_timestamp_returns_the_first_record_not_older(
     filled: WireClient, delta: int, answer: tuple[int, int]
 ) -> None:
     assert ask(filled, 7, NOW + delta)[:3] == (0, *answer)
@@ -96,7 +96,7 @@ def test_empty_log(broker: Broker, client: WireClient) -> None:
     assert ask(client, 7, 5) == (0, -1, -1, -1)
 
 
-def test_what_is_not_committed_is_not_found(filled: WireClient, broker: Broker) -> None:
+def test_uncommitted_records_are_not_found(filled: WireClient, broker: Broker) -> None:
     async def hold_back(server: Any) -> None:
         server.services.replica_manager.partition("t", 0).log.high_watermark = 2
 
@@ -124,9 +124,7 @@ def test_unknown_partition_and_repeated_partition(broker: Broker, client: WireCl
     assert [each.error_code for each in topic.partitions] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_read_committed_knows_nothing_behind_the_last_stable_offset(
-    broker: Broker, client: WireClient
-) -> None:
+def test_read_committed_ends_at_the_last_stable_offset(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     produce_plain(broker, b"a")
     produce_transactional(broker, 1, 0, b"b")

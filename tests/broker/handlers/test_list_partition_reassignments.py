@@ -14,7 +14,7 @@ from testkit.wire import WireClient
 
 
 @pytest.mark.parametrize("asked", [None, [], ["t"], ["t", "no"]])
-def test_nothing_is_being_reassigned(
+def test_no_reassignment_is_in_progress(
     broker: Broker, client: WireClient, asked: list[str] | None
 ) -> None:
     broker.create_topic("t")

@@ -60,7 +60,7 @@ def test_producer_ids_filter(client: WireClient, ids: dict[str, int]) -> None:
     assert names(both) == {"idle-2"}
 
 
-def test_duration_filters_what_is_open_for_longer(client: WireClient, ids: dict[str, int]) -> None:
+def test_duration_filters_transactions_by_age(client: WireClient, ids: dict[str, int]) -> None:
     hour_ms = 3_600_000
     # What has not begun began long ago, as in Kafka.
     assert names(list_transactions(client, 1, duration_filter=hour_ms)) == {"idle-1", "idle-2"}
@@ -86,11 +86,11 @@ def test_pattern_matches_the_whole_id(
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1"])
-def test_what_is_no_pattern_in_re2_is_refused(client: WireClient, pattern: str) -> None:
+def test_invalid_re2_patterns_are_refused(client: WireClient, pattern: str) -> None:
     response = list_transactions(client, transactional_id_pattern=pattern)
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert response.transaction_states == []
 
 
-def test_nothing_is_listed_where_nothing_is(client: WireClient) -> None:
+def test_without_transactions_the_list_is_empty(client: WireClient) -> None:
     assert names(list_transactions(client)) == set()

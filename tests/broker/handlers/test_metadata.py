@@ -32,7 +32,7 @@ def summary(response: Any) -> dict[str | None, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_every_version_names_broker_and_leader(
+def test_every_version_returns_broker_and_leader(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t", 2)
@@ -64,7 +64,7 @@ def test_all_topics_are_null_and_in_version_0_the_empty_list(
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_response_that_creates_a_topic_says_unknown_and_the_next_one_names_its_leader(
+def test_response_that_creates_a_topic_is_unknown_and_the_next_one_has_its_leader(
     client: WireClient, version: int
 ) -> None:
     first = client.call(asked("new"), version)
@@ -84,7 +84,7 @@ def test_deleted_topic_is_unknown_in_the_response_that_creates_it_again(
     assert summary(client.call(asked("t"), 12)) == {"t": (ErrorCode.NONE, 1)}
 
 
-def test_existing_topics_are_described_beside_those_that_are_created(
+def test_existing_topics_are_described_together_with_created_ones(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("old", 2)
@@ -95,14 +95,14 @@ def test_existing_topics_are_described_beside_those_that_are_created(
     }
 
 
-def test_missing_topic_is_unknown_where_the_client_does_not_want_it(client: WireClient) -> None:
+def test_missing_topic_is_unknown_if_the_client_forbids_creation(client: WireClient) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     for _ in range(2):
         assert summary(client.call(asked("new", create=False), 4)) == {"new": unknown}
 
 
 @pytest.mark.parametrize("config", [{"auto.create.topics.enable": "false"}])
-def test_missing_topic_is_unknown_where_the_broker_does_not_want_it(client: WireClient) -> None:
+def test_missing_topic_is_unknown_if_the_broker_forbids_creation(client: WireClient) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     assert summary(client.call(asked("new"), 12)) == {"new": unknown}
 
@@ -149,7 +149,7 @@ def test_created_topics_have_the_brokers_partitions(client: WireClient) -> None:
     assert [topic.is_internal for topic in response.topics] == [False, True]
 
 
-def test_topic_named_twice_is_answered_once(client: WireClient) -> None:
+def test_repeated_topic_has_one_result(client: WireClient) -> None:
     assert len(client.call(asked("t", "t"), 12).topics) == 1
 
 
@@ -182,7 +182,7 @@ def test_neither_name_nor_id_is_an_invalid_request(client: WireClient, version: 
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-def test_authorized_operations_are_told_when_asked_for(client: WireClient, version: int) -> None:
+def test_authorized_operations_are_returned_on_request(client: WireClient, version: int) -> None:
     request = asked("t")
     response = client.call(request, version)
     assert response.topics[0].topic_authorized_operations == NOT_REQUESTED
@@ -198,6 +198,6 @@ def test_authorized_operations_are_told_when_asked_for(client: WireClient, versi
 @pytest.mark.parametrize(
     "config", [{"advertised.listeners": "PLAINTEXT://broker.example:19092", "broker.rack": "r1"}]
 )
-def test_advertised_listener_and_rack_are_told(client: WireClient) -> None:
+def test_advertised_listener_and_rack_are_returned(client: WireClient) -> None:
     (node,) = client.call(asked(), 12).brokers
     assert (node.host, node.port, node.rack) == ("broker.example", 19092, "r1")

@@ -41,7 +41,7 @@ def test_every_version_stores_an_offset(client: WireClient, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_takes_a_members_commit(client: WireClient, version: int) -> None:
+def test_every_version_accepts_a_members_commit(client: WireClient, version: int) -> None:
     joined = stable_member(client)
     options = {
         "generation_id_or_member_epoch": joined.generation_id,
@@ -59,7 +59,7 @@ def test_every_version_takes_a_members_commit(client: WireClient, version: int) 
         ({"generation_id_or_member_epoch": -1, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_group_with_members_takes_commits_of_theirs_only(
+def test_group_with_members_accepts_only_their_commits(
     client: WireClient, changes: dict[str, object], code: ErrorCode
 ) -> None:
     joined = stable_member(client)
@@ -72,7 +72,7 @@ def test_group_with_members_takes_commits_of_theirs_only(
     assert committed(client).committed_offset == -1
 
 
-def test_commit_while_the_assignment_is_awaited_is_told_to_rejoin(client: WireClient) -> None:
+def test_commit_before_the_assignment_is_rebalance_in_progress(client: WireClient) -> None:
     joined = join(client)
     options = {
         "generation_id_or_member_epoch": joined.generation_id,
@@ -103,7 +103,7 @@ def test_generation_of_a_group_that_does_not_exist(
     assert commit(client, version, **options) is code
 
 
-def test_unknown_topics_and_partitions_do_not_hurt_the_others(client: WireClient) -> None:
+def test_unknown_topics_and_partitions_do_not_affect_others(client: WireClient) -> None:
     topics = [
         OffsetCommitRequestTopic(
             name=name,
@@ -148,7 +148,7 @@ def test_retention_time_that_ends_after_the_last_timestamp_never_ends(client: Wi
     assert committed(client).committed_offset == 5
 
 
-def test_commit_waits_for_the_disk_where_that_is_asked(client: WireClient) -> None:
+def test_commit_waits_for_the_disk_if_configured(client: WireClient) -> None:
     assert commit(client) is ErrorCode.NONE
     assert committed(client).committed_offset == 5
 

@@ -39,7 +39,7 @@ def delete(
     return ErrorCode(response.error_code), codes
 
 
-def test_offsets_are_forgotten_one_by_one(broker: Broker, client: WireClient) -> None:
+def test_single_offsets_are_deleted(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 3)
     find(client)
     commit(client, partition=0)

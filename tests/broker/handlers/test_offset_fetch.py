@@ -33,7 +33,7 @@ def by_partition(topics: Any) -> dict[tuple[str, int], int]:
 
 @pytest.mark.usefixtures("offsets")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_answers_what_was_committed(client: WireClient, version: int) -> None:
+def test_every_version_returns_committed_offsets(client: WireClient, version: int) -> None:
     found = committed(client, "t", 2, version=version)
     assert (found.committed_offset, found.metadata, found.error_code) == (12, "note", 0)
     assert found.committed_leader_epoch == (3 if version >= 5 else -1)
@@ -41,7 +41,7 @@ def test_every_version_answers_what_was_committed(client: WireClient, version: i
 
 @pytest.mark.usefixtures("offsets")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_not_committed_is_minus_one_without_error(
+def test_partition_without_a_commit_is_minus_one_without_error(
     client: WireClient, version: int
 ) -> None:
     for topic, partition, group in [("t", 1, "g"), ("missing", 0, "g"), ("t", 0, "no group")]:
@@ -75,7 +75,7 @@ def test_several_groups_at_once(client: WireClient) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_before_there_is_a_coordinator_each_version_says_so_in_its_way(
+def test_without_a_coordinator_each_version_has_its_error_format(
     client: WireClient, version: int
 ) -> None:
     response = client.call(fetch_request(version=version, topics={"t": [0]}), version)

@@ -52,7 +52,7 @@ def stored(client: WireClient, topic: str = "t") -> list[bytes]:
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
-def test_every_version_appends_and_says_where(
+def test_every_version_appends_and_returns_the_offset(
     broker: Broker, client: WireClient, version: int, acks: int
 ) -> None:
     broker.create_topic("t")
@@ -69,7 +69,7 @@ def test_every_version_appends_and_says_where(
     assert stored(client) == [b"a", b"b"] * 2
 
 
-def test_acks_zero_is_never_answered(broker: Broker, client: WireClient) -> None:
+def test_acks_zero_has_no_response(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.send(produce(acks=0), 9)
     assert answer(client.call(produce(), 9)).base_offset == 1
@@ -128,7 +128,7 @@ def test_internal_topic_is_for_the_broker_and_admin_tools(
     assert got.error_code == ErrorCode.NONE
 
 
-def test_one_bad_partition_does_not_hurt_the_others(broker: Broker, client: WireClient) -> None:
+def test_one_invalid_partition_does_not_affect_others(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 3)
     corrupt = batch()
     corrupt[-1] ^= 1
@@ -179,7 +179,7 @@ def test_zstd_needs_version_seven(
     assert got.error_code == expected
 
 
-def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
+def test_duplicate_batch_of_a_producer_gets_its_first_offset(
     broker: Broker, client: WireClient
 ) -> None:
     """redpanda#3039: to OUT_OF_ORDER_SEQUENCE_NUMBER a producer sends it again under another epoch,
@@ -196,7 +196,7 @@ def test_repeated_batch_of_a_producer_is_answered_with_its_first_offset(
     assert stored(client) == [b"a"] * 3
 
 
-def test_what_follows_a_failed_batch_of_a_producer_is_refused_until_that_comes_again(
+def test_batches_after_a_failed_one_are_refused_until_it_is_resent(
     broker: Broker, client: WireClient
 ) -> None:
     """Five requests in flight, the second damaged: what was numbered behind it must not fill its
@@ -222,7 +222,7 @@ def test_what_follows_a_failed_batch_of_a_producer_is_refused_until_that_comes_a
 @pytest.mark.parametrize(
     "config", [{}, {"compression.type": "gzip"}, {"cleanup.policy": "compact"}]
 )
-def test_an_error_that_nobody_foresaw_is_no_answer(
+def test_an_unexpected_exception_closes_the_connection(
     broker: Broker,
     client: WireClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -255,7 +255,7 @@ def test_an_error_that_nobody_foresaw_is_no_answer(
     assert len(calls) == 2
 
 
-def test_log_append_time_is_told(broker: Broker, client: WireClient) -> None:
+def test_log_append_time_is_returned(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
     got = answer(client.call(produce(records=batch(timestamp_ms=1)), 9))
     assert got.log_append_time_ms > 1_600_000_000_000
@@ -279,7 +279,7 @@ def test_topic_with_a_compression_of_its_own_recompresses(
     assert stored(client) == [b"a" * 1000, b"b", b"c"]
 
 
-def test_body_that_does_not_unpack_is_corrupt_where_it_must_be(
+def test_body_that_cannot_be_decompressed_is_corrupt_if_it_is_read(
     broker: Broker, client: WireClient
 ) -> None:
     from odradek.records.batch import write_crc
@@ -292,7 +292,7 @@ def test_body_that_does_not_unpack_is_corrupt_where_it_must_be(
     assert got.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_frame_belongs_to_its_request_while_that_is_off_the_loop(
+def test_frame_stays_unchanged_while_its_batch_is_on_a_thread(
     broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes of a batch in another thread's hands stay what they are while others arrive."""
@@ -329,7 +329,7 @@ class TestFlush:
         return {"log.flush.interval.messages": 1}
 
     @pytest.mark.parametrize("acks", [1, -1])
-    def test_answer_waits_for_fsync_and_one_fsync_covers_many(
+    def test_response_waits_for_fsync_and_one_fsync_covers_many(
         self, broker: Broker, client: WireClient, acks: int
     ) -> None:
         broker.create_topic("t")
@@ -411,7 +411,7 @@ class TestFlush:
 
         return broker.call(install)
 
-    def test_failed_fsync_is_a_storage_error_and_never_tried_again(
+    def test_failed_fsync_is_a_storage_error_and_never_retried(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
@@ -431,7 +431,7 @@ class TestFlush:
         response = client.call(fetch(), 11)
         assert response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
-    def test_stop_answers_the_produce_that_waits(self, broker: Broker, client: WireClient) -> None:
+    def test_stop_completes_a_delayed_produce(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         gate, started = threading.Event(), threading.Event()
         self.hold_flushes(broker, gate, started, [])
@@ -489,7 +489,7 @@ def test_topic_deleted_while_a_produce_waits_is_unknown(
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_producer_at_the_wrong_broker_is_told_the_leader(
+def test_producer_at_the_wrong_broker_gets_the_current_leader(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")

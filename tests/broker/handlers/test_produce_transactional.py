@@ -84,7 +84,7 @@ def test_refusal_of_a_whole_request_with_acks_0_closes_the_connection(
         client.receive()
 
 
-def test_unknown_coordinator_is_a_reason_to_try_again(broker: Broker, client: WireClient) -> None:
+def test_unknown_coordinator_is_a_retriable_error(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     response = client.call(request(of((7, 0))), 11)
     (answer,) = response.responses[0].partition_responses
@@ -107,7 +107,7 @@ def test_partition_that_was_not_added_is_refused(
     assert offsets(client, 1) == (0, 0)
 
 
-def test_open_transaction_is_not_asked_about_again(broker: Broker, client: WireClient) -> None:
+def test_open_transaction_is_not_verified_again(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     who = producer(client)
     add(client, who, "t0")
@@ -130,7 +130,7 @@ def test_newer_client_adds_the_partition_by_writing(broker: Broker, client: Wire
     assert [(each.topic, sorted(each.partitions)) for each in state.topics] == [("t", [0, 1])]
 
 
-def test_newer_client_begins_at_sequence_zero_where_nothing_is_known(
+def test_newer_client_without_producer_state_begins_at_sequence_zero(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -139,7 +139,9 @@ def test_newer_client_begins_at_sequence_zero_where_nothing_is_known(
     assert send(client, of(who, 0), version=ADD_PARTITION) == [E.NONE]
 
 
-def test_late_batch_after_the_end_pins_nothing(broker: Broker, client: WireClient) -> None:
+def test_late_batch_after_the_end_does_not_hold_the_last_stable_offset(
+    broker: Broker, client: WireClient
+) -> None:
     """KAFKA-12671: a batch that comes when its transaction has been ended is refused."""
     broker.create_topic("t")
     who = producer(client)
@@ -161,7 +163,7 @@ def test_fenced_producer_writes_nothing(broker: Broker, client: WireClient) -> N
     assert send(client, of(old, 1), of(old)) == [E.INVALID_PRODUCER_EPOCH] * 2
 
 
-def test_plain_batch_of_a_producer_in_a_transaction_is_refused(
+def test_non_transactional_batch_of_a_producer_in_a_transaction_is_refused(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -173,7 +175,7 @@ def test_plain_batch_of_a_producer_in_a_transaction_is_refused(
     assert send(client, plain, name=None) == [E.INVALID_TXN_STATE]
 
 
-def test_plain_batch_in_a_request_with_a_transactional_id_is_plain(
+def test_non_transactional_batch_may_have_a_transactional_id_in_its_request(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -182,7 +184,7 @@ def test_plain_batch_in_a_request_with_a_transactional_id_is_plain(
 
 
 @pytest.mark.parametrize("config", [{"transaction.partition.verification.enable": False}])
-def test_without_verification_the_coordinator_is_asked_only_to_add(
+def test_without_verification_the_coordinator_only_adds_partitions(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t", 2)
@@ -194,7 +196,7 @@ def test_without_verification_the_coordinator_is_asked_only_to_add(
 
 
 @pytest.mark.parametrize("config", [{"log.flush.interval.messages": 1}])
-def test_requests_behind_one_that_waits_for_the_coordinator_stay_behind_it(
+def test_requests_after_one_that_waits_for_the_coordinator_keep_their_order(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -208,7 +210,7 @@ def test_requests_behind_one_that_waits_for_the_coordinator_stay_behind_it(
 
 
 @pytest.mark.parametrize("compression", ["zstd", "producer"])
-def test_topic_whose_records_are_looked_at_takes_transactions(
+def test_topic_with_validated_records_accepts_transactions(
     broker: Broker, client: WireClient, compression: str
 ) -> None:
     broker.create_topic("t", config={"compression.type": compression, "cleanup.policy": "delete"})

@@ -10,7 +10,7 @@ from tests.broker.handlers.group_calls import find, join, stable_member, sync
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_answers_the_assignment(client: WireClient, version: int) -> None:
+def test_every_version_returns_the_assignment(client: WireClient, version: int) -> None:
     find(client)
     joined = join(client)
     answer = sync(client, joined, version)

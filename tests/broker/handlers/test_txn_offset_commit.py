@@ -114,7 +114,7 @@ def test_offsets_are_unstable_until_the_transaction_ends(
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("stable_first", [True, False])
-def test_first_read_after_the_transaction_is_complete_is_current(
+def test_first_fetch_after_a_transaction_returns_its_offset(
     client: WireClient, transaction: Transaction, committed: bool, stable_first: bool
 ) -> None:
     """redpanda#9571, redpanda#10669: whoever takes the group over right after the commit must not
@@ -141,7 +141,7 @@ def test_groups_that_are_not_in_the_transaction_are_refused(
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("known", [True, False])
-def test_empty_group_id_is_refused_before_the_transaction_is_looked_at(
+def test_empty_group_id_is_refused_before_the_verification(
     transaction: Transaction, version: int, known: bool
 ) -> None:
     """As by Apache Kafka 4.1, whoever sends it, a transactional id that is none included."""
@@ -155,12 +155,12 @@ def test_empty_group_id_is_refused_before_the_transaction_is_looked_at(
 
 
 @pytest.mark.parametrize("config", [{"transaction.partition.verification.enable": "false"}])
-def test_verification_can_be_turned_off(client: WireClient, transaction: Transaction) -> None:
+def test_verification_can_be_disabled(client: WireClient, transaction: Transaction) -> None:
     assert transaction.commit_offset() is E.NONE
     assert fetched(client) == (E.UNSTABLE_OFFSET_COMMIT, -1)
 
 
-def test_version_5_makes_the_group_part_of_the_transaction(
+def test_version_5_adds_the_group_to_the_transaction(
     client: WireClient, transaction: Transaction
 ) -> None:
     assert transaction.commit_offset(5) is E.NONE
@@ -168,7 +168,7 @@ def test_version_5_makes_the_group_part_of_the_transaction(
     assert settled(client) == 9
 
 
-def test_generation_fences(transaction: Transaction) -> None:
+def test_an_old_generation_is_fenced(transaction: Transaction) -> None:
     assert transaction.begin() is E.NONE
     member = {"generation_id": 3, "member_id": "gone"}
     assert transaction.commit_offset(3, **member) is E.UNKNOWN_MEMBER_ID

@@ -33,7 +33,9 @@ def finalized(client: WireClient) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_finalizes_and_clients_are_told(client: WireClient, version: int) -> None:
+def test_every_version_finalizes_and_clients_see_the_level(
+    client: WireClient, version: int
+) -> None:
     before = finalized(client)
     down = update(client, (NAME, 0, SAFE), version=max(version, 1))
     assert (down.error_code, down.error_message) == (ErrorCode.NONE, None)
@@ -82,13 +84,13 @@ def test_what_is_refused_says_why_and_changes_nothing(
     assert finalized(client) == before
 
 
-def test_a_downgrade_is_no_way_up(client: WireClient) -> None:
+def test_a_downgrade_to_a_higher_level_is_refused(client: WireClient) -> None:
     update(client, (NAME, 0, SAFE))
     answer = update(client, (NAME, 1, SAFE))
     assert "Can't downgrade to a newer version." in answer.error_message
 
 
-def test_metadata_version_goes_down_as_long_as_nothing_would_be_lost(client: WireClient) -> None:
+def test_metadata_version_may_be_downgraded_without_loss(client: WireClient) -> None:
     assert update(client, ("metadata.version", 23, SAFE)).error_code == ErrorCode.NONE
     assert finalized(client)["metadata.version"] == 23
     assert update(client, ("metadata.version", 27, UP)).error_code == ErrorCode.NONE

@@ -79,18 +79,18 @@ def test_coordinator_of_an_earlier_epoch_is_fenced(broker: Broker, client: WireC
     }
 
 
-def test_nothing_is_answered_with_nothing(broker: Broker, client: WireClient) -> None:
+def test_request_without_markers_has_an_empty_response(broker: Broker, client: WireClient) -> None:
     assert write(client) == {}
 
 
-def test_producer_that_is_named_twice_is_answered_once(broker: Broker, client: WireClient) -> None:
+def test_repeated_producer_has_one_result(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     codes = write(client, marker(1, 0, epoch=2), marker(1, 0, epoch=1))
     assert codes == {1: {"t": {0: int(ErrorCode.INVALID_PRODUCER_EPOCH)}}}
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-1, -1), (1, -1)])
-def test_a_marker_without_a_producer_is_refused_and_the_others_are_taken(
+def test_a_marker_without_a_producer_is_refused_and_others_are_written(
     broker: Broker, client: WireClient, producer_id: int, epoch: int
 ) -> None:
     broker.create_topic("t")
@@ -103,7 +103,7 @@ def test_a_marker_without_a_producer_is_refused_and_the_others_are_taken(
 
 @pytest.mark.parametrize("topic", ["t", "__consumer_offsets"])
 @pytest.mark.parametrize("epoch", [-2, -(2**15)])
-def test_a_negative_epoch_is_behind_any_producers(
+def test_a_negative_epoch_is_an_invalid_epoch(
     broker: Broker, client: WireClient, topic: str, epoch: int
 ) -> None:
     broker.create_topic("t")
@@ -112,7 +112,9 @@ def test_a_negative_epoch_is_behind_any_producers(
     assert write(client, marker(1, 0, topic=topic, epoch=epoch)) == {1: {topic: {0: fenced}}}
 
 
-def test_a_negative_id_that_is_nobodys_ends_nothing(broker: Broker, client: WireClient) -> None:
+def test_a_marker_for_a_negative_producer_id_ends_no_transaction(
+    broker: Broker, client: WireClient
+) -> None:
     broker.create_topic("t")
     produce_transactional(broker, 1, 0, b"a")
     assert write(client, marker(-2, 0, epoch=-2)) == {-2: {"t": {0: 0}}}

@@ -28,18 +28,20 @@ class Arrived:
         ("::ffff:a00:5", "::ffff:a00:5"),
     ],
 )
-def test_the_address_at_which_the_connection_arrived(host: str, told: str) -> None:
+def test_the_advertised_address_is_the_one_that_the_client_connected_to(
+    host: str, told: str
+) -> None:
     assert advertised_address(BrokerConfig({}), Arrived((host, 9092))) == (told, 9092)
 
 
-def test_advertised_listeners_win_for_the_listener_of_their_name() -> None:
+def test_advertised_listeners_apply_to_the_listener_of_the_same_name() -> None:
     config = BrokerConfig({"advertised.listeners": "PLAINTEXT://outside:19092"})
     assert advertised_address(config, Arrived(("10.0.0.5", 9092))) == ("outside", 19092)
     other = Arrived(("10.0.0.5", 9093), "INSIDE")
     assert advertised_address(config, other) == ("10.0.0.5", 9093)
 
 
-def test_another_broker_is_named_by_its_registration_for_the_listener_of_the_client() -> None:
+def test_the_address_of_another_broker_is_that_of_its_registered_listener() -> None:
     config = BrokerConfig({"node.id": "1"})
     listeners = (Endpoint("INSIDE", "10.0.0.7", 9092), Endpoint("OUTSIDE", "b7.example", 19092))
     other = BrokerRegistration(BrokerId(7), "10.0.0.7", 9092, listeners=listeners)

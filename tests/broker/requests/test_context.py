@@ -25,7 +25,7 @@ def test_handlers_and_quotas_do_not_use_the_connection(path: Path) -> None:
     assert not re.search(r"\bconnection\.[a-z]|\.connection\b", code)
 
 
-def test_a_request_keeps_the_session_under_which_it_arrived() -> None:
+def test_a_request_keeps_the_session_of_its_arrival() -> None:
     async def main() -> None:
         connection, _ = open_connection(lambda _, view: [])
         context = RequestContext(0, 9, 1, "client", connection)

@@ -62,14 +62,16 @@ def holds_records(struct: StructSpec) -> bool:
     )
 
 
-def test_answers_that_may_hold_regions_of_files_are_those_with_records() -> None:
+def test_only_responses_with_records_may_hold_regions_of_files() -> None:
     with_records = {
         key for key in API_BY_KEY if holds_records(find(response_class(key).__name__).body)
     }
     assert with_records == WITH_REGIONS
 
 
-def test_unknown_version_of_api_versions_gets_kafkas_answer(dispatch: Any, connection: Any) -> None:
+def test_unknown_version_of_api_versions_gets_kafkas_response(
+    dispatch: Any, connection: Any
+) -> None:
     chunks = dispatch(connection, frame(ApiKey.API_VERSIONS, 99, flexible=True))
     assert b"".join(chunks).hex() == "00000007002300000001001200000004"
 
@@ -78,7 +80,7 @@ def test_unknown_version_of_api_versions_gets_kafkas_answer(dispatch: Any, conne
     ("api_key", "version"),
     [(ApiKey.PRODUCE, 2), (ApiKey.PRODUCE, 14), (ApiKey.FETCH, 3), (ApiKey.METADATA, 99), (999, 0)],
 )
-def test_what_is_not_served_closes_the_connection(
+def test_unsupported_apis_and_versions_close_the_connection(
     dispatch: Any, connection: Any, api_key: int, version: int
 ) -> None:
     with pytest.raises(CloseConnection, match="unsupported"):
@@ -117,7 +119,7 @@ def test_pending_response_is_encoded_when_it_is_known(
     assert b"".join(reply.get())[:4] == (7).to_bytes(4, "big")
 
 
-def test_client_that_is_gone_cancels_the_wait(
+def test_closed_connection_cancels_the_delayed_operation(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released: list[bool] = []
@@ -156,7 +158,7 @@ def test_response_that_cannot_be_encoded_closes_the_connection(
     assert "bug in LIST_OFFSETS" in caplog.text
 
 
-def test_response_that_is_known_with_the_execution_is_encoded_before_the_next_request(
+def test_response_known_at_execution_is_encoded_before_the_next_request(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise a client that pipelines requests has many long responses encoded at a time."""

@@ -30,12 +30,12 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     return given
 
 
-def test_few_elements_are_worked_on_without_an_event_loop() -> None:
+def test_few_elements_are_processed_without_an_event_loop() -> None:
     assert each(str, range(ELEMENTS_PER_SLICE)).get() == [str(n) for n in range(ELEMENTS_PER_SLICE)]
     assert each(str, []).get() == []
 
 
-def test_many_elements_are_worked_on_in_slices(slices: list[None]) -> None:
+def test_many_elements_are_processed_in_slices(slices: list[None]) -> None:
     async def test() -> None:
         result = each(str, range(5 * ELEMENTS_PER_SLICE))
         assert not result.executed
@@ -45,7 +45,7 @@ def test_many_elements_are_worked_on_in_slices(slices: list[None]) -> None:
     asyncio.run(test())
 
 
-def test_an_element_counts_as_many_as_it_names(slices: list[None]) -> None:
+def test_an_element_counts_by_its_size(slices: list[None]) -> None:
     async def test() -> None:
         await wait(each(lambda _: "x" * ELEMENTS_PER_SLICE, range(10), len))
         assert len(slices) == 9
@@ -93,7 +93,7 @@ HANDLERS = sorted(Path(handlers.__path__[0]).glob("*.py"))
 
 
 @pytest.mark.parametrize("path", HANDLERS, ids=lambda path: path.name)
-def test_handlers_do_not_know_about_time_slices(path: Path) -> None:
+def test_handlers_do_not_use_time_slices_directly(path: Path) -> None:
     source = path.read_text()
     assert "odradek.slicing" not in source
     assert "handle_long" not in source

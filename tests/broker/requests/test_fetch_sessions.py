@@ -35,7 +35,7 @@ def cache(clock: ManualClock) -> FetchSessionCache:
     return FetchSessionCache(2, clock, lambda low, high: next(numbers))
 
 
-def test_full_request_may_open_a_session_and_final_one_may_not(cache: FetchSessionCache) -> None:
+def test_only_a_full_request_with_epoch_zero_may_open_a_session(cache: FetchSessionCache) -> None:
     assert cache.context(0, INITIAL_EPOCH, False, wanted(0), []).create_session
     assert not cache.context(0, FINAL_EPOCH, False, wanted(0), []).create_session
 
@@ -76,7 +76,7 @@ def test_full_request_closes_the_session_it_names(cache: FetchSessionCache, epoc
     )
 
 
-def test_session_keeps_to_topic_ids_or_to_names(cache: FetchSessionCache) -> None:
+def test_session_uses_either_topic_ids_or_names(cache: FetchSessionCache) -> None:
     session_id = cache.create(wanted(0), True)
     assert cache.context(session_id, 1, False, [], []).error is (
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
@@ -95,7 +95,7 @@ def test_partition_named_twice_is_read_once_with_the_last_offset(cache: FetchSes
     assert [each.fetch_offset for each in context.partitions] == [5]
 
 
-def test_full_cache_refuses_while_sessions_are_young(cache: FetchSessionCache) -> None:
+def test_full_cache_refuses_new_sessions_while_all_are_young(cache: FetchSessionCache) -> None:
     assert cache.create(wanted(0), False)
     assert cache.create(wanted(0), False)
     assert cache.create(wanted(0, 1, 2), False) == INVALID_SESSION_ID
@@ -134,7 +134,7 @@ def test_no_slots_means_no_sessions(clock: ManualClock) -> None:
     assert cache.create(wanted(0), False) == INVALID_SESSION_ID
 
 
-def test_partition_that_gave_records_goes_to_the_end(cache: FetchSessionCache) -> None:
+def test_partition_that_returned_records_moves_to_the_end(cache: FetchSessionCache) -> None:
     session_id = cache.create(wanted(0, 1, 2), False)
     session = cache.context(session_id, 1, False, [], []).session
     assert session is not None
@@ -142,7 +142,7 @@ def test_partition_that_gave_records_goes_to_the_end(cache: FetchSessionCache) -
     assert [key[1] for key in session.partitions] == [1, 2, 0]
 
 
-def test_all_sessions_together_have_so_many_partitions(
+def test_the_partitions_of_all_sessions_are_limited(
     cache: FetchSessionCache, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("odradek.broker.requests.fetch_sessions.PARTITIONS_MAX", 5)
@@ -162,7 +162,7 @@ def test_all_sessions_together_have_so_many_partitions(
 
 
 @pytest.mark.parametrize("name", ["t" * (TOPIC_NAME_BYTES_MAX + 1), "\u00e9"])
-def test_names_that_no_topic_can_have_are_not_kept(cache: FetchSessionCache, name: str) -> None:
+def test_too_long_topic_names_get_no_session(cache: FetchSessionCache, name: str) -> None:
     impossible = [FetchPartition(name, 0, 0, 1_000)]
     assert cache.create(impossible, False) == INVALID_SESSION_ID
     session_id = cache.create(wanted(0), False)

@@ -13,7 +13,7 @@ from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
 HERE = ("10.0.0.5", 9093)
 
 
-def test_each_leader_is_named_for_the_listener_of_the_client_and_others_are_left_out() -> None:
+def test_each_leader_has_the_endpoint_of_the_clients_listener_or_is_omitted() -> None:
     """This broker is reached where the client connected, whatever its registration says."""
     inside = (Endpoint("INSIDE", "10.0.0.7", 9092),)
     both = (*inside, Endpoint("OUTSIDE", "b7.example", 19092))

@@ -51,7 +51,7 @@ WINDOWS: list[tuple[list[tuple[int, int]], int, float, int]] = [
 
 
 @pytest.mark.parametrize(("added", "now_ms", "rate", "over_ms"), WINDOWS)
-def test_window_is_kafkas(
+def test_window_rates_equal_kafkas(
     added: list[tuple[int, int]], now_ms: int, rate: float, over_ms: int
 ) -> None:
     window = SlidingWindow(SAMPLES, SAMPLE_MS)
@@ -77,7 +77,7 @@ ORDER: list[tuple[Entity, float]] = [
 
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
-def test_the_closest_entity_wins(first: int) -> None:
+def test_the_most_specific_entity_applies(first: int) -> None:
     found = quota(*ORDER[first:]).limit(ME, "c")
     assert found is not None
     assert found[0] == ORDER[first][1]
@@ -94,7 +94,7 @@ def test_the_closest_entity_wins(first: int) -> None:
         ([(user(ME), 1), (both(ME, None), 2)], (ME, ""), 1),
     ],
 )
-def test_others_have_no_quota(
+def test_clients_without_an_entity_have_no_quota(
     limits: list[tuple[Entity, float]], who: tuple[str, str], limit: float | None
 ) -> None:
     found = quota(*limits).limit(*who)
@@ -125,7 +125,7 @@ def test_pause_brings_the_rate_over_the_window_down_to_the_quota() -> None:
     assert limited.record(ME, "c", 5_000, 500) == round(10_500 * (20_000 / 10.5 / 1000 - 1))
 
 
-def test_what_is_taken_back_was_not_counted() -> None:
+def test_unrecorded_bytes_are_not_counted() -> None:
     limited = quota((client("c"), 1000))
     assert limited.record(ME, "c", 20_000, 0) == 10_000
     limited.unrecord(ME, "c", 20_000, 0)
@@ -133,7 +133,7 @@ def test_what_is_taken_back_was_not_counted() -> None:
     limited.unrecord(ME, "nobody", 1, 0)
 
 
-def test_a_whole_window_may_come_at_once() -> None:
+def test_the_bytes_of_a_whole_window_may_be_used_in_one_request() -> None:
     limited = quota((client("c"), 1000))
     burst = limited.burst_bytes(ME, "c")
     assert burst == 10_000
@@ -160,7 +160,7 @@ def test_each_kind_has_its_own_quota() -> None:
     assert not broker.fetch.enabled
 
 
-def test_windows_of_clients_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_windows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quotas, "WINDOWS_MAX", 3)
     limited = quota((client(None), 1000))
     for name in "abcabcd":
@@ -188,7 +188,9 @@ def test_names_of_clients_are_bounded_in_characters(monkeypatch: pytest.MonkeyPa
     st.integers(1000, 10_000),
     st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 5000)), max_size=60),
 )
-def test_who_pauses_as_told_keeps_to_the_quota(limit: int, requests: list[tuple[int, int]]) -> None:
+def test_a_client_that_pauses_as_requested_meets_the_quota(
+    limit: int, requests: list[tuple[int, int]]
+) -> None:
     """In the long run: a whole window may come at once, and each request is let in whole."""
     limited = quota((client("c"), limit))
     now_ms = total = 0

@@ -124,7 +124,7 @@ def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_version_gets_the_same_answers_again(
+def test_repeated_requests_of_every_version_get_equal_responses(
     sides: tuple[Side, Side], hits: list[bool], version: int, acks: int
 ) -> None:
     sides[0].connection.remembered = None
@@ -154,7 +154,7 @@ frames = st.tuples(
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_frames_with_any_byte_changed_get_what_they_would_have_got(
+def test_frames_with_any_byte_changed_get_the_general_paths_response(
     sides: tuple[Side, Side], changed: list[Any]
 ) -> None:
     sides[0].connection.remembered = None
@@ -170,7 +170,7 @@ def test_frames_with_any_byte_changed_get_what_they_would_have_got(
 
 
 @pytest.mark.parametrize("version", [8, 9, 12])
-def test_frames_with_one_byte_changed_get_what_they_would_have_got(
+def test_frames_with_one_byte_changed_get_the_general_paths_response(
     sides: tuple[Side, Side], version: int
 ) -> None:
     sides[0].connection.remembered = None
@@ -190,7 +190,7 @@ def test_frames_with_one_byte_changed_get_what_they_would_have_got(
 @pytest.mark.parametrize(
     ("owner", "name", "value"), [("quota", "enabled", True), ("partition", "flush_due_offset", 1)]
 )
-def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
+def test_requests_with_a_quota_or_a_due_flush_take_the_general_path(
     sides: tuple[Side, Side], hits: list[bool], owner: str, name: str, value: Any
 ) -> None:
     sides[0].connection.remembered = None
@@ -210,7 +210,7 @@ def test_a_quota_and_a_flush_that_is_due_are_left_to_the_handler(
     assert hits == [True, False]
 
 
-def test_records_of_which_a_part_is_missing_are_not_taken_for_fewer(
+def test_truncated_records_are_not_accepted_as_fewer_records(
     sides: tuple[Side, Side],
 ) -> None:
     sides[0].connection.remembered = None
@@ -226,7 +226,7 @@ def test_records_of_which_a_part_is_missing_are_not_taken_for_fewer(
     assert str(first).startswith("closed: malformed request")
 
 
-def test_an_idempotent_duplicate_is_told_the_offset_of_the_first(
+def test_an_idempotent_duplicate_gets_the_offset_of_the_first_append(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
     sides[0].connection.remembered = None
@@ -256,7 +256,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
         assert not remembered_shapes(side.connection).shapes
 
 
-def test_shapes_that_are_not_used_make_room(tmp_path: Path, hits: list[bool]) -> None:
+def test_unused_shapes_are_evicted(tmp_path: Path, hits: list[bool]) -> None:
     with running_broker(tmp_path) as (runner, server):
         side = Side(runner, server, remembers=True)
 
@@ -307,7 +307,7 @@ def ends(side: Side) -> list[int]:
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("version", range(3, 14))
-def test_several_partitions_get_the_same_answers_again(
+def test_repeated_requests_of_several_partitions_get_equal_responses(
     sides: tuple[Side, Side], hits: list[bool], version: int, acks: int
 ) -> None:
     sides[0].connection.remembered = None
@@ -325,7 +325,7 @@ def test_several_partitions_get_the_same_answers_again(
 
 
 @pytest.mark.parametrize("version", [8, 9, 12])
-def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_have_got(
+def test_changed_frames_of_several_partitions_get_the_general_paths_response(
     sides: tuple[Side, Side], version: int
 ) -> None:
     sides[0].connection.remembered = None
@@ -342,7 +342,7 @@ def test_frames_of_several_partitions_with_one_byte_changed_get_what_they_would_
         frame[position] = before
 
 
-def test_a_selection_of_partitions_is_composed_of_the_parts_of_others(
+def test_a_shape_is_composed_of_the_parts_of_others(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
     sides[0].connection.remembered = None
@@ -371,7 +371,7 @@ selections = st.lists(
 @settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_selection_of_partitions_gets_what_it_would_have_got(
+def test_any_selection_of_partitions_gets_the_general_paths_response(
     sides: tuple[Side, Side], requests: list[tuple[int, list[tuple[tuple[str, int], list[int]]]]]
 ) -> None:
     sides[0].connection.remembered = None
@@ -385,7 +385,7 @@ def test_any_selection_of_partitions_gets_what_it_would_have_got(
         assert first == second
 
 
-def test_links_between_partitions_are_bounded(
+def test_links_between_partitions_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeated_produce, "LINKS_MAX", 8)
@@ -400,7 +400,7 @@ def test_links_between_partitions_are_bounded(
             assert 0 < memory.link_count <= 8
 
 
-def test_a_batch_that_is_refused_leaves_the_others_to_be_appended(
+def test_a_refused_batch_does_not_stop_the_appends_of_the_others(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
     sides[0].connection.remembered = None
@@ -417,7 +417,7 @@ def test_a_batch_that_is_refused_leaves_the_others_to_be_appended(
     assert hits == [True] * 3
 
 
-def test_more_partitions_than_are_remembered_and_repeated_ones_take_the_general_path(
+def test_too_many_or_repeated_partitions_take_the_general_path(
     sides: tuple[Side, Side], hits: list[bool]
 ) -> None:
     for topics in (
@@ -448,7 +448,7 @@ def set_config(client: WireClient, name: str, value: str) -> None:
         ("min.insync.replicas", "2", ErrorCode.NONE, True),  # never more than there are replicas
     ],
 )
-def test_a_changed_topic_changes_the_answer(
+def test_a_config_change_of_a_topic_changes_the_response(
     broker: Broker,
     client: WireClient,
     hits: list[bool],
@@ -469,7 +469,7 @@ def test_a_changed_topic_changes_the_answer(
     assert hits == [True, False, False, again]  # the second one is the change
 
 
-def test_a_topic_made_anew_gets_the_records_and_a_deleted_one_does_not(
+def test_a_recreated_topic_gets_the_records_and_a_deleted_one_does_not(
     broker: Broker, client: WireClient, hits: list[bool]
 ) -> None:
     broker.create_topic("t")
@@ -486,7 +486,7 @@ def test_a_topic_made_anew_gets_the_records_and_a_deleted_one_does_not(
     assert hits == [True, False, False, False, True]
 
 
-def test_answers_carry_their_own_correlation_ids(sides: tuple[Side, Side]) -> None:
+def test_responses_have_their_own_correlation_ids(sides: tuple[Side, Side]) -> None:
     frame = bytearray(request_bytes(produce(records=values(1)), 12, client_id="me"))
     for correlation_id in (0, 5, -1, 2**31 - 1):
         struct.pack_into(">i", frame, 4, correlation_id)

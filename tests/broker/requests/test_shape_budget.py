@@ -45,7 +45,7 @@ class Holder:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 400), st.booleans()), max_size=60))
-def test_what_is_charged_is_held_and_never_more_than_the_limit(
+def test_charged_bytes_equal_held_bytes_and_never_exceed_the_limit(
     steps: list[tuple[int, int, bool]],
 ) -> None:
     budget = ShapeBudget(4 * HOLDER_BYTES)
@@ -64,7 +64,7 @@ def test_what_is_charged_is_held_and_never_more_than_the_limit(
         assert budget.used <= budget.bytes_max
 
 
-def test_shapes_that_are_used_stay_and_the_others_are_forgotten() -> None:
+def test_used_shapes_stay_and_unused_ones_are_evicted() -> None:
     budget = ShapeBudget(10 * (HOLDER_BYTES + 100))
     holders = [Holder() for _ in range(20)]
     for number, holder in enumerate(holders):
@@ -75,7 +75,7 @@ def test_shapes_that_are_used_stay_and_the_others_are_forgotten() -> None:
     assert sum(bool(each.bytes) for each in holders) == 10
 
 
-def test_shapes_that_do_not_fit_at_all_are_forgotten() -> None:
+def test_shapes_larger_than_the_budget_are_forgotten() -> None:
     budget = ShapeBudget(1_000)
     holder = Holder()
     holder.bytes = 5_000
@@ -91,7 +91,7 @@ def frame(client: int, partition: int) -> bytes:
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
-def test_what_is_charged_is_the_memory_that_shapes_take(tmp_path: Path) -> None:
+def test_charged_bytes_equal_the_memory_of_shapes(tmp_path: Path) -> None:
     budget = ShapeBudget()
     with running_broker(tmp_path) as (runner, server):
         runner.run(server.create_topic("many", PARTITIONS))

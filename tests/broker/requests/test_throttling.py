@@ -54,7 +54,7 @@ def test_produce_over_the_quota_is_appended_and_the_client_pauses(
         assert other.call(request, 9, client_id="other").throttle_time_ms == 0
 
 
-def test_with_acks_0_the_client_pauses_without_an_answer(
+def test_with_acks_0_the_client_is_muted_without_a_response(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
@@ -90,7 +90,7 @@ def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
         assert other.call(fetch(), 11, client_id="other").responses
 
 
-def test_what_a_throttled_fetch_did_not_bring_is_not_counted(
+def test_records_that_a_throttled_fetch_omits_are_not_counted(
     broker: Broker, client: WireClient
 ) -> None:
     two_batches_over_the_quota(broker, client)
@@ -102,7 +102,7 @@ def test_what_a_throttled_fetch_did_not_bring_is_not_counted(
     assert LONG_MS < pauses[2] <= pauses[1]
 
 
-def test_a_throttled_session_goes_on_where_it_was(broker: Broker, client: WireClient) -> None:
+def test_a_throttled_session_is_unchanged(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     with WireClient(broker.bootstrap_servers) as consumer:
         opening = fetch(max_wait_ms=0)
@@ -135,7 +135,7 @@ def test_a_throttled_session_goes_on_where_it_was(broker: Broker, client: WireCl
         assert len(partition.records) > SIZE
 
 
-def test_a_fetch_asks_for_no_more_than_a_window_gives(broker: Broker, client: WireClient) -> None:
+def test_a_fetch_is_limited_to_the_bytes_of_a_window(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     for _ in range(4):
         client.call(produce("t", batch(bytes(SIZE))), 9)
@@ -147,7 +147,7 @@ def test_a_fetch_asks_for_no_more_than_a_window_gives(broker: Broker, client: Wi
         assert SIZE * 2 < len(partition.records) <= SIZE * 2.5
 
 
-def test_quotas_of_users_limit_whoever_is_anonymous(broker: Broker, client: WireClient) -> None:
+def test_user_quotas_apply_to_the_anonymous_user(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     alter(client, ([("user", "ANONYMOUS")], {IN: 1.0}))
     with WireClient(broker.bootstrap_servers) as producer:

@@ -41,7 +41,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for each in caplog.records if "late transaction" in (text := each.getMessage())]
 
 
-def test_late_transaction_is_counted_and_told_once_until_it_is_aborted(
+def test_late_transaction_is_counted_and_logged_once_until_it_is_aborted(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -64,7 +64,7 @@ def test_late_transaction_is_counted_and_told_once_until_it_is_aborted(
     assert late_count(broker) == 0
 
 
-def test_next_late_transaction_of_the_partition_is_told_too(
+def test_next_late_transaction_of_the_partition_is_logged_too(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -78,7 +78,7 @@ def test_next_late_transaction_of_the_partition_is_told_too(
     assert [re.findall(r"producer id (\d+)", line) for line in told(caplog)] == [["7"], ["8"]]
 
 
-def test_transaction_that_its_coordinator_aborts_in_time_is_never_told(
+def test_transaction_that_its_coordinator_aborts_is_never_logged(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Even though the time jumps far beyond everything: as when the machine was asleep."""
@@ -102,7 +102,7 @@ KEY = TopicPartition("t", 0)
 FIRST, SECOND = LateTransaction(1, 0, 5), LateTransaction(2, 9, 6)
 
 
-def test_watch_tells_what_lasted_two_looks_and_tells_it_once() -> None:
+def test_watch_reports_a_transaction_once_after_two_checks() -> None:
     watch = LateTransactionWatch()
     assert watch.update({KEY: FIRST}) == {}
     assert watch.update({KEY: FIRST}) == {KEY: FIRST}
@@ -111,7 +111,7 @@ def test_watch_tells_what_lasted_two_looks_and_tells_it_once() -> None:
     assert watch.update({KEY: SECOND}) == {KEY: SECOND}
 
 
-def test_watch_forgets_what_is_late_no_more() -> None:
+def test_watch_forgets_transactions_that_have_ended() -> None:
     watch = LateTransactionWatch()
     for late in ({KEY: FIRST}, {KEY: FIRST}, {}, {KEY: FIRST}):
         told_again = watch.update(late)

@@ -86,7 +86,7 @@ def asked(
     return [each.code if isinstance(each, KafkaError) else each for each in found], questions
 
 
-def test_open_transactions_and_partitions_led_elsewhere_are_not_asked_about() -> None:
+def test_open_transactions_and_partitions_of_other_leaders_are_not_verified() -> None:
     elsewhere = FakePartition(T1)
     elsewhere.error = E.NOT_LEADER_OR_FOLLOWER
     verdicts, questions = asked([], [FakePartition(T0, ongoing=True), elsewhere])
@@ -94,7 +94,7 @@ def test_open_transactions_and_partitions_led_elsewhere_are_not_asked_about() ->
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_only_newer_clients_add(operation: Operation) -> None:
+def test_only_newer_clients_add_partitions(operation: Operation) -> None:
     partition = FakePartition(T0)
     (guard,), questions = asked([{T0: E.NONE}], [partition], operation)
     assert partition.open.passes(1, guard)
@@ -110,13 +110,13 @@ def test_only_newer_clients_add(operation: Operation) -> None:
         (E.CONCURRENT_TRANSACTIONS, Operation.GENERIC_ERROR, E.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_clients_are_told_what_they_understand(
+def test_clients_get_errors_that_their_version_supports(
     code: ErrorCode, operation: Operation, told: ErrorCode
 ) -> None:
     assert asked([{T0: code}], [FakePartition(T0)], operation)[0] == [told]
 
 
-def test_transaction_that_is_being_completed_is_asked_about_again() -> None:
+def test_verification_is_retried_while_the_previous_transaction_completes() -> None:
     concurrent = {T0: E.CONCURRENT_TRANSACTIONS}
     answers = [concurrent, concurrent, {T0: E.NONE}]
     partition = FakePartition(T0)
@@ -130,7 +130,7 @@ def test_transaction_that_is_being_completed_is_asked_about_again() -> None:
     assert len(questions) == 3
 
 
-def test_patience_ends() -> None:
+def test_verification_retries_end_after_the_configured_time() -> None:
     verdicts, questions = asked(
         [{T0: E.CONCURRENT_TRANSACTIONS}] * 9,
         [FakePartition(T0)],
@@ -140,7 +140,7 @@ def test_patience_ends() -> None:
     assert (verdicts, len(questions)) == ([E.CONCURRENT_TRANSACTIONS], 4)
 
 
-def test_guard_is_older_than_the_answer() -> None:
+def test_guard_is_older_than_the_coordinators_response() -> None:
     """A marker between question and answer takes the guard away, a new question gives another."""
     partition = FakePartition(T0)
 
