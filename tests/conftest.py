@@ -1,5 +1,7 @@
-"""Shared by all tests: one seed a run, which every run prints, and hypothesis bounded and
-reproducible."""
+"""Configuration of all tests: the seed of a run, limits of hypothesis, and timeouts.
+
+Every run prints its seed, so that it can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ TIMEOUTS_S = {
     "histories": 3600,
     "pipeline": 1800,
 }
-"""Time limit of each test of a folder that kills processes or starts Spark; pyproject.toml has
-the limit of all others.
+"""Time limit in seconds of each test in these folders, which kill processes or start Spark.
+pyproject.toml has the limit of all other tests.
 """
 
 settings.register_profile(
@@ -33,7 +35,7 @@ settings.register_profile(
     deadline=None,
     max_examples=60,
     print_blob=True,
-    # What they say depends on the seed and on the machine, and not on whether the code is right.
+    # These checks fail depending on the seed and the machine, not on the correctness of the code.
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,
@@ -64,10 +66,14 @@ sys.meta_path.insert(0, PlainImports())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A worker of xdist has its controller's seed, and a run one of its own unless it is given."""
-    given: dict[str, Any] = getattr(config, "workerinput", {})
+    """Set the seed of the run.
+
+    A worker of xdist has its controller's seed. Otherwise the seed comes from ODRADEK_TEST_SEED or
+    is chosen at random.
+    """
+    worker_input: dict[str, Any] = getattr(config, "workerinput", {})
     chosen = os.environ.get(SEED_VARIABLE) or SystemRandom().randrange(1 << 32)
-    config.stash[SEED] = int(given.get("odradek_seed", chosen))
+    config.stash[SEED] = int(worker_input.get("odradek_seed", chosen))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -80,18 +86,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Called by xdist on the controller before it starts a worker."""
+    """Pass the seed to a worker. xdist calls this on the controller before it starts the worker."""
     node.workerinput["odradek_seed"] = node.config.stash[SEED]
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    # Before the first test: a run that is killed has said it, too.
+    # The header is printed before the first test, so a run that is killed has printed it, too.
     return f"{SEED_VARIABLE}={config.stash[SEED]}"
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The run's seed, for whatever a test does at random; the end of the run lists the test."""
+    """The run's seed, for the random choices of a test. The summary of the run lists the test."""
     chosen = request.config.stash[SEED]
     request.node.user_properties.append(("seed", chosen))
     return chosen
@@ -100,7 +106,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Lists what took the seed, passed or not, with the line that repeats it."""
+    """List the tests that used the seed, with the command that repeats each of them."""
     seeded = {
         report.nodeid.partition("[")[0]
         for reports in terminalreporter.stats.values()
@@ -108,6 +114,6 @@ def pytest_terminal_summary(
         if ("seed", config.stash[SEED]) in map(tuple, getattr(report, "user_properties", ()))
     }
     if seeded:
-        terminalreporter.section("seed of what is random")
+        terminalreporter.section("seed of the random tests")
         for nodeid in sorted(seeded):
             terminalreporter.write_line(f"{SEED_VARIABLE}={config.stash[SEED]} pytest '{nodeid}'")

@@ -1,4 +1,4 @@
-"""Each test has a broker of its own."""
+"""Fixtures of the broker's tests. Each test has its own broker."""
 
 from tests.helpers.broker_fixtures import broker, client, config, patient
 

@@ -1,8 +1,8 @@
-"""A process that opens 5,000 connections, each of which makes the broker keep what it can.
+"""A process that opens 5,000 connections, each of which makes the broker use much memory.
 
-Each connection sends produce requests of distinct shapes. Some then leave a torn frame, some take
-no responses and go on sending, and some pipeline long polls. The process writes its figures as
-JSON: see `test_connection_memory`.
+Each connection sends produce requests of distinct shapes. Then some leave a torn frame, some read
+no responses and continue to send, and some pipeline long polls. The process writes its figures as
+JSON (see `test_connection_memory`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ TURN = 50
 
 @dataclass
 class Figures:
-    """Bytes, but for the counts. `used` and `limits` by the name of what is bounded."""
+    """Figures of a run, in bytes except for the counts. `used` and `limits` are by name of the
+    limit.
+    """
 
     used_max: dict[str, int] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class Figures:
 
 @dataclass
 class Memory:
-    """All that is counted over the connections of a broker."""
+    """The memory that is counted over all connections of a broker."""
 
     limits: NetLimits = field(
         default_factory=lambda: NetLimits(requests_in_flight_max=IN_FLIGHT_MAX)
@@ -102,7 +104,7 @@ def rss_peak() -> int:
 
 
 def leave(connection: Connection, transport: MockTransport, client: int) -> None:
-    """Make the broker keep what it can, in one of the ways that a client has."""
+    """Make the broker use memory, in one of several ways that a client has."""
     kind = client % 5
     ahead = frame(client, 1) * (2 * SCRATCH_BYTES // 1_000)
     if kind == 0:

@@ -1,4 +1,4 @@
-"""Only the user of the broker may read what the broker writes."""
+"""Only the user of the broker may read the files that it writes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CONFIG = {
 
 @pytest.fixture(autouse=True)
 def permissive_umask() -> Iterator[None]:
-    """The mode that a file is created with is the one that it gets."""
+    """A umask of 0, so that files get exactly the mode with which they are created."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def others_may(data: Path) -> dict[str, str]:
-    """The modes of `data` and all below it that are not 0700 for a directory, 0600 for a file."""
+    """Return the modes of `data` and its contents that differ from 0700 (directory) or 0600."""
     found = {}
     for path in (data, *data.rglob("*")):
         status = path.lstat()
@@ -145,7 +145,7 @@ def test_one_warning_says_that_clients_elsewhere_are_not_authenticated(
     monkeypatch: pytest.MonkeyPatch,
     elsewhere: bool,
 ) -> None:
-    """No test listens on other addresses than those of the loopback."""
+    """The endpoint is not opened, because tests listen only on addresses of the loopback."""
 
     async def nothing(_server: object) -> None:
         return

@@ -1,4 +1,4 @@
-"""A broker's life: starting, what keeps it from starting, restarting, stopping, upkeep."""
+"""Lifecycle of a broker: start, errors at the start, restart, stop and periodic work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def config_of(directory: Path, **properties: Any) -> BrokerConfig:
 def with_server(
     config: BrokerConfig, work: Callable[[BrokerServer], Coroutine[Any, Any, None]], **options: Any
 ) -> None:
-    """Runs `work` on a started broker in a loop of its own."""
+    """Run `work` with a started broker on a new event loop."""
 
     async def main() -> None:
         server = BrokerServer(config, **options)
@@ -51,7 +51,7 @@ def with_server(
 
 
 def read_all(client: WireClient, topic: str = "t") -> tuple[int, int, int]:
-    """(high watermark, log start offset, bytes of records)"""
+    """Return (high watermark, log start offset, bytes of records)."""
     got = client.call(fetch(topic), 11).responses[0].partitions[0]
     assert got.error_code == 0
     return got.high_watermark, got.log_start_offset, len(got.records)
@@ -79,7 +79,7 @@ def test_restart_keeps_topics_records_and_committed_state(tmp_path: Path) -> Non
 
 
 def test_topic_recreated_while_the_broker_was_down_has_no_stale_data(tmp_path: Path) -> None:
-    """The log is that of a topic id that nobody knows any more."""
+    """The log belongs to a topic id that no longer exists."""
     with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         client.call(produce(), 9)
@@ -206,7 +206,7 @@ def test_failed_periodic_work_is_logged_and_repeated(
 
 
 def make_topic(client: WireClient) -> None:
-    """Produces until the topic, auto-created by a metadata request, is there."""
+    """Produce until the topic exists, which a Metadata request creates."""
     from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
     request = MetadataRequest([MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
@@ -235,7 +235,8 @@ def test_sigterm_completes_pending_requests_and_ends_cleanly(tmp_path: Path) -> 
     with BrokerProcess(tmp_path) as process, WireClient(process.bootstrap_servers) as client:
         make_topic(client)
         client.send(fetch(offset=1, max_wait_ms=600_000), 11)
-        # The broker has executed the fetch when it has answered one sent behind it elsewhere.
+        # The broker has executed the fetch when a later request on another connection has a
+        # response.
         with WireClient(process.bootstrap_servers) as other:
             read_all(other)
         process.terminate()

@@ -1,8 +1,8 @@
-"""What a request costs in Python calls, from the bytes received to the bytes handed to the socket.
+"""Number of Python calls for a request, from the received bytes to the bytes passed to the socket.
 
-The number does not depend on the machine, and must not depend on the number of records: the broker
-touches batches, never records. It is pinned. Whoever raises it writes the reason beside it; whoever
-lowers it lowers the number here.
+The number does not depend on the machine. It must not depend on the number of records either,
+because the broker processes batches and not records. The numbers are pinned. A change that raises
+one gives the reason next to it. A change that lowers one lowers the pinned number, too.
 """
 
 from __future__ import annotations
@@ -30,33 +30,34 @@ from testkit.wire import request_bytes
 from tests.helpers.call_count import CallCount, count_calls
 from tests.helpers.mock_transport import MockTransport, open_connection
 
-# Every batch has about this many bytes, however many records they make: the same way to the
-# disk and to the socket (one receive, one write; a region that leaves by sendfile).
+# Every batch has about this many bytes for any number of records. All batches therefore take the
+# same path to the disk and to the socket: one receive, one write, and a region sent by sendfile.
 BATCH_BYTES = 100_000
 RECORD_OVERHEAD_BYTES = 8
 RECORD_COUNTS = (1, 50, 5000)
 WARM_UP = 3
 PRODUCER = {"producer_id": 7, "producer_epoch": 0}
 
-# Produce, acks=1, a request like the one before: 9 for connection and dispatcher, 3 of them to join
-# and hand over the answer; 8 to see what it is; 13 for partition, log, header check, CRC, leader
-# fields, and the one write; 4 are the mock transport's own.
+# Produce, acks=1, a request that repeats the one before. 9 calls are for connection and dispatcher,
+# 3 of them to join the response and pass it on. 8 match the shape. 13 are for partition, log,
+# header check, CRC, leader fields and the single write. 4 are in the mock transport.
 PRODUCE_CALLS_MAX = 31
-# An idempotent producer with acks=all: three more for its state, which is looked up and moved on.
+# An idempotent producer with acks=all: 3 more to look up and update its state.
 IDEMPOTENT_PRODUCE_CALLS_MAX = 34
-# The first of its kind: 12 to decode, 15 for the handler and `ReplicaManager.append_records`, 21 to
-# encode the response; and here, where the connection remembers as many as it may, 3 to find that it
-# is none of them and not to remember it.
+# A produce request without a remembered shape: 12 calls to decode it, 15 for the handler and
+# `ReplicaManager.append_records`, and 21 to encode the response. In these tests the connection
+# already has `SHAPES_MAX` shapes, so 3 more calls find no match and do not remember the request.
 FIRST_PRODUCE_CALLS_MAX = 83
-# Fetch: as the first of its kind, and the reading (limits, session, lookup in the index: some 35),
-# the region (opened, probed for residency, header sent with MSG_MORE, sendfile, closed: 17). 2
-# begin the generator that reads in time slices, so there is one path for short and long fetches. 6
-# make the parameters and the data that handlers and `ReplicaManager.fetch_records` exchange. One
-# makes sure that the loop never waits for the disk: it reads with RWF_NOWAIT.
+# Fetch: the calls of a request without a shape, and these:
+# - Some 35 read (limits, session, lookup in the index).
+# - 17 are for the region (open, probe residency, send the header with MSG_MORE, sendfile, close).
+# - 2 start the generator that reads in time slices, so that all fetches have one path.
+# - 6 make the parameters and data that handlers and `ReplicaManager.fetch_records` exchange.
+# - 1 reads with RWF_NOWAIT, so that the event loop never waits for the disk.
 FETCH_CALLS_MAX = 119
-# Produce to a compacted topic: some calls compare the records of the same sizes, whatever their
-# number. Of other records, one call of C reads the first bytes of each. The others are those of the
-# first of its kind, and 7 to look at the batch.
+# Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
+# of them. For other records, one C call reads the first bytes of each. The other calls are those of
+# a request without a shape, and 7 to examine the batch.
 COMPACTED_PRODUCE_CALLS_MAX = 128
 COMPACTED_PRODUCE_OF_VARYING_SIZES_CALLS_MAX = 115
 
@@ -80,7 +81,7 @@ def running_broker(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServ
 
 
 def received(connection: Connection, data: bytes) -> Callable[[], None]:
-    """The bytes lie in the receive buffer; the result executes them as the loop would."""
+    """Put the bytes into the receive buffer. The returned function executes them like the loop."""
     connection.get_buffer(-1)[: len(data)] = data
 
     def execute() -> None:
@@ -109,7 +110,7 @@ def check(counts: dict[int, CallCount], calls_max: int) -> None:
 
 
 def full_of_shapes() -> RememberedShapes:
-    """Of a connection that remembers as many as it may, and this request is none of them."""
+    """Return the shapes of a connection that has `SHAPES_MAX` of them, all for other requests."""
     shapes: Any = {bytes([number]): None for number in range(SHAPES_MAX)}
     return RememberedShapes(shapes, [20])
 
@@ -128,7 +129,7 @@ def test_produce_costs_the_same_for_any_number_of_records(
             connection.remembered = remembered
             if remembered is not None:
                 remembered.generation = server.services.replica_manager.generation
-            # A log of its own: in a larger one, space is reserved ahead once in many appends.
+            # Each count has its own log, because a larger log sometimes reserves space in advance.
             request = produce(records=records, partition=partition)
             result = counted(connection, framed(request, 9))
             assert transport.writes == WARM_UP + 1
@@ -206,7 +207,7 @@ def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
                 reader.connection_made(transport)
                 request = fetch(min_bytes=1, max_wait_ms=500, partitions=(partition,))
                 result = counted(reader, framed(request, 11))
-                assert not transport.written, "the region did not leave by sendfile"
+                assert not transport.written, "the region was not sent by sendfile"
                 assert peer.recv(1 << 20).count(records[61:200]) == WARM_UP + 1
             return result
 

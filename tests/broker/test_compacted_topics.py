@@ -1,4 +1,4 @@
-"""What clients may write to a compacted topic."""
+"""Validation of records that clients write to a compacted topic."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_compacted_committed_offsets_are_loaded_again(tmp_path: Path) -> None:
 
 
 def runtime_reloads(broker: Broker) -> None:
-    """Lets the group coordinator read its log again."""
+    """Make the group coordinator load its log again."""
 
     async def reload(server: Any) -> None:
         runtime = server.services.groups.runtime

@@ -1,4 +1,4 @@
-"""The memory of all connections together is bounded, in what is counted and in what is used."""
+"""The memory of all connections together is limited, as counted by the broker and as measured."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.broker.connection_memory import CONNECTIONS
 
 ROOT = Path(__file__).parents[2]
 CONNECTION_BYTES = 20_000
-"""Of a connection itself and its mock transport, with room to spare (measured: some 12,000)."""
+"""Upper limit for a connection itself and its mock transport (measured: some 12,000)."""
 LONG_POLL_BYTES = 8_000
-"""The same of a long poll (measured: some 5,000)."""
+"""Upper limit for a long poll (measured: some 5,000)."""
 
 
 def test_5000_connections_with_maximal_memory_stay_within_the_limits(tmp_path: Path) -> None:
@@ -36,13 +36,13 @@ def test_5000_connections_with_maximal_memory_stay_within_the_limits(tmp_path: P
         assert used[name] <= limit, f"{name}: {figures}"
     assert sum(used.values()) <= sum(limits.values())
     assert set(figures["used_after_close"].values()) == {0}, figures
-    # The limits are reached, or this would show nothing.
+    # The limits must be reached, otherwise the test would show nothing.
     assert used["shapes"] > 0.9 * limits["shapes"]
     assert used["ahead"] > 0.9 * limits["ahead"]
     assert figures["closed"]
     long_polls = figures["long_polls_max"]
     assert 0 < long_polls <= OPERATIONS_WAITING_MAX
-    # Without a limit on what is received ahead it would be more than this.
+    # Without a limit on the bytes received ahead, the memory would exceed this.
     bound = (
         limits["shapes"]
         + limits["ahead"]

@@ -1,9 +1,8 @@
-"""Whatever a client sends, the broker lives: whole requests of every API, well formed, bent, and
-torn.
+"""The broker survives arbitrary bytes: valid, modified and truncated requests of every API.
 
-Each request is answered or its connection closed; other connections are served all the while; no
-handler fails in a way that it did not expect ("bug in ..." in the log). Bounded by time; each run
-prints its seed.
+Each request gets a response or its connection is closed. Other connections are served at the same
+time. No handler raises an unexpected exception ("bug in ..." in the log). The time is limited, and
+each run prints its seed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SMALL = ("timeout", "wait", "interval")
 
 
 class Plausible(Builder):
-    """Names of topics that are there, small numbers, records that are nearly right."""
+    """Builder of requests with existing topics, small numbers and almost valid records."""
 
     def scalar(self, field: FieldSpec) -> Any:
         random = self.random
@@ -59,7 +58,7 @@ def request_class(api: Api) -> Any:
 
 
 def request_of(random: Random) -> bytes:
-    """A request of any API and version: a third as it should be, the others bent."""
+    """Return a request of any API and version. One third is valid, the others are modified."""
     api = random.choice(APIS)
     version = random.randint(api.min_version, api.max_version)
     cls = request_class(api)
@@ -79,7 +78,7 @@ def request_of(random: Random) -> bytes:
 
 
 class Attacker:
-    """Sends; a connection that was closed, or does not answer for now, is replaced."""
+    """A client that replaces its connection if it was closed or has no response yet."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -102,7 +101,7 @@ class Attacker:
 
 
 def assert_alive(broker: Broker, healthy: WireClient) -> None:
-    """A connection that was there all the time, and a new one, are served."""
+    """Check that an existing connection and a new one are served."""
     got = healthy.call(produce("kept"), 9).responses[0].partition_responses[0]
     if got.error_code:
         broker.create_topic("kept")  # a request deleted it

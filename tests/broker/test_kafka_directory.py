@@ -1,4 +1,4 @@
-"""A broker on the log directory of a stopped Apache Kafka serves what Kafka served."""
+"""A broker on the log directory of a stopped Apache Kafka serves the same data as Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Corners in which Apache Kafka 4.3.0 was asked (`conformance.differential`) and is followed."""
+"""Corner cases in which the broker does what Apache Kafka 4.3.0 does.
+
+Kafka's behaviour was observed with `conformance.differential`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log cleaner of a running broker: its worker process, what it survives and leaves alone."""
+"""The log cleaner of a running broker: its worker process, errors, and skipped logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_server(
     topic: dict[str, str] = COMPACT,
     **properties: Any,
 ) -> None:
-    """Runs `work` on a started broker with a compacted topic ``t``."""
+    """Run `work` with a started broker that has a compacted topic ``t``."""
     given = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
     given["log.cleaner.backoff.ms"] = "3600000"
     given |= {name.replace("_", "."): str(value) for name, value in properties.items()}
@@ -63,7 +63,7 @@ def with_server(
 
 
 def fill(server: BrokerServer, log: UnifiedLog, *, batches: int = 3, keys: int = 5) -> None:
-    """Dirty segments, flushed and written down."""
+    """Append dirty segments, flush them, and write the recovery points."""
     for round_ in range(batches):
         pairs = [(b"k%d" % key, b"%d" % round_) for key in range(keys)]
         append_pairs(log, pairs, timestamp_ms=server.services.clock.time_ms())
@@ -73,7 +73,7 @@ def fill(server: BrokerServer, log: UnifiedLog, *, batches: int = 3, keys: int =
 
 
 async def fill_with_another(server: BrokerServer, log: UnifiedLog) -> UnifiedLog:
-    """Fills `log`, and a second one, which is returned, with less."""
+    """Fill `log`, and with fewer records a second log, which is returned."""
     await server.create_topic("other", 1, COMPACT)
     other = server.services.log_manager.get(TopicPartition("other", 0))
     assert other is not None
@@ -93,14 +93,14 @@ def leftovers(directory: Path) -> list[Path]:
 
 
 def workers() -> list[psutil.Process]:
-    """The worker processes that have begun to run Python."""
+    """Return the worker processes that have started to run Python."""
     return [child for child in children() if cleaner_process._MODULE in child.cmdline()]
 
 
 async def begun_cleaning(
     server: BrokerServer, log: UnifiedLog
 ) -> tuple[asyncio.Task[int], psutil.Process]:
-    """A cleaning of a dirty log, and its worker."""
+    """Start the cleaning of a dirty log. Return the cleaning and its worker."""
     fill(server, log)
     cleaning = asyncio.create_task(server.log_cleaner.clean())
     await until(workers)
@@ -109,15 +109,17 @@ async def begun_cleaning(
 
 
 def autogroup(pid: int) -> tuple[str, str]:
-    """The name and the nice value of the group by session that a process is in: both are empty for
-    one in whose session nobody has called setsid, as under a container's first process.
+    """Return the name and the nice value of the autogroup of a process.
+
+    Both are empty if no process of its session has called setsid, as under the first process of a
+    container.
     """
     name, _, nice = Path(f"/proc/{pid}/autogroup").read_text("ascii").strip().partition(" nice ")
     return name, nice
 
 
 def children() -> list[psutil.Process]:
-    """Processes begun since this test began: other tests leave Spark running."""
+    """Return the child processes started since the test began. Other tests leave Spark running."""
     return [child for child in psutil.Process().children() if child.pid not in _others]
 
 
@@ -237,7 +239,7 @@ def test_a_log_that_kills_its_workers_is_skipped(tmp_path: Path, caplog, monkeyp
 
 
 def test_timestamps_beyond_64_bits_do_not_stop_the_cleaning(tmp_path: Path) -> None:
-    """A body is the client's: base timestamp and delta may add up to anything."""
+    """A client writes the body, so base timestamp and delta may add up to any number."""
 
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         now_ms = server.services.clock.time_ms()
@@ -257,7 +259,7 @@ def test_timestamps_beyond_64_bits_do_not_stop_the_cleaning(tmp_path: Path) -> N
 def test_a_swap_without_a_descriptor_is_postponed(
     tmp_path: Path, caplog, monkeypatch, method: str
 ) -> None:
-    """Clients that take every descriptor must not take the log directory offline."""
+    """Clients that use all descriptors must not cause the log directory to go offline."""
     step = {"open": (swap, "prepare_swap"), "keep": (PooledFile, "keep")}[method]
 
     def fail(*_: Any) -> None:
@@ -327,7 +329,7 @@ def test_a_checkpoint_without_space_is_postponed(tmp_path: Path, caplog, monkeyp
 def test_deleting_a_topic_ends_its_cleaning(tmp_path: Path, monkeypatch) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         fill(server, log)
-        with monkeypatch.context() as patched:  # a worker that never gets its job never ends it
+        with monkeypatch.context() as patched:  # a worker without a job never finishes it
             patched.setattr(cleaner_process.CleanerProcess, "start", lambda self, job: None)
             cleaning = asyncio.create_task(server.log_cleaner.clean())
             await until(workers)
@@ -355,7 +357,9 @@ def test_the_broker_stops_during_a_throttled_cleaning(tmp_path: Path) -> None:
 def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         cleaning, process = await begun_cleaning(server, log)
-        await until(lambda: process.nice() == min(os.nice(0) + NICE, 19))  # the system ends at 19
+        await until(
+            lambda: process.nice() == min(os.nice(0) + NICE, 19)
+        )  # the system's maximum is 19
         assert not process.net_connections()
         assert server.bootstrap_servers
         await server.stop()
@@ -373,7 +377,7 @@ def test_the_worker_has_none_of_the_brokers_sockets_and_dies_with_its_pipe(tmp_p
 def test_the_autogroup_of_the_workers_session_has_the_nice_value(tmp_path: Path) -> None:
     async def work(server: BrokerServer, log: UnifiedLog) -> None:
         cleaning, process = await begun_cleaning(server, log)
-        await until(lambda: len(process.threads()) > 1)  # it has begun to listen
+        await until(lambda: len(process.threads()) > 1)  # it has started to listen
         own, nice = autogroup(process.pid)
         assert nice == str(AUTOGROUP_NICE)
         assert own != autogroup(os.getpid())[0]

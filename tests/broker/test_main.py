@@ -1,5 +1,7 @@
-"""What a broker does without where it must, or is told to: the second run of `make test` stands on
-this."""
+"""Forced fallbacks: a broker without uvloop, sendfile and RWF_NOWAIT.
+
+The second run of `make test` relies on them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ BYTES = 200_000
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often the system was asked for what it may not have."""
+    """Counts of the calls that the fallbacks must not make."""
     counted: Counter[str] = Counter()
     sendfile, preadv = os.sendfile, os.preadv
 

@@ -1,4 +1,4 @@
-"""Topics of a broker process that is killed: what was answered is there afterwards, in order."""
+"""Topics of a killed broker process: all acknowledged changes exist afterwards, in order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Topics = dict[str, int]
 
 @contextmanager
 def served(data: Path) -> Iterator[tuple[subprocess.Popen[str], WireClient]]:
-    """A broker process on a free port, killed at the end at the latest."""
+    """Run a broker process on a free port, and kill it at the end if it still runs."""
     command = [sys.executable, "-m", "odradek", "serve", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen([*command, "--data", str(data)], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -56,7 +56,7 @@ def described(client: WireClient) -> Topics:
 
 
 def planned(topics: Topics, numbers: random.Random) -> list[tuple[str, int]]:
-    """Changes that follow on one another: a topic with so many partitions, 0 to delete it."""
+    """Return a sequence of changes: a topic and its number of partitions, 0 to delete it."""
     present = set(topics)
     changes = []
     for _ in range(CHANGES):
@@ -75,7 +75,7 @@ def send(client: WireClient, name: str, partitions: int) -> None:
 
 
 def states(topics: Topics, changes: list[tuple[str, int]]) -> list[Topics]:
-    """The topics after no change, after the first one, and so on."""
+    """Return the topics before the first change and after each change."""
     found = [dict(topics)]
     for name, partitions in changes:
         after = dict(found[-1])

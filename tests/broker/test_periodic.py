@@ -1,4 +1,4 @@
-"""What a broker does from time to time: at Kafka's intervals, and again after a failure."""
+"""Periodic tasks of a broker run at Kafka's intervals, and again after a failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIGS = {
 
 
 class OneRound:
-    """Timers that end the first wait of each task at once and never the second."""
+    """Timers that end the first wait of each task immediately and never the second."""
 
     def __init__(self) -> None:
         self.asked_ms: dict[object, int] = {}

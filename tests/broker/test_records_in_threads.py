@@ -1,4 +1,4 @@
-"""Python code that runs in a thread holds the interpreter lock: none of it iterates records."""
+"""Python code on threads does not iterate over records, because it holds the interpreter lock."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from testkit.wire import WireClient
 
 COUNTS = (3_000, 15_000)
 CALLS_MAX = 200
-"""The executor's own calls, and those of a batch of any size."""
+"""Limit for the executor's own calls and the calls for a batch of any size."""
 NOW_MS = 1_700_000_000_000
 
 
 class Calls:
-    """Counts the Python functions that are called in the threads for batches of records."""
+    """Counter of the Python functions called on the threads that process batches."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,7 +37,7 @@ class Calls:
 
 @pytest.fixture
 def calls() -> Iterator[Calls]:
-    """Profiles all threads that are started during the test, so it goes before the broker."""
+    """A profile of all threads started during the test. It must be set before the broker starts."""
     if sys.gettrace() is not None:
         pytest.skip("another profiler is in use")
     calls = Calls()
@@ -53,7 +53,7 @@ def fresh_broker(calls: Calls) -> Iterator[Broker]:
 
 
 def batch(count: int, compression: str = "gzip", size: int = 150) -> bytearray:
-    # Of many bytes each, so that also the smaller batch is unpacked in a thread.
+    # The records are large, so that even the smaller batch is decompressed on a thread.
     records = [Record(b"key-%d" % at, b"v" * size, NOW_MS + at) for at in range(count)]
     return build_batch(records, compression=compression)
 

@@ -1,10 +1,9 @@
 """SIGTERM ends the process of a broker within two seconds, and loses nothing that was acknowledged.
 
-No fsync returns, so a stop that waits for a single one never ends. The two seconds are those of a
-process that need not wait for a processor: for as long as its threads waited for one, it may take
-longer. They are asserted of the best of some attempts, because a machine that stands still makes
-any process late. That the next start has nothing to recover is shown with a clock that gives the
-stop its time.
+No fsync returns, so a stop that waits for a single fsync never ends. The time during which the
+threads of the process waited for a processor does not count. The best of several attempts must meet
+the two seconds, because a machine that stalls delays every process. A further test checks that the
+next start has nothing to recover, with a clock that gives the stop enough time.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def create(client: WireClient, name: str, partitions: int, **configs: object) ->
 
 
 def fill(client: WireClient, partitions: int) -> None:
-    """One record into each partition, acknowledged."""
+    """Write one acknowledged record to each partition."""
     record = bytes(batch())
     data = [PartitionProduceData(at, bytearray(record)) for at in range(partitions)]
     request = ProduceRequest(None, 1, 60_000, [TopicProduceData("many", partition_data=data)])
@@ -72,8 +71,9 @@ def end_offsets(client: WireClient, topic: str, partitions: int) -> set[int]:
 
 
 def terminated(process: BrokerProcess) -> float:
-    """The seconds from SIGTERM to the end of the process, but for those in which its threads were
-    ready to run and had no processor; its exit code is 0.
+    """Return the seconds from SIGTERM to the end of the process, which must exit with status 0.
+
+    The time in which its threads were ready to run and had no processor is subtracted.
     """
     delay_ms, began = run_delay_ms(process.pid), time.monotonic()
     process.terminate()
@@ -84,7 +84,7 @@ def terminated(process: BrokerProcess) -> float:
 
 
 def hang_with_dirty_logs(client: WireClient, process: BrokerProcess, data: Path, many: int) -> None:
-    """All partitions of `many` get a record. Then a request waits for an fsync for ever."""
+    """Write a record to each partition of `many`. Then make a request wait forever for an fsync."""
     acknowledged = client.call(produce("durable", acks=-1), 9)
     assert acknowledged.responses[0].partition_responses[0].error_code == 0
     fill(client, many)
@@ -135,7 +135,7 @@ def test_a_stop_on_a_hanging_disk_leaves_no_log_to_recovery(tmp_path: Path) -> N
         assert "takes too long" not in "".join(process.lines)
     trigger_of(data).unlink()
     with BrokerProcess(data) as again, WireClient(again.bootstrap_servers) as client:
-        assert "was not closed" not in "".join(again.lines), "recovered needlessly"
+        assert "was not closed" not in "".join(again.lines), "unnecessary recovery"
         assert end_offsets(client, "many", PARTITIONS_WITH_TIME) == {1}
 
 

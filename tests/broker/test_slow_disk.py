@@ -1,7 +1,7 @@
-"""Requests that wait for the disk keep no other connection waiting.
+"""Requests that wait for the disk do not delay other connections.
 
-The disk stands still (`SlowFiles.hold`) until another connection's requests have been answered. A
-wait on the event loop itself is recorded, and fails the test.
+The disk blocks (`SlowFiles.hold`) until the requests of another connection have their responses. A
+wait on the event loop itself is recorded and fails the test.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.helpers.slow_files import DEADLINE_S, SlowFiles
 
 SEGMENTS = 3
 BATCHES = 10
-"""Batches of each segment, of one record each."""
+"""Number of batches in each segment, of one record each."""
 VALUE_BYTES = 3000
 LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 LAST_OFFSET = SEGMENTS * BATCHES - 1
@@ -65,7 +65,7 @@ def log_of(server: BrokerServer, topic: str = "t") -> UnifiedLog:
 
 
 def fill(broker: Broker, topic: str, make_batch: Callable[[int], bytearray]) -> None:
-    """Writes SEGMENTS segments of BATCHES batches each."""
+    """Write SEGMENTS segments of BATCHES batches each."""
 
     async def roll(server: BrokerServer) -> None:
         log_of(server, topic).roll(server.services.clock.time_ms())
@@ -94,7 +94,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=[True, False], ids=["nowait", "fallback"])
 def files(request: pytest.FixtureRequest) -> Iterator[SlowFiles]:
-    """With and without RWF_NOWAIT."""
+    """File systems with and without RWF_NOWAIT."""
     files = SlowFiles(nowait=request.param)
     yield files
     files.release()
@@ -103,7 +103,7 @@ def files(request: pytest.FixtureRequest) -> Iterator[SlowFiles]:
 
 @pytest.fixture
 def broker(data_dir: Path, files: SlowFiles) -> Iterator[Broker]:
-    """A broker that has just started; nothing is in the page cache."""
+    """A broker that has just started, with an empty page cache."""
     with Broker(data_dir=data_dir, environment=Environment(files=files)) as broker:
         files.evict()
         yield broker
@@ -111,7 +111,7 @@ def broker(data_dir: Path, files: SlowFiles) -> Iterator[Broker]:
 
 
 def commit(client: WireClient, offset: int) -> int:
-    """Commits an offset of t for a group without members; the error code."""
+    """Commit an offset of t for a group without members. Return the error code."""
     request = OffsetCommitRequest(
         "group",
         topics=[
@@ -133,7 +133,7 @@ def is_answered(client: WireClient) -> bool:
 
 
 def others_are_answered(broker: Broker) -> None:
-    """Requests of another connection, which need nothing that is not in memory."""
+    """Check that requests of another connection get responses. They need only data in memory."""
     with WireClient(broker.bootstrap_servers) as other:
         assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
         answer = other.call(produce("u", batch(b"new")), 9).responses[0].partition_responses[0]
@@ -143,7 +143,7 @@ def others_are_answered(broker: Broker) -> None:
 def answered_in_the_meantime(
     broker: Broker, files: SlowFiles, *requests: tuple[Any, int]
 ) -> list[Any]:
-    """Send requests that need the disk. Others are answered while it stands still."""
+    """Send requests that need the disk, and check that others get responses while it blocks."""
     with WireClient(broker.bootstrap_servers) as client:
         files.hold()
         for request, version in requests:
@@ -160,7 +160,7 @@ def answered_in_the_meantime(
 def test_an_offset_lookup_in_a_topic_that_is_deleted_in_the_meantime(
     broker: Broker, files: SlowFiles, again: bool
 ) -> None:
-    """Nothing is reported of a new topic of its name, either."""
+    """The lookup returns no offset of a new topic with the same name either."""
 
     async def delete(server: BrokerServer) -> None:
         services = server.services
@@ -184,7 +184,7 @@ def test_an_offset_lookup_in_a_topic_that_is_deleted_in_the_meantime(
 def test_an_offset_lookup_whose_segments_are_deleted_in_the_meantime(
     broker: Broker, files: SlowFiles, timestamp: int
 ) -> None:
-    """It searches the segments that exist by then."""
+    """The lookup continues with the segments that exist then."""
     start = 2 * BATCHES
 
     async def delete(server: BrokerServer) -> None:
@@ -211,7 +211,7 @@ def values_in(response: Any, partition: int = 0) -> list[bytes | None]:
 
 
 def test_a_fetch_of_an_old_offset(broker: Broker, files: SlowFiles) -> None:
-    """The first one after a start: indexes, batch headers and records are on the disk only."""
+    """After a start, indexes, batch headers and records are only on the disk."""
     request = fetch(offset=3, partition_max_bytes=2 * VALUE_BYTES + 500)
     (response,) = answered_in_the_meantime(broker, files, (request, 11))
     assert values_in(response)[0] == value(3)
@@ -250,7 +250,7 @@ def test_requests_behind_a_cold_fetch_on_its_connection_keep_their_order(
 
 
 def test_a_fetch_that_waits_reads_again_without_blocking(broker: Broker, files: SlowFiles) -> None:
-    """The second read, when enough has arrived, meets a page cache that was emptied again."""
+    """The page cache is emptied again before the second read, when enough bytes have arrived."""
     with WireClient(broker.bootstrap_servers) as client:
         start = LAST_OFFSET - 2
         client.send(fetch(offset=start, min_bytes=5 * VALUE_BYTES, max_wait_ms=600_000), 11)
@@ -336,7 +336,7 @@ def test_a_topic_deleted_under_a_cold_fetch(broker: Broker, files: SlowFiles) ->
 def test_an_append_that_begins_a_segment_waits_for_no_fsync_on_the_loop(
     data_dir: Path, files: SlowFiles
 ) -> None:
-    """With flush.messages=1 all is on the disk when the segment is rolled."""
+    """With flush.messages=1 all records are on the disk when the segment is rolled."""
     config = {"log.segment.bytes": 1 << 20, "log.flush.interval.messages": 1}
     environment = Environment(files=files)
     with Broker(config, data_dir=data_dir, environment=environment) as broker:

@@ -1,7 +1,7 @@
-"""transaction.version 2 through the whole broker (KIP-890).
+"""transaction.version 2 in a whole broker (KIP-890).
 
-Writing to a partition adds it, every end bumps the epoch, and what is late reaches no other
-transaction.
+Writing to a partition adds it to the transaction. Every end of a transaction bumps the producer's
+epoch. A late request does not join another transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ E = ErrorCode
 def write(
     client: WireClient, who: Who, value: str, *, partition: int = 0, sequence: int = 0
 ) -> ErrorCode:
-    """One record, as a producer of version 2 sends it (Produce 12)."""
+    """Send one record like a producer of version 2 (Produce 12)."""
     batch = build_batch(
         [Record(key=None, value=value.encode())],
         timestamp_ms=int(time.time() * 1000),
@@ -45,7 +45,7 @@ def write(
 
 
 def read(client: WireClient, partition: int = 0) -> list[str]:
-    """What a consumer of committed records is given, aborted ones taken out as it would."""
+    """Return the committed records. Aborted ones are removed as a read_committed consumer does."""
     wanted = FetchPartition(partition, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
@@ -56,7 +56,7 @@ def read(client: WireClient, partition: int = 0) -> list[str]:
     [answer] = client.call(request, 11).responses[0].partitions
     assert answer.error_code == 0
     aborted = {each.producer_id: each.first_offset for each in answer.aborted_transactions or ()}
-    assert not aborted, "these stories only abort what is empty"
+    assert not aborted, "these tests only abort empty transactions"
     return [
         bytes(record.value).decode()
         for batch in iter_batches(answer.records or b"")
@@ -87,7 +87,7 @@ def test_writing_to_a_partition_adds_it_to_the_transaction(
 def test_late_write_of_the_last_transaction_joins_no_other(
     broker: Broker, client: WireClient
 ) -> None:
-    """KAFKA-12671, and Jepsen's write of an aborted transaction in the next one."""
+    """KAFKA-12671. Jepsen found a write of an aborted transaction in the next transaction."""
     broker.create_topic("t", 2)
     old = producer(client)
     write(client, old, "first")
@@ -106,7 +106,7 @@ def test_late_write_of_the_last_transaction_joins_no_other(
 def test_next_transaction_waits_for_the_markers_of_the_previous_one(
     broker: Broker, client: WireClient
 ) -> None:
-    """KAFKA-18575: it may neither be taken for the old one nor be fenced."""
+    """KAFKA-18575: it must neither join the previous transaction nor be fenced."""
     broker.create_topic("t")
     who = producer(client)
     write(client, who, "first")
@@ -128,7 +128,7 @@ def test_next_transaction_waits_for_the_markers_of_the_previous_one(
 
 
 def hold_markers(broker: Broker) -> Any:
-    """Holds markers back; what is returned lets them go."""
+    """Delay the markers. The returned function releases them."""
     gate: list[asyncio.Event] = []
 
     async def hold(server: BrokerServer) -> None:
@@ -150,7 +150,7 @@ def hold_markers(broker: Broker) -> Any:
 
 
 def test_exhausted_epochs_change_only_the_producer_id(broker: Broker, client: WireClient) -> None:
-    """KAFKA-18660, through partition and coordinator: the marker has the old id and last epoch."""
+    """KAFKA-18660 in partition and coordinator: the marker has the old id and the last epoch."""
     broker.create_topic("t")
     pid, _ = producer(client)
 

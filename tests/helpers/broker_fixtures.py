@@ -1,4 +1,4 @@
-"""Fixtures: a broker for each test, which starts in a few milliseconds, and a client of it."""
+"""Fixtures: a broker for each test, which starts in a few milliseconds, and a client."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from testkit.wire import WireClient
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is told to stop does not wait long for the disk and for clients. Here it does:
-    what it does on the way must not depend on how fast the machine is.
+    """Give brokers 40 seconds for each step of a stop.
+
+    With the default limits a stop skips steps on a slow machine. The tests must not depend on the
+    speed of the machine.
     """
     patient = StopLimits(40e3, 41e3, 42e3, 43e3, 44e3)
     monkeypatch.setattr("odradek.broker.broker.STOP_LIMITS", patient)
@@ -24,7 +26,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def config() -> dict[str, Any]:
-    """Broker configs of the test; a test parametrizes or overrides it."""
+    """The broker configs of the test, which a test may parametrize or override."""
     return {}
 
 

@@ -1,7 +1,8 @@
-"""Counts Python calls: what a path costs, in a number that does not depend on the machine.
+"""Counts of Python calls, which measure the cost of a path independently of the machine.
 
-`call` is a Python function entered (or a generator or coroutine resumed), `c_call` a built-in
-function or method called from Python code. Classes and slots called from C are not events.
+A `call` is a Python function that is entered, or a generator or coroutine that is resumed. A
+`c_call` is a built-in function or method that Python code calls. Calls of classes, and of slots
+from C code, are not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class CallCount:
-    """`total` = `calls` + `c_calls`; `names` says which ones, for the message of an assertion."""
+    """A number of calls. `names` has the count of each function, for messages of assertions."""
 
     calls: int = 0
     c_calls: int = 0
@@ -33,10 +34,10 @@ class CallCount:
 
 
 def count_calls(function: Callable[..., Any], *args: Any) -> CallCount:
-    """Runs `function(*args)` and counts the calls inside it, its own not included.
+    """Run `function(*args)`. Return the number of calls inside it, without its own.
 
-    The collector is off meanwhile: a library's hook in `gc.callbacks` (hypothesis has one) would be
-    counted whenever a collection happens to fall due here.
+    The garbage collector is disabled during the call. Otherwise the hook of a library in
+    `gc.callbacks` (hypothesis has one) would be counted if a collection happens during the call.
     """
     count = CallCount()
 
@@ -60,7 +61,7 @@ def count_calls(function: Callable[..., Any], *args: Any) -> CallCount:
         if collecting:
             gc.enable()
     name = getattr(getattr(function, "__func__", function), "__code__", None)
-    if name is not None:  # a Python function: its own entry was counted
+    if name is not None:  # the entry of a Python function was counted
         count.calls -= 1
         own = f"{name.co_filename.rpartition('/')[2]}:{name.co_qualname}"
         count.names[own] -= 1

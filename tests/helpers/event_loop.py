@@ -1,4 +1,4 @@
-"""Test functions that are coroutine functions."""
+"""Decorator for test functions that are coroutine functions."""
 
 from __future__ import annotations
 

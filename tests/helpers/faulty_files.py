@@ -1,15 +1,15 @@
-"""A file system that loses what was not synced, tears writes, fills up and fails to sync.
+"""A file system that loses unsynced data, tears writes, runs out of space and fails to sync.
 
-It works on real files, so that descriptors, regions and sendfile are real; what a power cut would
-leave is kept beside: of each file its content at its last fsync. `crash` puts the files into a
-state that a power cut may leave: all that was synced, and of the rest a part, with holes.
+It works on real files, so that descriptors, regions and sendfile are real. It also keeps the
+content of each file at its last fsync. `crash` puts the files into a state that a power cut may
+leave. They have all synced data and a part of the unsynced data, with holes.
 
-With `loses_names` the names of files and directories are lost like the content of files: of what
-was created, renamed and removed since the last `fsync_dir` of its directory any part may be undone,
-in whatever order it was done, for a file system may write down metadata as it likes. Two rules
-bound it: a rename happens whole or not at all, and what builds on a lost change, for it is about
-the same name, is lost too. A new directory whose name is lost takes along all that is in it,
-however well that was synced. A removed directory may come back with any part of its files.
+With `loses_names`, changes of names are lost like the content of files. Any subset of the created,
+renamed and removed names since the last `fsync_dir` of a directory may be undone, because a file
+system may write metadata in any order. Two rules limit this. A rename happens completely or not at
+all. If a change is lost, later changes of the same name are lost, too. If the name of a new
+directory is lost, all files in it are lost, even synced ones. A removed directory may come back
+with any subset of its files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A file that lost its name: its content, and what of it was synced."""
+    """The content of a removed file, and its content at the last fsync."""
 
     content: bytes
     synced: bytes | None
@@ -36,14 +36,14 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """A change of a directory that is not on the disk yet, with the data that undoes it."""
+    """A change of a directory that is not on the disk yet, with the data to undo it."""
 
     path: str
-    """The name that was created or removed, or the one that a file got."""
+    """The created or removed name, or the new name of a renamed file."""
     source: str | None = None
-    """The name that the file had before, when it was renamed."""
+    """The old name of a renamed file."""
     removed: Removed | None = None
-    """What had the name `path` before."""
+    """The file that had the name `path` before."""
     tree: tuple[tuple[str, Removed], ...] | None = None
     """The files of the directory that had the name `path` before, with their relative paths."""
 
@@ -51,7 +51,7 @@ class NameChange:
         return {self.path} if self.source is None else {self.path, self.source}
 
     def moved(self, source: str, target: str) -> NameChange:
-        """The change after the directory `source` was renamed to `target`."""
+        """Return the change with its paths after the directory `source` was renamed to `target`."""
         if not self.path.startswith(source + "/"):
             return self
         old = self.source
@@ -66,7 +66,10 @@ class NameChange:
 
 
 class FaultyFiles:
-    """See the module. Fault settings are plain attributes; each is used up when it strikes."""
+    """The file system; see the module docstring. Tests set faults as attributes.
+
+    `fail_fsync` and `fail_pwrite` are reset when they have occurred.
+    """
 
     def __init__(self, *, loses_names: bool = False) -> None:
         self._real = RealFiles()
@@ -75,13 +78,13 @@ class FaultyFiles:
         self._paths: dict[int, str] = {}
         self._synced: dict[str, bytes] = {}
         self.space_left: int | None = None
-        """Bytes that may still be written before ENOSPC; None without limit."""
+        """Bytes that may be written before ENOSPC. None means no limit."""
         self.fail_fsync: OSError | None = None
         self.fail_pwrite: OSError | None = None
         self.fsyncs = 0
         self.writes = 0
 
-    # -- what the log calls ------------------------------------------------------------------------
+    # -- interface of the log ----------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:
         if self.space_left == 0 and flags & os.O_CREAT and not Path(path).exists():
@@ -141,7 +144,7 @@ class FaultyFiles:
         ]
 
     def replace(self, source: str, target: str) -> None:
-        """Moves a file, or a directory with all in it; descriptors follow."""
+        """Move a file, or a directory with its files. Open descriptors stay valid."""
         change = None
         if self._loses_names:
             change = NameChange(target, source, self._about_to_go(target))
@@ -169,7 +172,7 @@ class FaultyFiles:
             self._unsynced_names.append(NameChange(path, removed=removed))
 
     def _about_to_go(self, path: str) -> Removed | None:
-        """What is kept of a file whose name is about to go; None when there is no such file."""
+        """Return the content of a file that is about to be removed, or None if there is no file."""
         if not Path(path).is_file():
             return None
         return Removed(Path(path).read_bytes(), self._synced.get(path))
@@ -209,13 +212,14 @@ class FaultyFiles:
             for each in files
         )
 
-    # -- what a test calls -------------------------------------------------------------------------
+    # -- interface of tests ------------------------------------------------------------------------
 
     def crash(self, root: Path, rng: random.Random) -> None:
-        """A power cut: every file below `root` is left as far as it was synced, and by chance more.
+        """Simulate a power cut for all files below `root`.
 
-        What was not synced survives whole, up to some byte, or with zeros where pages were lost.
-        Names come first: a file that has its old name back may be torn as any other.
+        Synced data survives. The unsynced data of a file survives completely, up to some byte, with
+        zeros in place of lost pages, or not at all. Changes of names are undone first, so that a
+        file with its old name may be torn like any other.
         """
         self._lose_names(rng)
         for path in sorted(p for p in root.rglob("*") if p.is_file()):
@@ -227,7 +231,7 @@ class FaultyFiles:
         self.space_left = self.fail_fsync = self.fail_pwrite = None
 
     def _lose_names(self, rng: random.Random) -> None:
-        """Undoes a part of what no `fsync_dir` covers, the last change first."""
+        """Undo a random subset of the changes that no `fsync_dir` covers, the last change first."""
         lost: list[NameChange] = []
         lost_names: set[str] = set()
         for change in self._unsynced_names:
@@ -237,7 +241,7 @@ class FaultyFiles:
         while lost:
             change = lost.pop()
             self._undo(change, rng)
-            if change.source is not None:  # what is in a renamed directory moves back with it
+            if change.source is not None:  # the files of a renamed directory move back with it
                 lost = [each.moved(change.path, change.source) for each in lost]
         self._unsynced_names = []
 
@@ -266,7 +270,7 @@ class FaultyFiles:
 
 
 def _after_power_cut(current: bytes, synced: bytes, rng: random.Random) -> bytes:
-    """What may be left of a file: where both agree nothing is lost."""
+    """Return the content of a file after a power cut. Bytes that equal the synced ones survive."""
     pairs = enumerate(zip(current, synced, strict=False))
     agreed = next((at for at, (a, b) in pairs if a != b), min(len(current), len(synced)))
     kept = rng.randint(agreed, len(current))

@@ -1,4 +1,4 @@
-"""Futures as results, for the fake logs of tests."""
+"""Conversion of futures to results, for the fake logs of tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fuzzers are bounded by time; a run is repeated, for as long as it takes, with its seed."""
+"""Time limit of fuzzers. A run is repeated with its seed, with a longer time if necessary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS_VARIABLE = "ODRADEK_FUZZ_S"
 
 
 def rounds(seconds: float) -> Iterator[int]:
-    """Yield 0, 1, 2 ... until the time is over; ODRADEK_FUZZ_S replaces it for a longer run."""
+    """Yield 0, 1, 2 ... for `seconds`, or for the seconds in ODRADEK_FUZZ_S."""
     end = time.monotonic() + float(os.environ.get(SECONDS_VARIABLE, seconds))
     for number in count():
         yield number

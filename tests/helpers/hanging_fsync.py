@@ -1,6 +1,6 @@
-"""A broker on a disk that hangs from a moment on: no fsync returns then.
+"""A broker on a disk that hangs from some point on, after which no fsync returns.
 
-So a stop that waits for a single one never ends, however fast or slow the machine is.
+A stop that waits for a single fsync never ends, on a fast or a slow machine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ WAITING = "an fsync waits for the disk"
 DELAYED = "ready threads waited for a processor for ms:"
 STOPPING = "stopping on a signal"  # the broker's log line when a signal ends it
 STOP_MS = 1_300.0
-"""The time of a stop by `StopClock`: after the limit for syncs, before that for writing logs."""
+"""The duration of a stop by `StopClock`, between the limits for syncing and for closing logs."""
 PATIENT = StopLimits(responses_ms=1_000, parts_ms=120e3, syncs_ms=1_200, logs_ms=121e3)
 
 
 class HangingFsyncFiles(RealFiles):
-    """No fsync returns from the moment at which the file `trigger` exists. Reports the first."""
+    """Files whose fsync does not return after the file `trigger` exists.
+
+    The first such fsync is reported.
+    """
 
     def __init__(self, trigger: Path) -> None:
         self._trigger = trigger
@@ -55,7 +58,7 @@ class HangingFsyncFiles(RealFiles):
 
 
 class StopClock(SystemClock):
-    """A clock that stands still `STOP_MS` after a stop began: the stop is never late by it."""
+    """A clock that stops `STOP_MS` after a stop began, so that the stop is never late."""
 
     def __init__(self) -> None:
         self._end_ms = float("inf")
@@ -68,7 +71,7 @@ class StopClock(SystemClock):
 
 
 class BeginStop(logging.Handler):
-    """Begins the stop of a clock when the broker logs that it stops."""
+    """Logging handler that calls `StopClock.begin_stop` when the broker logs that it stops."""
 
     def __init__(self, clock: StopClock) -> None:
         super().__init__()
@@ -80,10 +83,10 @@ class BeginStop(logging.Handler):
 
 
 class ReportDelay(logging.Handler):
-    """Prints at the end of the process for how long its threads waited for a processor."""
+    """Logging handler that prints, at the end, how long the threads waited for a processor."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Only the end of logging counts."""
+        """Ignore the record. Only `close` has an effect."""
 
     def close(self) -> None:
         print(DELAYED, run_delay_ms(os.getpid()), file=sys.stderr, flush=True)
@@ -91,7 +94,7 @@ class ReportDelay(logging.Handler):
 
 
 def run_delay_ms(pid: int) -> float:
-    """How long the threads that a process has were ready to run and did not, since they began."""
+    """Return for how many milliseconds the threads of a process were ready without a processor."""
     tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(task.read_text("ascii").split()[1]) for task in tasks) / 1e6
 
@@ -101,7 +104,7 @@ def trigger_of(data: Path) -> Path:
 
 
 def serve() -> None:
-    """`odradek serve` with the arguments of the process, on the disk that hangs."""
+    """Run `odradek serve` with the arguments of the process, on a hanging disk."""
     config = configure(sys.argv[1:])
     files = HangingFsyncFiles(trigger_of(Path(config.log_dirs()[0])))
     logging.getLogger().addHandler(ReportDelay())
@@ -109,7 +112,7 @@ def serve() -> None:
 
 
 def serve_with_time() -> None:
-    """The same with a stop that has the time that it needs, by its clock."""
+    """Run the same with a clock by which the stop has enough time."""
     config = configure(sys.argv[1:])
     files = HangingFsyncFiles(trigger_of(Path(config.log_dirs()[0])))
     clock = StopClock()
@@ -118,7 +121,7 @@ def serve_with_time() -> None:
 
 
 def run_inside_a_program(directory: str, timeout_s: float) -> None:
-    """Start a `Broker`, and return while it waits for the disk."""
+    """Start a `Broker` and return while it waits for the disk."""
     data = Path(directory)
     waiting = threading.Event()
 

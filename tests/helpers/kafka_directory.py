@@ -1,4 +1,4 @@
-"""The log directories that Apache Kafka 4.3.0 left, and a broker on one of them in their time."""
+"""Log directories of Apache Kafka 4.3.0, and a broker on one of them with a clock of their time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testkit.wire import WireClient
 
 DATA = Path(__file__).parents[1] / "data" / "kafka-4.3.0"
 KINDS = ("killed", "stopped")
-# Some seconds after Kafka ended: nothing in the directories has expired by then.
+# Some seconds after Kafka ended, when no data in the directories has expired.
 TIME_MS = 1_795_322_670_000
 NODE_ID = 7
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -25,7 +25,7 @@ PLAIN_ID = "PsJ4mzURTbWdxkNgyUolGg"
 
 
 def unpack(kind: str, target: Path) -> Path:
-    """One of the directories, with indexes as sparse as Kafka's."""
+    """Unpack one of the directories into `target`. Its indexes are as sparse as Kafka's."""
     with tarfile.open(DATA / f"{kind}.tar.xz") as archive:
         archive.extractall(target, filter="data")
     return target

@@ -10,8 +10,9 @@ from odradek.environment.timers import Timer
 
 
 class ManualTimers:
-    """`sleep` moves the clock and lets other tasks run. A callback runs in the next iteration of
-    the event loop.
+    """Timers that move the clock when they are set.
+
+    `sleep` lets other tasks run. A callback runs in the next iteration of the event loop.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -27,8 +28,9 @@ class ManualTimers:
 
 
 class SteppedTimers:
-    """Timers that wait until `advance` moves the clock to their deadlines. One without a delay
-    runs in the next iteration of the event loop.
+    """Timers that wait until `advance` moves the clock to their deadlines.
+
+    A timer without a delay runs in the next iteration of the event loop.
     """
 
     def __init__(self, clock: ManualClock) -> None:
@@ -45,7 +47,7 @@ class SteppedTimers:
 
     @property
     def armed(self) -> int:
-        """The number of timers that wait."""
+        """The number of waiting timers."""
         return len(self._armed)
 
     async def sleep(self, delay_s: float) -> None:
@@ -54,7 +56,7 @@ class SteppedTimers:
         await woken
 
     def advance(self, delta_ms: int) -> None:
-        """Move the clock, and call what is due then, once each."""
+        """Move the clock by `delta_ms`, and call each timer that is due then once."""
         self._clock.advance(delta_ms)
         now_ms = self._clock.monotonic_ms()
         for timer in sorted(self._armed, key=lambda timer: timer.at_ms):

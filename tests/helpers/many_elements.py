@@ -1,4 +1,4 @@
-"""Requests of any API with as many elements as one likes, made from its definition."""
+"""Requests of any API with any number of elements, generated from the definition of the API."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _SMALL_RANGE = 100
 
 
 def long_requests(elements: int) -> Iterator[tuple[Api, str, Any]]:
-    """(API, name of the array, request in the newest version): each array of each API, with many
-    elements itself, and with one element that has many.
+    """Yield (API, name of the array, request in the newest version) for each array of each API.
+
+    There are two requests for an array: one in which it has many elements, and one in which it has
+    one element with many elements.
     """
     for api in APIS:
         version = api.max_version

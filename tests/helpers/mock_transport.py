@@ -1,4 +1,4 @@
-"""A transport without a socket, and a connection on it: for tests of what goes in and comes out."""
+"""A transport without a socket, and a connection on it, to test received and sent bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from odradek.net.session import PLAIN_SOCKET, TransportKind
 
 
 class MockTransport(asyncio.Transport):
-    """Takes `room` bytes into `written`; the rest waits, and pauses the protocol."""
+    """A transport that accepts `room` bytes into `written`.
+
+    Further bytes wait in its buffer and pause the protocol.
+    """
 
     def __init__(self, room: float = float("inf")) -> None:
         super().__init__()
@@ -46,7 +49,7 @@ class MockTransport(asyncio.Transport):
             self.protocol.pause_writing()
 
     def take(self, room: float) -> None:
-        """The peer reads `room` bytes more."""
+        """Simulate that the peer reads `room` more bytes."""
         self.room += room
         had = bool(self.waiting)
         self._move()
@@ -93,7 +96,7 @@ class MockTransport(asyncio.Transport):
             self.lose()
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """Simulate that the connection is lost."""
         protocol, self.protocol = self.protocol, None
         if protocol is not None:
             protocol.connection_lost(None)
@@ -111,7 +114,7 @@ def open_connection(
     room: float = float("inf"),
     transport_kind: TransportKind = PLAIN_SOCKET,
 ) -> tuple[Connection, MockTransport]:
-    """A connection served by `dispatch`; needs a running loop."""
+    """Return a connection served by `dispatch`. This needs a running event loop."""
     limits = limits or NetLimits()
     shared = Shared(
         loop=asyncio.get_running_loop(),
@@ -133,10 +136,9 @@ def open_connection(
 
 
 def feed(connection: Connection, data: bytes | memoryview) -> int:
-    """The peer's bytes arrive, as much of them as the connection makes room for; says how many.
+    """Pass bytes of the peer to the connection until it stops reading. Return how many it took.
 
-    Stops when the connection stops reading. A real loop does the same: `get_buffer`, receive,
-    `buffer_updated`.
+    Like an event loop, call `get_buffer`, copy, and call `buffer_updated`.
     """
     view = memoryview(data)
     taken = 0

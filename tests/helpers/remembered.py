@@ -1,4 +1,4 @@
-"""The shapes that a broker remembers of a connection, with their type."""
+"""Typed access to the request shapes that a connection remembers."""
 
 from __future__ import annotations
 

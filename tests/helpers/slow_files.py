@@ -1,8 +1,8 @@
-"""A file system whose page cache a test controls: what is not in it has to wait for the disk.
+"""A file system whose page cache is controlled by the test.
 
-Everything is warm until `evict`. From then on a page is cold until it is read or written. A call
-that has to wait for the disk waits at a gate, which the test holds and releases. On the event loop
-of the broker no call may wait: such a call is recorded in `blocked`, and goes on at once.
+All pages are warm until `evict`. After that, a page is cold until it is read or written. A call
+that needs the disk waits at a gate, which the test holds and releases. On the broker's event loop
+no call may wait for the disk. Such a call is recorded in `blocked` and continues immediately.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ BROKER_THREAD = "odradek-broker"
 
 
 class SlowFiles(RealFiles):
-    """See the module. `nowait` False is a system without RWF_NOWAIT."""
+    """The file system; see the module docstring. With `nowait=False` it has no RWF_NOWAIT."""
 
     def __init__(self, *, nowait: bool = True) -> None:
         self.nowait = os.RWF_NOWAIT if nowait else None
         self.blocked: list[str] = []
-        """What waited for the disk on the broker's event loop."""
+        """The calls that would have waited for the disk on the broker's event loop."""
         self.reached = threading.Event()
-        """Some call waits, or would have to."""
+        """Set when a call waits, or would have to wait."""
         self._gate = threading.Event()
         self._gate.set()
         self._evicted = False
@@ -36,24 +36,24 @@ class SlowFiles(RealFiles):
         self._opened: set[int] = set()
         self._lock = threading.Lock()
 
-    # -- what a test calls -------------------------------------------------------------------------
+    # -- interface of tests ------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Empties the page cache, and the cache of inodes."""
+        """Empty the page cache and the cache of inodes."""
         with self._lock:
             self._evicted = True
             self._warm.clear()
             self._opened.clear()
 
     def hold(self) -> None:
-        """Has every call wait that needs the disk."""
+        """Make every call wait that needs the disk."""
         self.reached.clear()
         self._gate.clear()
 
     def release(self) -> None:
         self._gate.set()
 
-    # -- what the log calls ------------------------------------------------------------------------
+    # -- interface of the log ----------------------------------------------------------------------
 
     def open(self, path: str, flags: int) -> int:
         if self._evicted and not flags & os.O_CREAT:

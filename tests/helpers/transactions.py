@@ -1,4 +1,4 @@
-"""Transactions in a running broker, written past the coordinator: what a test of reading needs."""
+"""Transactions written to a running broker without the coordinator, for tests of readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _append(broker: Broker, topic: str, partition: int, data: bytearray, origin:
 
 
 def produce_plain(broker: Broker, *values: bytes, topic: str = "t", partition: int = 0) -> int:
-    """Appends a batch of no transaction; its first offset."""
+    """Append a batch outside of any transaction. Return its first offset."""
     return _append(broker, topic, partition, batch(*values), None)
 
 
@@ -33,8 +33,10 @@ def produce_transactional(
     partition: int = 0,
     **options: Any,
 ) -> int:
-    """Appends a batch of the producer's transaction, which it opens if need be; its first
-    offset."""
+    """Append a batch to the producer's transaction, opening it if necessary.
+
+    Return the first offset of the batch.
+    """
     data = batch(
         *values,
         transactional=True,
@@ -55,7 +57,7 @@ def end_transaction(
     topic: str = "t",
     partition: int = 0,
 ) -> None:
-    """Appends the marker."""
+    """Append the marker that ends a transaction."""
 
     async def append(server: Any) -> None:
         manager = server.services.replica_manager

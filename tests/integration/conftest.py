@@ -1,4 +1,4 @@
-"""Tests with clients of other authors, each on a broker of its own."""
+"""Tests with other projects' Kafka clients. Each test has its own broker."""
 
 from tests.helpers.broker_fixtures import broker, client, config, patient
 

@@ -1,4 +1,4 @@
-"""A consumer in a process of its own, to be killed: reads until then."""
+"""A consumer process that reads until it is killed."""
 
 from __future__ import annotations
 

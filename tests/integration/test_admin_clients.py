@@ -1,4 +1,4 @@
-"""The admin APIs as other people's clients use them: librdkafka, kafka-python, aiokafka."""
+"""The admin APIs with other projects' clients: librdkafka, kafka-python, aiokafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 120
 
 
 def one(futures: dict[Any, Future[Any]]) -> Any:
-    """The result of a call for one resource."""
+    """Return the result of a call for one resource."""
     (future,) = futures.values()
     return future.result(TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""Consumers that commit by themselves, against a live broker: what they read last is read again."""
+"""Consumers with auto-commit: after a crash, the records of the last poll are read again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker() -> Iterator[Broker]:
 
 
 def member(broker: Broker) -> KafkaConsumer:
-    """Commits with every poll, and is given one record by each."""
+    """Return a consumer that commits with every poll and gets one record by each poll."""
     return KafkaConsumer(
         "t",
         bootstrap_servers=broker.bootstrap_servers,
@@ -50,7 +50,7 @@ def member(broker: Broker) -> KafkaConsumer:
 
 
 def poll(consumer: KafkaConsumer) -> int:
-    """The next record's value."""
+    """Return the value of the next record."""
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
         for records in consumer.poll(60_000).values():
@@ -60,7 +60,7 @@ def poll(consumer: KafkaConsumer) -> int:
 
 
 def committed(reader: Consumer) -> int:
-    """What the group has committed; negative when it is nothing."""
+    """Return the committed offset of the group, negative if there is none."""
     (found,) = reader.committed([TopicPartition("t", 0)], DEADLINE_S)
     assert found.error is None
     return int(found.offset)
@@ -69,8 +69,11 @@ def committed(reader: Consumer) -> int:
 # This client leaves sockets to the garbage collector, which comes when it likes.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_auto_commit_commits_the_poll_before_and_a_crash_repeats_the_last(broker: Broker) -> None:
-    """Jepsen's correction of 2024-11-13 to its Bufstream report: a poll commits what the poll
-    before it returned, so whoever dies while it works on a record is given it again."""
+    """Jepsen's correction of 2024-11-13 to its Bufstream report.
+
+    A poll commits the offset after the records of the previous poll. If a consumer crashes while it
+    processes a record, the group reads that record again.
+    """
     reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
     consumer = member(broker)
     for last in range(RECORDS):

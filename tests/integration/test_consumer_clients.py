@@ -1,5 +1,4 @@
-"""The consumer protocol (KIP-848) with librdkafka on a live broker, alone and beside the classic
-one."""
+"""The consumer protocol (KIP-848) with librdkafka, alone and mixed with the classic protocol."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 class Reader:
-    """A consumer of the new protocol that remembers what it has read."""
+    """A consumer of the new protocol that records the values that it has read."""
 
     def __init__(self, broker: Broker, *topics: str, **config: Any) -> None:
         self.consumer = Consumer(
@@ -126,7 +125,7 @@ def test_static_member_comes_back_to_its_partitions(broker: Broker) -> None:
         reader.consumer.close()
 
 
-# Here a slow machine may expel the member that lives, too: it joins again and gets everything.
+# On a slow machine the live member may be expelled, too. It then rejoins and gets all partitions.
 @pytest.mark.parametrize("broker", [SHORT], indirect=True, ids=["session of 2 s"])
 def test_silent_member_loses_its_partitions(broker: Broker) -> None:
     first = Reader(broker)

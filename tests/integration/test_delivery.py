@@ -1,4 +1,4 @@
-"""The three programs of examples/delivery, killed with their broker: each keeps its promise."""
+"""The programs of examples/delivery keep their guarantees when they and the broker are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups as administrators' clients see and change them, on a live broker."""
+"""Groups as admin clients describe and change them, on a live broker."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def produce(bootstrap_servers: str) -> None:
 
 
 def until(done: Callable[[], bool], step: Callable[[], object]) -> None:
-    """Repeats `step` until `done`, or fails after the deadline."""
+    """Repeat `step` until `done`, or fail after the deadline."""
     end = time.monotonic() + DEADLINE_S
     while not done():
         assert time.monotonic() < end, "the clients did not get there"
@@ -56,7 +56,7 @@ def until(done: Callable[[], bool], step: Callable[[], object]) -> None:
 
 
 class Member:
-    """A consumer of librdkafka that remembers what it was assigned and has read."""
+    """A consumer of librdkafka that records its assignments and the values that it has read."""
 
     def __init__(self, bootstrap_servers: str, **config: Any) -> None:
         self.consumer = Consumer(
@@ -205,7 +205,7 @@ def test_aiokafka_members_share_and_resume(broker: Broker) -> None:
 
 
 class Process:
-    """A broker process of its own, on the same data and the same port each time it starts."""
+    """A broker process that uses the same data and the same port each time it starts."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -213,7 +213,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """Ready to be asked when it returns."""
+        """Start the broker. Return when it serves requests."""
         where = ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "odradek", "serve", *where], stderr=subprocess.PIPE, text=True
@@ -255,5 +255,5 @@ def test_group_and_its_offsets_survive_sigkill(process: Process) -> None:
     assert found[0].offset == offset.offset
     until(lambda: len(member.values) >= RECORDS, member.poll)
     assert member.values == list(range(RECORDS))
-    assert member.revoked == [], "the generation went on: nobody had to join again"
+    assert member.revoked == [], "the generation continued, and no member had to rejoin"
     member.consumer.close()

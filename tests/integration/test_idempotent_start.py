@@ -1,9 +1,10 @@
-"""How librdkafka's idempotent producer comes to its producer id.
+"""How librdkafka's idempotent producer gets its producer id.
 
-It asks a broker that is up, and looks for one only when metadata arrive and each 500 ms. The first
-metadata make it drop the bootstrap connection and open one to the same broker under its node id;
-when no further metadata follow, it sends nothing until the half second is over. It does so with
-Apache Kafka too, and says in its debug log why it waits: for a connection, never for an answer.
+It sends InitProducerId to a connected broker, and looks for one only when metadata arrive and every
+500 ms. After the first metadata it closes the bootstrap connection and connects to the same broker
+under its node id. If no further metadata arrive, it sends nothing until the 500 ms are over. It
+behaves in the same way with Apache Kafka. Its debug log has the reason: it waits for a connection
+and never for a response.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from odradek.testing import Broker
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 PRODUCERS = 3
-# For want of a connection; librdkafka swaps this reason with that of a coordinator not connected.
+# The reason is a missing connection. librdkafka logs it in place of "coordinator not connected".
 NO_CONNECTION = "Coordinator not up"
 START = "Starting idempotent producer"
 
 
 class Lines(logging.Handler):
-    """The log of one client."""
+    """Logging handler with the log lines of one client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,12 +35,12 @@ class Lines(logging.Handler):
         self.seen.append(record.getMessage())
 
     def found(self, pattern: str) -> list[str]:
-        """The first group of the pattern in each line that has it, in their order."""
+        """Return the first group of the pattern in each line that matches, in order."""
         return [match[1] for line in self.seen if (match := re.search(pattern, line))]
 
 
 def produced(broker: Broker) -> Lines:
-    """Sends one message with an idempotent producer of its own; what that logged."""
+    """Send one message with a new idempotent producer. Return its log lines."""
     lines = Lines()
     logger = logging.Logger("client", logging.DEBUG)
     logger.addHandler(lines)

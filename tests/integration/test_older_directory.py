@@ -1,6 +1,6 @@
-"""Data directories that an older commit wrote are opened, and serve everything that was in them.
+"""Data directories written by an older commit can be opened, and all their data is served.
 
-The directories stand in tests/data/odradek-f800f9e; the script that wrote them is beside them.
+The directories are in tests/data/odradek-f800f9e, together with the script that wrote them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ DATA = Path(__file__).parents[1] / "data" / "odradek-f800f9e"
 KINDS = ("stopped", "killed")
 READ_COMMITTED = 1
 WINDOW = 5
-"""Batches of a producer that are recognised as duplicates."""
+"""Number of batches of a producer that are detected as duplicates."""
 
 
 class Older:
-    """A broker on a copy of a directory, a client of it, and what the writer expects in it."""
+    """A broker on a copy of a directory, its client, and the data that the writer expects."""
 
     def __init__(
         self, directory: Path, server: BrokerServer, client: WireClient, expected: Any
@@ -58,7 +58,7 @@ class Older:
         self.admin = AdminClient({"bootstrap.servers": self.address})
 
     def read(self, topic: str, isolation: str = "read_uncommitted") -> list[list[Any]]:
-        """All records of a topic as [partition, offset, key, value], read by librdkafka."""
+        """Return all records of a topic as [partition, offset, key, value], read by librdkafka."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -237,7 +237,7 @@ def open_transactions(older: Older) -> bool:
 
 
 def wait_until(reached: Callable[[], bool]) -> None:
-    """Ask until it is so; the time limit of the test ends a wait that has no end."""
+    """Wait until `reached()` is true. The time limit of the test ends an endless wait."""
     while not reached():
         pass
 
@@ -246,7 +246,7 @@ def test_a_new_producer_of_a_transactional_id_aborts_its_open_transaction(older:
     producer = Producer({"bootstrap.servers": older.address, "transactional.id": "open"})
     producer.init_transactions(60)
     producer.begin_transaction()
-    # The broker's clock stands still, and a record of today would be too far ahead of it.
+    # The broker's clock does not advance, and a record of today would be too far ahead of it.
     time_ms = older.expected["time_ms"]
     producer.produce("in.out", b"afterwards", b"k", 0, timestamp=time_ms)
     producer.commit_transaction(60)

@@ -1,4 +1,4 @@
-"""A broker with 2,000 partitions under ``ulimit -n 1024``, and clients that write and read all."""
+"""A broker with 2,000 partitions under ``ulimit -n 1024``, and clients that use all of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create_topics(address: str) -> None:
 
 
 def write(address: str) -> None:
-    """One record to each partition a round, so that each log is opened again in each round."""
+    """Write one record to each partition in each round, so that each round opens each log again."""
     producer = Producer({"bootstrap.servers": address, "linger.ms": 50, "acks": "all"})
     errors: list[Any] = []
     for number in range(ROUNDS):
@@ -60,7 +60,7 @@ def write(address: str) -> None:
 
 
 def read(address: str, group: str) -> Places:
-    """Everything, read by two members of a group that share the partitions."""
+    """Return all records, read by two members of a group that share the partitions."""
     members = [
         Consumer(
             {
@@ -78,7 +78,7 @@ def read(address: str, group: str) -> Places:
     try:
         for member in members:
             member.subscribe([f"many-{topic}" for topic in range(TOPICS)])
-        # A record may be delivered again when the second member joins, at the same offset.
+        # When the second member joins, a record may be delivered again at the same offset.
         while sum(map(len, found.values())) < wanted:
             assert time.monotonic() < deadline, f"{sum(map(len, found.values()))} records"
             for member in members:
@@ -93,7 +93,7 @@ def read(address: str, group: str) -> Places:
 
 
 def assert_room_for_clients(process: BrokerProcess) -> None:
-    """With all logs in use there are descriptors left for many connections."""
+    """Check that descriptors for many connections are left while all logs are in use."""
     host, _, port = process.bootstrap_servers.rpartition(":")
     peers = [socket.create_connection((host, int(port)), TIMEOUT_S) for _ in range(CONNECTIONS)]
     try:
@@ -105,7 +105,11 @@ def assert_room_for_clients(process: BrokerProcess) -> None:
 
 
 def fetch_all_at_once(process: BrokerProcess) -> None:
-    """A response does not hold as many files as there are partitions, and leaves none out twice."""
+    """Fetch all partitions with requests that name all remaining ones.
+
+    A response does not hold as many files as there are partitions. A partition that got no records
+    from one response gets them from a later one.
+    """
     offsets = dict.fromkeys(expected(), 0)
     with WireClient(process.bootstrap_servers) as client:
         for _ in range(ROUNDS * TOPICS * PARTITIONS):
@@ -148,7 +152,7 @@ def test_two_thousand_partitions_are_written_and_read_with_a_thousand_descriptor
         assert_no_file_was_missed(process)
         process.kill()
         process.close()
-    # Recovery opens every log, and a clean stop closes every one.
+    # Recovery opens every log, and a clean stop closes every log.
     for _ in range(2):
         with BrokerProcess(tmp_path, CONFIG, open_files=OPEN_FILES) as process:
             assert read(process.bootstrap_servers, f"after-{process.pid}") == expected()

@@ -1,4 +1,4 @@
-"""Round trips of clients that nobody here wrote: by assignment, every compression, idempotent."""
+"""Round trips of other projects' clients, with every compression and with idempotence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADERS = [("h", b"1"), ("h", b""), ("n", None)]
 
 
 def confluent_produce(broker: Broker, **options: Any) -> list[int]:
-    """Sends VALUES with keys and headers, and a tombstone; their offsets."""
+    """Send VALUES with keys and headers, and a tombstone. Return their offsets."""
     offsets: list[int] = []
 
     def delivered(error: Any, message: Any) -> None:

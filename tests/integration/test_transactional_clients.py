@@ -1,5 +1,8 @@
-"""confluent-kafka's transactional producer and a read_committed consumer: what is committed is read
-once and in order, what is aborted never, and a producer that was replaced can do no more."""
+"""confluent-kafka's transactional producer and a read_committed consumer.
+
+Committed records are read once and in order, aborted records never. A fenced producer can no longer
+write.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ TIMEOUT_S = 120
 
 @pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
 def level(request: pytest.FixtureRequest, broker: Broker) -> int:
-    """transaction.version of the cluster. (librdkafka speaks version 1 at either level.)"""
+    """transaction.version of the cluster. At either level, librdkafka uses version 1."""
 
     async def finalize(server: BrokerServer) -> None:
         changes = {"transaction.version": request.param}
@@ -38,7 +41,7 @@ def topic(broker: Broker, level: int) -> str:
 
 @pytest.fixture
 def producers(broker: Broker) -> Iterator[Any]:
-    """Makes initialized producers of the transactional id "x"."""
+    """Function that makes initialized producers of the transactional id "x"."""
     made = []
 
     def make(**options: Any) -> Any:
@@ -62,14 +65,14 @@ def producers(broker: Broker) -> Iterator[Any]:
 
 
 def send(producer: Any, topic: str, *values: str) -> None:
-    """One transaction's records, alternately to both partitions, and waits for them."""
+    """Send the records of one transaction, alternating between both partitions, and flush them."""
     for number, value in enumerate(values):
         producer.produce(topic, value.encode(), partition=number % 2)
     producer.flush(TIMEOUT_S)
 
 
 def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[list[str]]:
-    """Both partitions to their ends, as a consumer of this isolation sees them."""
+    """Return the values in both partitions as a consumer with this isolation level reads them."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -189,7 +192,7 @@ def test_timed_out_transaction_is_aborted(broker: Broker, topic: str, producers:
 def test_offsets_are_committed_with_the_transaction(
     broker: Broker, topic: str, producers: Any
 ) -> None:
-    """consume - transform - produce, twice: what was aborted is consumed again."""
+    """Consume, transform and produce twice. The input of an aborted transaction is read again."""
     producer = producers()
     producer.begin_transaction()
     send(producer, topic, "1", "2", "3")
@@ -220,14 +223,14 @@ def test_offsets_are_committed_with_the_transaction(
         else:
             producer.abort_transaction(TIMEOUT_S)
         stored = {each.partition: each.offset for each in consumer.committed(offsets, TIMEOUT_S)}
-        # Three records, and the marker behind the two of partition 0 is part of the position.
+        # Three records. The position includes the marker after the two records of partition 0.
         assert (min(stored.values()) > 0) is committed, stored
         consumer.close()
     assert sorted(read(broker, "out")[0]) == ["11", "22", "33"]
 
 
 def test_restart_between_prepare_and_complete_commits(tmp_path: Any) -> None:
-    """The broker stops when Prepare is durable and no marker is written: the next one does."""
+    """The broker stops when Prepare is durable, before the markers. The next broker writes them."""
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("t", 2)
         producer = confluent_kafka.Producer(

@@ -1,4 +1,4 @@
-"""Requests of the group APIs as a consumer sends them, over the bare wire."""
+"""Requests of the group APIs as a consumer sends them, over a plain connection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from testkit.wire import WireClient
 
 
 def find(client: WireClient, group_id: str = "g", version: int = 4) -> Any:
-    """FindCoordinator for one group: brings ``__consumer_offsets`` into being."""
+    """Send FindCoordinator for one group, which creates ``__consumer_offsets``."""
     request = FindCoordinatorRequest(key=group_id)
     if version >= 4:
         request = FindCoordinatorRequest(coordinator_keys=[group_id])
@@ -48,7 +48,7 @@ def join_request(member_id: str = "", version: int = 9, **options: Any) -> JoinG
 
 
 def join(client: WireClient, version: int = 9, **options: Any) -> Any:
-    """Joins as a new member, twice where the version asks for that; the last answer."""
+    """Join as a new member, twice if the version requires it. Return the last response."""
     answer = client.call(join_request(version=version, **options), version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = client.call(join_request(answer.member_id, version, **options), version)
@@ -56,7 +56,7 @@ def join(client: WireClient, version: int = 9, **options: Any) -> Any:
 
 
 def sync(client: WireClient, joined: Any, version: int = 5, **options: Any) -> Any:
-    """Syncs as the leader of a group of one, unless `assignments` says otherwise."""
+    """Sync as the leader of a group with one member, unless `assignments` are passed."""
     if version >= 5:
         options = {"protocol_type": "consumer", "protocol_name": "range", **options}
     plan = [SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")]
@@ -66,7 +66,7 @@ def sync(client: WireClient, joined: Any, version: int = 5, **options: Any) -> A
 
 
 def stable_member(client: WireClient) -> Any:
-    """A member in a stable group of its own; its JoinGroup answer."""
+    """Join a new stable group. Return the member's JoinGroup response."""
     find(client)
     joined = join(client)
     assert joined.error_code == 0
@@ -104,7 +104,7 @@ def commit_request(
 
 
 def commit(client: WireClient, version: int = 9, **options: Any) -> ErrorCode:
-    """Commits one offset; the error of its partition."""
+    """Commit one offset. Return the error of its partition."""
     response = client.call(commit_request(**options), version)
     return ErrorCode(response.topics[0].partitions[0].error_code)
 
@@ -112,7 +112,7 @@ def commit(client: WireClient, version: int = 9, **options: Any) -> ErrorCode:
 def fetch_request(
     group_id: str = "g", version: int = 9, topics: dict[str, list[int]] | None = None
 ) -> OffsetFetchRequest:
-    """OffsetFetch for one group; no topics asks for all."""
+    """Return an OffsetFetch request for one group. Without topics it requests all of them."""
     if version >= 8:
         wanted = None
         if topics is not None:
@@ -135,7 +135,7 @@ def fetch_request(
 def committed(
     client: WireClient, topic: str = "t", partition: int = 0, *, version: int = 9, group: str = "g"
 ) -> Any:
-    """The OffsetFetch answer for one partition."""
+    """Return the result of OffsetFetch for one partition."""
     response = client.call(fetch_request(group, version, {topic: [partition]}), version)
     topics = response.groups[0].topics if version >= 8 else response.topics
     return topics[0].partitions[0]

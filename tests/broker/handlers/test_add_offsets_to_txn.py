@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn over the wire: the group's partition becomes part of the transaction."""
+"""AddOffsetsToTxn over the wire: the group's partition is added to the transaction."""
 
 from __future__ import annotations
 

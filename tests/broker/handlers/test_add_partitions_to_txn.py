@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn over the wire: as producers and as brokers send it."""
+"""AddPartitionsToTxn over the wire, in the forms of producers and of brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterClientQuotas over the wire: set, changed, removed, refused, and kept over a restart."""
+"""AlterClientQuotas over the wire: set, change, remove and refuse quotas, and keep them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterConfigs over the wire: every version replaces a resource's overrides, or refuses them."""
+"""AlterConfigs over the wire: every version replaces or refuses the overrides of a resource."""
 
 from __future__ import annotations
 

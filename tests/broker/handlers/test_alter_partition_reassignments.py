@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments over the wire: nowhere to go on one node, with Kafka's errors."""
+"""AlterPartitionReassignments over the wire: one node cannot move partitions; Kafka's errors."""
 
 from __future__ import annotations
 

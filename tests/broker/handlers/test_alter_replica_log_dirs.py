@@ -1,6 +1,4 @@
-"""AlterReplicaLogDirs over the wire: replicas stay where they are, with Kafka's errors in its
-order.
-"""
+"""AlterReplicaLogDirs over the wire: replicas do not move, and errors have Kafka's order."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import WireClient
 
-# "-0", and what Kafka adds while it moves: 255 bytes are a file name's most.
+# "-0" and the suffix that Kafka adds during a move. A file name has at most 255 bytes.
 LONGEST_NAME_THAT_MOVES = 255 - len("-0") - len(".") - 32 - len("-future")
 
 
@@ -49,7 +47,7 @@ def client_of_two(two: Broker) -> Iterator[WireClient]:
 
 
 def asked(*wanted: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
-    """`wanted`: (path, topic, partitions), each in an element of its own."""
+    """Return a request for moves (path, topic, partitions), each in its own element."""
     return AlterReplicaLogDirsRequest(
         [
             AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, numbers)])
@@ -59,7 +57,7 @@ def asked(*wanted: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
 
 
 def answered(response: Any) -> list[tuple[str, int, int]]:
-    """(topic, partition, error code), in the order of the answer."""
+    """Return (topic, partition, error code) in the order of the response."""
     return [
         (topic.topic_name, partition.partition_index, partition.error_code)
         for topic in response.results
@@ -68,7 +66,7 @@ def answered(response: Any) -> list[tuple[str, int, int]]:
 
 
 def placed(client: WireClient) -> dict[tuple[str, int], str]:
-    """The directory of each replica, by (topic, partition)."""
+    """Return the directory of each replica, by (topic, partition)."""
     return {
         (topic.name, partition.partition_index): result.log_dir
         for result in client.call(DescribeLogDirsRequest(None), 4).results
@@ -105,7 +103,7 @@ def test_every_version_accepts_the_current_directory_and_changes_nothing(
     ((partition,),) = [
         topic.partitions for topic in client.call(fetch("t", partitions=(1,)), 12).responses
     ]
-    assert bytes(partition.records)[16:] == bytes(records)[16:]  # behind offset and leader epoch
+    assert bytes(partition.records)[16:] == bytes(records)[16:]  # without offset and leader epoch
 
 
 @pytest.mark.parametrize("change", ["{}/", "{}/.", "{}/t-0", "/nowhere", "relative", ""])

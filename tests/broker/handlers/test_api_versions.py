@@ -1,4 +1,4 @@
-"""ApiVersions over the wire: what is advertised is what is there, and what Kafka 4.1 says of it."""
+"""ApiVersions over the wire: advertised APIs, versions and features, compared with Kafka 4.1."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_table_is_advertised_at_every_version(client: WireClient, version: int) 
 
 
 def test_apis_of_kafka_that_are_not_served_are_documented() -> None:
-    """Every API of Kafka 4.1 is served, or named in ``docs/deviations.md`` with the reason."""
+    """Every API of Kafka 4.1 is served, or ``docs/deviations.md`` names it with the reason."""
     kafka = ranges(decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4))
     section = DEVIATIONS.read_text("utf-8").partition("## APIs that are not implemented")[2]
     section = section.partition("\n## ")[0]
@@ -77,7 +77,7 @@ def test_features_are_returned(broker: Broker, client: WireClient, version: int)
 
     broker.call(turn_off)
     second = client.call(ApiVersionsRequest("me", "1.0"), version)
-    # Of metadata.version there is no level 0: a cluster always has one.
+    # metadata.version has no level 0, because a cluster always has a level of it.
     least = FEATURES["metadata.version"].min_level
     assert finalized(second) == {"metadata.version": (least, least)}
     assert second.finalized_features_epoch > first.finalized_features_epoch

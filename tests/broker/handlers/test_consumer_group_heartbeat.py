@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat over the wire, and what the other group APIs say of such a group."""
+"""ConsumerGroupHeartbeat over the wire, and the other group APIs for consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions over the wire: every version, and what is refused."""
+"""CreatePartitions over the wire: every version, and refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics over the wire: every version, defaults, configs in the answer, refusals."""
+"""CreateTopics over the wire: every version, defaults, configs in the response, refusals."""
 
 from __future__ import annotations
 

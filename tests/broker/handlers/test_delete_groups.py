@@ -1,4 +1,4 @@
-"""DeleteGroups over the wire: every version, and each answer that a group may get."""
+"""DeleteGroups over the wire: every version, and each result of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords over the wire: every version, the high watermark, and what is refused."""
+"""DeleteRecords over the wire: every version, the high watermark, and refused requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fetched(client: WireClient, offset: int) -> Any:
 
 @pytest.fixture
 def records(broker: Broker, client: WireClient) -> None:
-    """Ten records in ten batches in partition 0 of t."""
+    """Write ten records in ten batches to partition 0 of t."""
     broker.create_topic("t", 2)
     for _ in range(10):
         client.call(produce("t", batch(b"v")), 8)

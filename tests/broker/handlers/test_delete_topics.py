@@ -1,4 +1,4 @@
-"""DeleteTopics over the wire: every version, by name and by id, and what comes after."""
+"""DeleteTopics over the wire: every version, by name and by id, and recreated topics."""
 
 from __future__ import annotations
 

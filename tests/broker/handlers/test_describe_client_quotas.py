@@ -1,4 +1,4 @@
-"""DescribeClientQuotas over the wire: what a filter matches, and what is no filter."""
+"""DescribeClientQuotas over the wire: the matches of filters, and invalid filters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL = ["u", "u,c", "u,*", "*", "*,c", "*,*", ",c", ",*"]
 
 
 def parts(name: str) -> list[tuple[str, str | None]]:
-    """``u,*`` is the default client id of user u."""
+    """Return the parts of an entity. ``u,*`` is the default client id of user u."""
     user, _, client = name.partition(",")
     named = [(USER, user), (CLIENT, client)]
     return [(kind, None if each == "*" else each) for kind, each in named if each]

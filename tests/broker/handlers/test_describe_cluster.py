@@ -64,4 +64,4 @@ def test_brokers_have_the_address_of_the_clients_listener() -> None:
         (1, "10.0.0.5", 9093),
         (7, "b7.example", 19092),
     ]
-    assert response.controller_id == 7, "the controller's id, not that of this broker"
+    assert response.controller_id == 7, "the controller's id, not the id of this broker"

@@ -1,4 +1,4 @@
-"""DescribeConfigs over the wire: topics, brokers, loggers; synonyms, types, documentation."""
+"""DescribeConfigs over the wire: topics, brokers, loggers, synonyms, types, documentation."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_synonyms_are_the_possible_sources_of_a_topic_config(
     (inherited,) = describe(client, ResourceType.TOPIC, "u", "segment.bytes", **options).configs
     assert inherited.value == "2000000"
     assert inherited.config_source == ConfigSource.STATIC_BROKER_CONFIG
-    # What is set in another unit has a value and no synonym, as in Kafka.
+    # A config that is set in another unit has a value and no synonym, as in Kafka.
     (hours,) = describe(client, ResourceType.TOPIC, "u", "retention.ms", **options).configs
     assert (hours.value, hours.synonyms) == ("7200000", [])
 
@@ -140,7 +140,7 @@ def test_loggers_have_log4j_levels(client: WireClient) -> None:
 
 
 def told(client: WireClient, kind: int, name: str) -> dict[str, Any]:
-    """Value, source and synonyms of each config."""
+    """Return value, source and synonyms of each config."""
     result = describe(client, kind, name, include_synonyms=True)
     assert result.error_code == ErrorCode.NONE
     assert not any(each.read_only or each.is_sensitive for each in result.configs)

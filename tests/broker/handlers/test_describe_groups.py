@@ -1,4 +1,4 @@
-"""DescribeGroups over the wire: every version, groups in each state, and none."""
+"""DescribeGroups over the wire: every version, groups in each state, and missing groups."""
 
 from __future__ import annotations
 

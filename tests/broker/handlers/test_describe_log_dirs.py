@@ -1,4 +1,4 @@
-"""DescribeLogDirs over the wire: every version, sizes, and a directory that is offline."""
+"""DescribeLogDirs over the wire: every version, sizes, and an offline directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers over the wire: what a log knows of its producers."""
+"""DescribeProducers over the wire: the producer state of a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum over the wire, and as administrators' clients see it."""
+"""DescribeQuorum over the wire, and with admin clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions over the wire: pages, cursors, and what is refused."""
+"""DescribeTopicPartitions over the wire: pages, cursors, and refused requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def describe(
 
 
 def pages(client: WireClient, *names: str, limit: int) -> list[list[tuple[str, int]]]:
-    """Every page as (topic, partition), following the cursors."""
+    """Return the (topic, partition) of each page, following the cursors."""
     found = []
     cursor = None
     while True:

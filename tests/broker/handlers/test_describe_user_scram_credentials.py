@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials over the wire: nobody has any."""
+"""DescribeUserScramCredentials over the wire: no user has credentials."""
 
 from __future__ import annotations
 

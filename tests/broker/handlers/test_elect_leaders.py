@@ -1,4 +1,4 @@
-"""ElectLeaders over the wire: nothing to elect on one node, and what is refused."""
+"""ElectLeaders over the wire: one node needs no election; refused requests."""
 
 from __future__ import annotations
 

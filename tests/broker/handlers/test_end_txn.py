@@ -1,4 +1,4 @@
-"""EndTxn over the wire: every version, the answer before the markers, retries, fencing."""
+"""EndTxn over the wire: every version, the response before the markers, retries, fencing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch over the wire: versions, limits, waiting, sessions, epochs, and readers that go away."""
+"""Fetch over the wire: versions, limits, waiting, sessions, epochs, and closed connections."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def answer(response: Any) -> PartitionData:
 
 
 def named(response: Any) -> list[int]:
-    """The partitions that a response names, in its order."""
+    """Return the partitions in a response, in its order."""
     return [each.partition_index for topic in response.responses for each in topic.partitions]
 
 
 def offsets(records: Any) -> list[int]:
-    """The base offsets of whole batches in a response."""
+    """Return the base offsets of the whole batches in a response."""
     found = []
     while len(records) >= 61 and len(records) >= parse_header(records).size_bytes:
         found.append(parse_header(records).base_offset)
@@ -205,7 +205,7 @@ class TestWaiting:
     def test_requests_behind_a_long_poll_are_executed(
         self, broker: Broker, client: WireClient
     ) -> None:
-        """The fetch waits for the produce behind it on the same connection."""
+        """The fetch waits for records of the next request on the same connection."""
         broker.create_topic("t")
         client.send(fetch(**WAIT), 11)
         client.send(produce(), 9)
@@ -225,7 +225,7 @@ class TestWaiting:
         assert self.until(broker, lambda m: not m.partition("t", 0).has_delayed_operations)
 
     def until(self, broker: Broker, condition: Any) -> bool:
-        """Waits until `condition(replica_manager)` is true on the broker's loop."""
+        """Wait until `condition(replica_manager)` is true on the broker's loop."""
 
         async def look(server: Any) -> bool:
             return bool(condition(server.services.replica_manager))
@@ -290,7 +290,7 @@ class TestSessions:
         response = self.poll(client, session_id, 2)
         assert (response.session_id, named(response)) == (session_id, [1])
         assert offsets(answer(response).records) == [0]
-        # Records are named until the consumer asks for what is behind them.
+        # Records are included until the consumer fetches the offset after them.
         assert named(self.poll(client, session_id, 3)) == [1]
         response = self.poll(client, session_id, 4, partitions=(1,), offset=1)
         assert named(response) == []

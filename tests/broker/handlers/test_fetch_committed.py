@@ -1,4 +1,4 @@
-"""Fetch with read_committed: up to the last stable offset, and what to leave out."""
+"""Fetch with read_committed: records up to the last stable offset, and aborted transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def aborted(answer: Any) -> list[tuple[int, int]] | None:
 
 
 def end_of(answer: Any) -> int:
-    """The offset behind the last whole batch of an answer."""
+    """Return the offset after the last whole batch in a response."""
     headers = [parse_header(each) for each in iter_batches(bytes(answer.records))]
     return headers[-1].last_offset + 1 if headers else -1
 
@@ -126,7 +126,7 @@ def test_non_transactional_append_completes_a_read_committed_fetch(
 
 
 def until_waiting(broker: Broker) -> None:
-    """Returns when a fetch waits."""
+    """Wait until a fetch is delayed."""
     broker.wait_until(lambda: broker.call(count_waiting), timeout_s=TIMEOUT_S)
 
 
@@ -155,8 +155,9 @@ def test_incremental_fetch_returns_records_that_became_stable(
 def test_records_and_aborted_transactions_are_consistent(
     broker: Broker, client: WireClient
 ) -> None:
-    """redpanda#7819, redpanda#3036: no record of an aborted transaction without its transaction in
-    the list."""
+    """redpanda#7819, redpanda#3036: a response with records of an aborted transaction lists that
+    transaction.
+    """
     broker.create_topic("t")
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""FindCoordinator over the wire: every version, the offsets topic it brings along, other types."""
+"""FindCoordinator over the wire: every version, creation of the offsets topic, other types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs over the wire: every version, every operation, in force at once."""
+"""IncrementalAlterConfigs over the wire: every version, every operation, immediate effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitProducerId over the wire: ids that are never given twice, and producers that fence."""
+"""InitProducerId over the wire: ids are never allocated twice, and a new producer fences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup over the wire: every version, what is checked, and how the answer waits."""
+"""JoinGroup over the wire: every version, checks of the request, and pending responses."""
 
 from __future__ import annotations
 

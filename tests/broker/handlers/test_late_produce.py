@@ -1,4 +1,4 @@
-"""Batches of a transaction that come after its end was asked for: none leaves it hanging."""
+"""Batches of a transaction that arrive after its EndTxn never leave it hanging."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.transactions import produce_plain
 E = ErrorCode
 WRITTEN, ADDED, STRANGE = 0, 1, 2
 PARTITIONS = (WRITTEN, ADDED, STRANGE)
-# (Produce, EndTxn) of a client that knows transaction.version 2, and of one that does not.
+# Versions of (Produce, EndTxn) for a client with transaction.version 2 and for an older client.
 VERSIONS = [(11, 3), (12, 5)]
 
 
@@ -39,14 +39,14 @@ def send(
 
 
 def begin(client: WireClient, who: Who, produce_version: int) -> None:
-    """Two partitions are in the transaction, where the client says which; one has a batch."""
+    """Begin a transaction. Older clients add two partitions. One partition gets a batch."""
     if produce_version < 12:
         assert set(add(client, who, "t0", "t1").values()) == {E.NONE}
     assert send(client, who, WRITTEN, 0, produce_version) is E.NONE
 
 
 def open_in_partitions(client: WireClient) -> list[int]:
-    """Where a partition believes that a transaction is open."""
+    """Return the partitions that have an open transaction."""
     request = DescribeProducersRequest([TopicRequest("t", list(PARTITIONS))])
     (topic,) = client.call(request, 0).topics
     return [
@@ -57,7 +57,10 @@ def open_in_partitions(client: WireClient) -> list[int]:
 
 
 def nothing_hangs(broker: Broker, client: WireClient) -> None:
-    """Neither for the coordinator nor for a partition, and readers get past the last record."""
+    """Check that no transaction hangs, neither in the coordinator nor in a partition.
+
+    Readers of committed records get past the last record.
+    """
     ongoing = list_transactions(client, state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
     assert ongoing.transaction_states == []
     assert open_in_partitions(client) == []
@@ -77,7 +80,7 @@ def test_batch_after_the_end_leaves_no_hanging_transaction(
     committed: bool,
     late_in: int,
 ) -> None:
-    """KAFKA-18957, franz-go#928: once before the markers are written, once behind them."""
+    """KAFKA-18957, franz-go#928: the batch arrives before or after the markers are written."""
     broker.create_topic("t", len(PARTITIONS))
     who = producer(client)
     begin(client, who, produce_version)
@@ -86,7 +89,7 @@ def test_batch_after_the_end_leaves_no_hanging_transaction(
     assert answer.error_code == 0
     sequence = 1 if late_in == WRITTEN else 0
     early = send(client, who, late_in, sequence, produce_version, b"before the marker")
-    # Where the transaction is still open its marker, which is to come, ends it.
+    # If the transaction is still open, its marker has yet to be written and ends it.
     assert (early is E.NONE) is (late_in == WRITTEN), early
     held()
     wait_for(client, "CompleteCommit" if committed else "CompleteAbort")
@@ -100,7 +103,7 @@ def test_batch_after_the_end_leaves_no_hanging_transaction(
 def test_next_transaction_of_the_producer_ends_as_well(
     broker: Broker, client: WireClient, produce_version: int, end_version: int, committed: bool
 ) -> None:
-    """KAFKA-18957, franz-go#928: the producer goes on as if the late batch had never been."""
+    """KAFKA-18957, franz-go#928: the producer continues as without the late batch."""
     broker.create_topic("t", len(PARTITIONS))
     who = producer(client)
     begin(client, who, produce_version)

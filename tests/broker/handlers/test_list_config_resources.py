@@ -1,4 +1,4 @@
-"""ListConfigResources over the wire: what has configs, by type."""
+"""ListConfigResources over the wire: the resources with configs, by type."""
 
 from __future__ import annotations
 

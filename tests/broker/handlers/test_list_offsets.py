@@ -18,7 +18,7 @@ NOW = 1_700_000_000_000
 
 
 def ask(client: WireClient, version: int, timestamp: int, **options: Any) -> tuple[int, ...]:
-    """(error, timestamp, offset, leader epoch)"""
+    """Return (error, timestamp, offset, leader epoch)."""
     response = client.call(list_offsets(timestamp, **options), version)
     assert response.topics[0].name == options.get("topic", "t")
     got = response.topics[0].partitions[0]

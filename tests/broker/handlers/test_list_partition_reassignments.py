@@ -1,4 +1,4 @@
-"""ListPartitionReassignments over the wire: there is none."""
+"""ListPartitionReassignments over the wire: no reassignment exists."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.broker.handlers.txn_calls import add, list_transactions, producer
 
 @pytest.fixture
 def ids(broker: Broker, client: WireClient) -> dict[str, int]:
-    """Three transactional ids, of which "open" has a transaction; their producer ids."""
+    """The producer ids of three transactional ids, of which "open" has a transaction."""
     broker.create_topic("t")
     found = {name: producer(client, name) for name in ("open", "idle-1", "idle-2")}
     add(client, found["open"], "t0", name="open")
@@ -62,7 +62,7 @@ def test_producer_ids_filter(client: WireClient, ids: dict[str, int]) -> None:
 
 def test_duration_filters_transactions_by_age(client: WireClient, ids: dict[str, int]) -> None:
     hour_ms = 3_600_000
-    # What has not begun began long ago, as in Kafka.
+    # As in Kafka, a transaction that has not begun counts as begun long ago.
     assert names(list_transactions(client, 1, duration_filter=hour_ms)) == {"idle-1", "idle-2"}
     long = list_transactions(client, 1, duration_filter=hour_ms, state_filters=["Ongoing"])
     assert names(long) == set()

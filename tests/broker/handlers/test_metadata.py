@@ -1,4 +1,4 @@
-"""Metadata over the wire: every version, what is asked for, auto-creation, addresses."""
+"""Metadata over the wire: every version, requested topics, auto-creation, addresses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(*names: str, create: bool = True) -> MetadataRequest:
 
 
 def summary(response: Any) -> dict[str | None, tuple[int, int]]:
-    """Error code and number of partitions by name."""
+    """Return error code and number of partitions by name."""
     return {topic.name: (topic.error_code, len(topic.partitions)) for topic in response.topics}
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit over the wire: every version, who may commit, what is refused, what is kept."""
+"""OffsetCommit over the wire: every version, allowed members, refused commits, stored data."""
 
 from __future__ import annotations
 

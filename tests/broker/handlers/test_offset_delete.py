@@ -1,4 +1,4 @@
-"""OffsetDelete over the wire: what is forgotten, and what is in use."""
+"""OffsetDelete over the wire: deleted offsets, and offsets of subscribed topics."""
 
 from __future__ import annotations
 

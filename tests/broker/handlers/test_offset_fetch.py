@@ -1,4 +1,4 @@
-"""OffsetFetch over the wire: every version, all topics or some, groups that are not there."""
+"""OffsetFetch over the wire: every version, all topics or some, missing groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch over the wire: ends of epochs, and what is not known."""
+"""OffsetForLeaderEpoch over the wire: ends of epochs, and unknown epochs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ask(
     topic: str = "t",
     partition: int = 0,
 ) -> tuple[int, int, int]:
-    """(error, leader epoch, end offset)"""
+    """Return (error, leader epoch, end offset)."""
     wanted = OffsetForLeaderPartition(partition, current, epoch)
     request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [wanted])])
     got = client.call(request, version).topics[0].partitions[0]
@@ -36,7 +36,7 @@ def ask(
 
 @pytest.fixture
 def led_thrice(broker: Broker, client: WireClient) -> WireClient:
-    """Epoch 0 has offsets 0-1, epoch 3 has 2, epoch 5 none yet."""
+    """A client of a log in which epoch 0 has offsets 0-1, epoch 3 has 2, and epoch 5 has none."""
     broker.create_topic("t")
 
     def lead(epoch: int) -> None:

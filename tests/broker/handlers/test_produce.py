@@ -1,4 +1,4 @@
-"""Produce over the wire: every version, acks, what is refused and how, flushes, recompression."""
+"""Produce over the wire: every version, acks, refused batches, flushes, recompression."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topic_id(broker: Broker, topic: str = "t") -> Uuid:
 
 
 def stored(client: WireClient, topic: str = "t") -> list[bytes]:
-    """The values of the first partition's records."""
+    """Return the values of the first partition's records."""
     records = client.call(fetch(topic), 11).responses[0].partitions[0].records
     values = []
     while records:
@@ -182,8 +182,11 @@ def test_zstd_needs_version_seven(
 def test_duplicate_batch_of_a_producer_gets_its_first_offset(
     broker: Broker, client: WireClient
 ) -> None:
-    """redpanda#3039: to OUT_OF_ORDER_SEQUENCE_NUMBER a producer sends it again under another epoch,
-    and it is there twice. redpanda#3003: the offset that is told is the one at which it is."""
+    """A duplicate is no error, and the response has the offset of the first append.
+
+    redpanda#3039: after OUT_OF_ORDER_SEQUENCE_NUMBER a producer sends the batch again with another
+    epoch, and it is stored twice. redpanda#3003: the response had a wrong offset.
+    """
     broker.create_topic("t")
 
     def send(sequence: int) -> tuple[int, int]:
@@ -199,8 +202,11 @@ def test_duplicate_batch_of_a_producer_gets_its_first_offset(
 def test_batches_after_a_failed_one_are_refused_until_it_is_resent(
     broker: Broker, client: WireClient
 ) -> None:
-    """Five requests in flight, the second damaged: what was numbered behind it must not fill its
-    place (KAFKA-5494), and all of it is taken, in order, when it is sent again."""
+    """Five requests are in flight, and the second is damaged (KAFKA-5494).
+
+    The batches with later sequence numbers are refused. All of them are accepted, in order, when
+    the producer sends them again.
+    """
     broker.create_topic("t")
 
     def sent(sequence: int) -> bytearray:
@@ -228,8 +234,9 @@ def test_an_unexpected_exception_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch,
     config: dict[str, str],
 ) -> None:
-    """KAFKA-14034: to UNKNOWN_SERVER_ERROR a Java producer sends the batch again under another
-    sequence. A connection that ends tells it nothing but to send the same again."""
+    """KAFKA-14034: after UNKNOWN_SERVER_ERROR a Java producer sends the batch again with another
+    sequence number. After a closed connection it sends the same batch again.
+    """
     broker.create_topic("t", config=config)
     wanted = UnifiedLog.append_as_leader
     calls: list[UnifiedLog] = []
@@ -295,7 +302,7 @@ def test_body_that_cannot_be_decompressed_is_corrupt_if_it_is_read(
 def test_frame_stays_unchanged_while_its_batch_is_on_a_thread(
     broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bytes of a batch in another thread's hands stay what they are while others arrive."""
+    """The bytes of a batch that a thread processes do not change while other requests arrive."""
     from odradek.records import recompress as module
 
     held, gate, original = threading.Event(), threading.Event(), module._with_payload
@@ -322,7 +329,7 @@ def test_frame_stays_unchanged_while_its_batch_is_on_a_thread(
 
 
 class TestFlush:
-    """flush.messages=1: nothing is acknowledged, and nothing is read, before fsync returned."""
+    """With flush.messages=1 no record is acknowledged or readable before fsync has returned."""
 
     @pytest.fixture
     def config(self) -> dict[str, Any]:
@@ -457,7 +464,7 @@ class TestFlush:
 
 
 class _Files:
-    """The real files with another fsync."""
+    """The real files with a replaced fsync."""
 
     def __init__(self, files: Any, fsync: Any) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""Produce with a transactional id: who may write in which transaction, and what others hear."""
+"""Produce with a transactional id: accepted and refused batches of transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BEFORE_ABORTABLE, ABORTABLE, ADD_PARTITION = 10, 11, 12
 
 
 def of(who: Who, sequence: int = 0, *values: bytes, transactional: bool = True) -> bytearray:
-    """A batch of the producer's transaction."""
+    """Return a batch of the producer's transaction."""
     return batch(
         *values,
         transactional=transactional,
@@ -43,7 +43,7 @@ def of(who: Who, sequence: int = 0, *values: bytes, transactional: bool = True) 
 
 
 def request(*records: Any, name: str | None = "x", acks: int = -1) -> ProduceRequest:
-    """Produces `records` to the partitions 0, 1, ... of t."""
+    """Return a request that appends `records` to the partitions 0, 1, ... of t."""
     data = [PartitionProduceData(partition, each) for partition, each in enumerate(records)]
     return ProduceRequest(name, acks, 10_000, [TopicProduceData("t", partition_data=data)])
 
@@ -54,7 +54,7 @@ def send(client: WireClient, *records: Any, version: int = 11, **options: Any) -
 
 
 def offsets(client: WireClient, partition: int = 0) -> tuple[int, int]:
-    """(last stable offset, high watermark)."""
+    """Return (last stable offset, high watermark)."""
     answer = client.call(fetch(partitions=(partition,)), 11).responses[0].partitions[0]
     return answer.last_stable_offset, answer.high_watermark
 
@@ -64,7 +64,7 @@ def test_transactional_batch_needs_a_transactional_id(broker: Broker, client: Wi
     refused = E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert send(client, of((7, 0)), name=None) == [refused]
     assert send(client, batch(b"plain"), of((7, 0)), name=None) == [refused, refused]
-    assert offsets(client) == (0, 0), "a request is refused whole"
+    assert offsets(client) == (0, 0), "the whole request is refused"
     assert send(client, batch(b"plain"), b"short", name=None)[0] is E.NONE
 
 
@@ -142,7 +142,7 @@ def test_newer_client_without_producer_state_begins_at_sequence_zero(
 def test_late_batch_after_the_end_does_not_hold_the_last_stable_offset(
     broker: Broker, client: WireClient
 ) -> None:
-    """KAFKA-12671: a batch that comes when its transaction has been ended is refused."""
+    """KAFKA-12671: a batch that arrives after the end of its transaction is refused."""
     broker.create_topic("t")
     who = producer(client)
     add(client, who, "t0")

@@ -1,4 +1,4 @@
-"""SyncGroup over the wire: every version, the assignment's way, what is checked."""
+"""SyncGroup over the wire: every version, the stored assignment, checks of the request."""
 
 from __future__ import annotations
 

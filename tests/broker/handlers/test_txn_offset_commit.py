@@ -1,4 +1,4 @@
-"""TxnOffsetCommit over the wire: pending, stable, verified, fenced; with a real client too."""
+"""TxnOffsetCommit over the wire: pending and stable offsets, verification, fencing, librdkafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEADLINE_S = 120.0
 
 
 class Transaction:
-    """A producer that commits offsets of group "g", request by request."""
+    """A producer that commits offsets of the group "g" with single requests."""
 
     def __init__(self, client: WireClient) -> None:
         self.client = client
@@ -83,7 +83,7 @@ def fetched(client: WireClient, *, stable: bool = True) -> tuple[ErrorCode, int]
 
 
 def settled(client: WireClient) -> int:
-    """The offset once no transaction holds it back: markers are written after EndTxn's answer."""
+    """Return the stable offset. Wait for the markers, which follow the response to EndTxn."""
     while True:
         code, offset = fetched(client)
         if code is not E.UNSTABLE_OFFSET_COMMIT:
@@ -117,8 +117,9 @@ def test_offsets_are_unstable_until_the_transaction_ends(
 def test_first_fetch_after_a_transaction_returns_its_offset(
     client: WireClient, transaction: Transaction, committed: bool, stable_first: bool
 ) -> None:
-    """redpanda#9571, redpanda#10669: whoever takes the group over right after the commit must not
-    be given the offset before it, whether or not it requires stable offsets."""
+    """redpanda#9571, redpanda#10669: a fetch immediately after the commit must not return the
+    previous offset, with or without `require_stable`.
+    """
     assert transaction.begin() is E.NONE
     assert transaction.commit_offset() is E.NONE
     transaction.end(committed)
@@ -144,7 +145,7 @@ def test_groups_that_are_not_in_the_transaction_are_refused(
 def test_empty_group_id_is_refused_before_the_verification(
     transaction: Transaction, version: int, known: bool
 ) -> None:
-    """As by Apache Kafka 4.1, whoever sends it, a transactional id that is none included."""
+    """As in Apache Kafka 4.1, this holds for every sender, even without a transactional id."""
     if not known:
         transaction.producer_id += 1_000
     assert transaction.commit_offset(version, group_id="") is E.INVALID_GROUP_ID

@@ -1,4 +1,4 @@
-"""UpdateFeatures over the wire: levels up and down, with Kafka's errors, all or nothing."""
+"""UpdateFeatures over the wire: upgrades and downgrades, Kafka's errors, all or none."""
 
 from __future__ import annotations
 

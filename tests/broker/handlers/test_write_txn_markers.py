@@ -1,4 +1,4 @@
-"""WriteTxnMarkers over the wire: what ends, what is fenced, and how it is answered."""
+"""WriteTxnMarkers over the wire: ended transactions, fencing, and the form of the response."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_negative_epoch_is_an_invalid_epoch(
     broker: Broker, client: WireClient, topic: str, epoch: int
 ) -> None:
     broker.create_topic("t")
-    client.call(FindCoordinatorRequest("g", 0), 3)  # makes the offsets topic
+    client.call(FindCoordinatorRequest("g", 0), 3)  # creates the offsets topic
     fenced = int(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert write(client, marker(1, 0, topic=topic, epoch=epoch)) == {1: {topic: {0: fenced}}}
 

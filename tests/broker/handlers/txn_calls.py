@@ -1,4 +1,4 @@
-"""Requests of the transaction APIs as a producer or a tool sends them, over the bare wire."""
+"""Requests of the transaction APIs as a producer or a tool sends them, over a plain connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Who = tuple[int, int]
 
 
 def find(client: WireClient, transactional_id: str = "x", version: int = 4) -> Any:
-    """FindCoordinator for a transactional id: brings ``__transaction_state`` into being."""
+    """Send FindCoordinator for a transactional id, which creates ``__transaction_state``."""
     request = FindCoordinatorRequest(key=transactional_id, key_type=1)
     if version >= 4:
         request = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
@@ -47,7 +47,7 @@ def init(
 
 
 def producer(client: WireClient, name: str = "x") -> Who:
-    """An initialized producer: its id and epoch."""
+    """Initialize a producer. Return its id and epoch."""
     find(client, name)
     answer = init(client, name=name)
     assert answer.error_code == 0
@@ -55,7 +55,7 @@ def producer(client: WireClient, name: str = "x") -> Who:
 
 
 def topics(*names: str) -> list[AddPartitionsToTxnTopic]:
-    """``t0`` is partition 0 of topic t."""
+    """Return the topics of partitions such as ``t0``, which is partition 0 of topic t."""
     found: dict[str, AddPartitionsToTxnTopic] = {}
     for name in names:
         topic = found.setdefault(name[:-1], AddPartitionsToTxnTopic(name[:-1], []))
@@ -66,7 +66,7 @@ def topics(*names: str) -> list[AddPartitionsToTxnTopic]:
 def add(
     client: WireClient, who: Who, *names: str, name: str = "x", version: int = 3
 ) -> dict[str, ErrorCode]:
-    """AddPartitionsToTxn of a producer; the codes by partition."""
+    """Send a producer's AddPartitionsToTxn. Return the error codes by partition."""
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=who[0],
@@ -87,7 +87,7 @@ def codes(results: Any) -> dict[str, ErrorCode]:
 def transaction(
     who: Who, *names: str, name: str = "x", verify_only: bool = False
 ) -> AddPartitionsToTxnTransaction:
-    """One entry of the batched request."""
+    """Return one entry of the batched request."""
     return AddPartitionsToTxnTransaction(name, *who, verify_only, topics(*names))
 
 
@@ -126,7 +126,7 @@ def list_transactions(client: WireClient, version: int = 2, **filters: Any) -> A
 
 
 def wait_for(client: WireClient, state: str, name: str = "x") -> None:
-    """Until the coordinator has come to a state (markers are written behind the answer)."""
+    """Wait until the coordinator is in a state. It writes markers after the response."""
     eventually(lambda: state_of(client, name) == state, lambda: state_of(client, name))
 
 

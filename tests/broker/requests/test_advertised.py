@@ -1,4 +1,4 @@
-"""Which address a client is told."""
+"""Addresses that the broker advertises to clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What handlers know of a client is in the request context."""
+"""Handlers know of a client only the fields of the request context."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""From a frame to chunks: what is answered, what closes the connection, and how late answers
-come."""
+"""Dispatch of frames: responses, errors that close the connection, and pending responses."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def dispatch() -> Any:
 
 
 def answer(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets ListOffsets answer `result(services, context, request)`."""
+    """Make the handler of ListOffsets return `result(services, context, request)`."""
     monkeypatch.setattr(list_offsets, "handle", result)
 
 
@@ -161,7 +160,7 @@ def test_response_that_cannot_be_encoded_closes_the_connection(
 def test_response_known_at_execution_is_encoded_before_the_next_request(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a client that pipelines requests has many long responses encoded at a time."""
+    """Otherwise a client that pipelines requests has many long responses encoded at once."""
 
     async def main() -> None:
         executing: PendingResult[ListOffsetsResponse] = PendingResult(executed=False)

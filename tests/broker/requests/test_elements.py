@@ -1,4 +1,4 @@
-"""The elements of a request: each is worked on once, in order, and others run in between."""
+"""The elements of a request are processed once and in order, with other tasks in between."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """One entry for each time that other work could run."""
+    """A list with one entry for each end of a time slice."""
     given: list[None] = []
     end_slice = slicing.end_slice
 

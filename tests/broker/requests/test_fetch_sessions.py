@@ -1,4 +1,4 @@
-"""Fetch sessions by KIP-227's rules: epochs, what is remembered, and who is evicted for whom."""
+"""Fetch sessions by the rules of KIP-227: epochs, remembered partitions and eviction."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ HERE = ("10.0.0.5", 9093)
 
 
 def test_each_leader_has_the_endpoint_of_the_clients_listener_or_is_omitted() -> None:
-    """This broker is reached where the client connected, whatever its registration says."""
+    """This broker has the address that the client connected to, and not its registered address."""
     inside = (Endpoint("INSIDE", "10.0.0.7", 9092),)
     both = (*inside, Endpoint("OUTSIDE", "b7.example", 19092))
     brokers = {

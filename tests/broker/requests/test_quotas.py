@@ -1,4 +1,4 @@
-"""Byte quotas: the sliding window by hand, whose quota it is, and how long the pause is."""
+"""Byte quotas: the sliding window, the precedence of quotas, and the length of pauses."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def both(user_name: str | None, client_name: str | None) -> Entity:
     return entity_of([(USER, user_name), (CLIENT_ID, client_name)])
 
 
-# (at ms, bytes) in turn, then the rate at a time, and what it is taken over. Ten whole samples are
-# the least; the unfinished one is added.
+# A list of (time in ms, bytes), then a time with its rate and its measured interval. The interval
+# is at least ten whole samples plus the incomplete one.
 WINDOWS: list[tuple[list[tuple[int, int]], int, float, int]] = [
     ([], 5, 0, 10_000),
     ([(0, 1000)], 0, 100, 10_000),
@@ -62,8 +62,8 @@ def test_window_rates_equal_kafkas(
     assert over == over_ms
 
 
-# The entities with a quota; who it is; the limit that counts. Each is 1 more than the one before
-# it in the order of precedence.
+# Entities with a quota, in the order of precedence. The limit of each is 1 more than the limit of
+# the entity before it.
 ORDER: list[tuple[Entity, float]] = [
     (both(ME, "c"), 1),
     (both(ME, None), 2),
@@ -120,7 +120,7 @@ def test_clients_of_a_users_quota_share_it_and_others_do_not(entity: Entity, sha
 def test_pause_brings_the_rate_over_the_window_down_to_the_quota() -> None:
     limited = quota((client("c"), 1000))
     assert limited.record(ME, "c", 10_000, 0) == 0
-    # 15,000 bytes over 10 s are 1500/s: in 5 s more they are 1000/s.
+    # 15,000 bytes over 10 s are 1500/s. After 5 s more they are 1000/s.
     assert limited.record(ME, "c", 5_000, 0) == 5_000
     assert limited.record(ME, "c", 5_000, 500) == round(10_500 * (20_000 / 10.5 / 1000 - 1))
 
@@ -191,7 +191,7 @@ def test_names_of_clients_are_bounded_in_characters(monkeypatch: pytest.MonkeyPa
 def test_a_client_that_pauses_as_requested_meets_the_quota(
     limit: int, requests: list[tuple[int, int]]
 ) -> None:
-    """In the long run: a whole window may come at once, and each request is let in whole."""
+    """This holds on average. The bytes of a window may come in one request, which is not split."""
     limited = quota((client("c"), limit))
     now_ms = total = 0
     for later_ms, size in requests:

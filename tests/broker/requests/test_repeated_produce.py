@@ -1,4 +1,4 @@
-"""Produce requests that are like an earlier one are answered as if they were the first."""
+"""Repeated produce requests get the same responses on the fast path as on the general path."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TOPIC_RESOURCE = 2
 
 
 class Side:
-    """A broker without a socket: frames in, answers out."""
+    """A broker without a socket, which takes frames and returns responses."""
 
     def __init__(self, runner: asyncio.Runner, server: Any, remembers: bool) -> None:
         self.server = server
@@ -92,7 +92,7 @@ class Side:
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """One that remembers, and one that sees each request for the first time."""
+    """A broker that remembers shapes, and a broker without shapes that takes the general path."""
     with (
         running_broker(tmp_path_factory.mktemp("remembers")) as ours,
         running_broker(tmp_path_factory.mktemp("forgets")) as theirs,
@@ -109,7 +109,7 @@ def values(*sizes: int) -> bytes:
 
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each request of a connection that remembers something: was it like an earlier one?"""
+    """For each request of a connection with shapes, whether it matched one of them."""
     seen: list[bool] = []
     respond = RepeatedProduce.respond
 
@@ -219,7 +219,7 @@ def test_truncated_records_are_not_accepted_as_fewer_records(
         request_bytes(produce(records=records), 7, client_id="me")
         for records in (whole, whole + values(10)[:30])
     ]
-    # A whole batch and a torn one would be taken without the torn one, had all bytes come.
+    # If all bytes had arrived, the whole batch would be accepted without the torn one.
     for frame in (frames[0], frames[1], frames[1][:-5]):
         first, second = (side.execute(frame) for side in sides)
         assert first == second
@@ -271,7 +271,7 @@ def test_unused_shapes_are_evicted(tmp_path: Path, hits: list[bool]) -> None:
         for shape in used.values():
             shape.used = False
         assert execute(0)
-        # A client with more kinds of requests than that does not pay for learning each time.
+        # For a client with more kinds of requests, the broker does not learn from each request.
         for _ in range(LEARN_EVERY - 1):
             assert not execute(999_998)
         assert not execute(999_999)
@@ -441,11 +441,21 @@ def set_config(client: WireClient, name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "code", "again"),
     [
-        ("cleanup.policy", "compact", ErrorCode.INVALID_RECORD, False),  # records without keys
+        (
+            "cleanup.policy",
+            "compact",
+            ErrorCode.INVALID_RECORD,
+            False,
+        ),  # records without keys are refused
         ("max.message.bytes", "50", ErrorCode.MESSAGE_TOO_LARGE, False),
         ("compression.type", "gzip", ErrorCode.NONE, False),
         ("flush.messages", "1", ErrorCode.NONE, False),
-        ("min.insync.replicas", "2", ErrorCode.NONE, True),  # never more than there are replicas
+        (
+            "min.insync.replicas",
+            "2",
+            ErrorCode.NONE,
+            True,
+        ),  # the effective value is at most the number of replicas
     ],
 )
 def test_a_config_change_of_a_topic_changes_the_response(
@@ -457,7 +467,7 @@ def test_a_config_change_of_a_topic_changes_the_response(
     code: ErrorCode,
     again: bool,
 ) -> None:
-    """The next request takes the general path; the one after it may be like it."""
+    """The next request takes the general path. The one after it may match its shape."""
     broker.create_topic("t")
     for _ in range(2):
         client.call(produce(records=batch(b"v"), acks=-1), 12)
@@ -466,7 +476,7 @@ def test_a_config_change_of_a_topic_changes_the_response(
     for _ in range(2):
         response = client.call(produce(records=batch(b"v"), acks=-1), 12)
         assert response.responses[0].partition_responses[0].error_code == code
-    assert hits == [True, False, False, again]  # the second one is the change
+    assert hits == [True, False, False, again]  # the second request is the change
 
 
 def test_a_recreated_topic_gets_the_records_and_a_deleted_one_does_not(

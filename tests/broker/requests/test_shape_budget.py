@@ -1,4 +1,4 @@
-"""The memory of remembered request shapes is bounded over all connections."""
+"""The memory of remembered request shapes is limited over all connections."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CONNECTIONS = 5_000
 CLIENT_ID_POSITION = 10
 PARTITIONS = 6
 LONG_ID = 900
-"""Bytes of a client id: the longest one whose requests are remembered has some 1,000."""
+"""Bytes of a client id. The longest one whose requests are remembered has some 1,000."""
 BODIES = [
     request_bytes(
         produce("many", records=bytes(batch(b"x")), partition=partition), 9, client_id=""
     )[CLIENT_ID_POSITION:]
     for partition in range(PARTITIONS)
 ]
-"""Produce requests from behind the client id on."""
+"""Produce requests without the header and the client id."""
 
 
 class Holder:
@@ -84,7 +84,7 @@ def test_shapes_larger_than_the_budget_are_forgotten() -> None:
 
 
 def frame(client: int, partition: int) -> bytes:
-    """A produce request with a client id of its own."""
+    """Return a produce request with its own client id."""
     body = BODIES[partition]
     client_id = b"%0*d" % (LONG_ID, client)
     header = struct.pack(">hhih", 0, 9, client, len(client_id)) + client_id
@@ -146,7 +146,8 @@ def test_5000_connections_with_distinct_shapes_stay_within_the_limit(tmp_path: P
             remembered = sum(len(remembered_shapes(connection).shapes) for connection, _ in opened)
             assert 0 < remembered * (SHAPE_OBJECTS_BYTES + LONG_ID) <= SHAPE_BYTES_MAX
             assert not remembered_shapes(opened[0][0]).shapes
-            # The first ones were forgotten, are executed all the same, and are remembered again.
+            # The shapes of the first connections were evicted. Their requests are executed and
+            # remembered again.
             connection, transport = opened[0]
             for _ in range(2):
                 received(connection, frame(0, 0))()

@@ -1,4 +1,6 @@
-"""Quotas over the wire: the answer says how long, leaves at once, and the connection pauses."""
+"""Quotas over the wire: the response has the throttle time and is sent immediately, and the
+connection is muted.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from testkit.wire import TIMEOUT_S, WireClient
 from tests.broker.handlers.test_alter_client_quotas import IN, OUT, alter
 
 SIZE = 50_000
-# A window's burst is ten times as much. What is over it by far is a pause of many minutes: a
-# machine that stands still for some seconds does not see its end.
+# A window allows ten times as much in one request. A request far above that causes a pause of many
+# minutes, so that it does not end if the machine stalls for some seconds.
 RATE = 1_000.0
 BURST = 10_000
 LONG_MS = 400_000
@@ -45,7 +47,7 @@ def test_produce_over_the_quota_is_appended_and_the_client_pauses(
             ((partition,),) = [each.partition_responses for each in answer.responses]
             assert (partition.error_code, partition.base_offset) == (0, offset)
             pauses.append(answer.throttle_time_ms)
-        # So many windows too much are so many windows' pause.
+        # The pause is as many windows long as the request exceeds the quota by.
         assert pauses[0] == 0
         assert 480_000 < pauses[1] < 500_000
         assert muted(broker) == 1
@@ -66,7 +68,7 @@ def test_with_acks_0_the_client_is_muted_without_a_response(
 
 
 def two_batches_over_the_quota(broker: Broker, client: WireClient) -> None:
-    """The first is within what a fetch may bring at once, the second is not."""
+    """Write two batches. One fetch may return the first of them and not the second, too."""
     broker.create_topic("t")
     for size in (BURST // 2, SIZE * 10):
         client.call(produce("t", batch(bytes(size))), 9)
@@ -96,7 +98,7 @@ def test_records_that_a_throttled_fetch_omits_are_not_counted(
     two_batches_over_the_quota(broker, client)
     pauses = []
     for offset in (0, 1, 1):
-        with WireClient(broker.bootstrap_servers) as consumer:  # one that is not muted yet
+        with WireClient(broker.bootstrap_servers) as consumer:  # a connection that is not muted
             pauses.append(consumer.call(fetch(offset=offset), 11).throttle_time_ms)
     assert pauses[0] == 0
     assert LONG_MS < pauses[2] <= pauses[1]
@@ -125,7 +127,7 @@ def test_a_throttled_session_is_unchanged(broker: Broker, client: WireClient) ->
                 if each._mutes:
                     each._mutes = 1
                     each._unmute()
-                    each._mutes = 1  # for the timer that is still to come
+                    each._mutes = 1  # the timer has not fired yet
 
         broker.call(unmute)
         going_on.session_epoch = 2

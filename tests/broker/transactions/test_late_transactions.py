@@ -1,4 +1,4 @@
-"""Transactions that nobody ends (rule V5, KIP-664): counted, and told in the broker's log once."""
+"""Late transactions (rule V5, KIP-664) are counted, and logged once by the broker."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_next_late_transaction_of_the_partition_is_logged_too(
 def test_transaction_that_its_coordinator_aborts_is_never_logged(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Even though the time jumps far beyond everything: as when the machine was asleep."""
+    """This holds even if the clock jumps beyond all limits, as after a sleep of the machine."""
     caplog.set_level(logging.WARNING)
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "sleeper"}
@@ -115,5 +115,5 @@ def test_watch_forgets_transactions_that_have_ended() -> None:
     watch = LateTransactionWatch()
     for late in ({KEY: FIRST}, {KEY: FIRST}, {}, {KEY: FIRST}):
         told_again = watch.update(late)
-    assert told_again == {}, "one look"
+    assert told_again == {}, "one check"
     assert watch.update({KEY: FIRST}) == {KEY: FIRST}

@@ -1,4 +1,4 @@
-"""What the transaction coordinator is asked before an append, and what its answers become."""
+"""Verification of partitions with the transaction coordinator before an append."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class FakePartition:
-    """A partition of which only the open questions are there."""
+    """A partition that has only the state of open verifications."""
 
     def __init__(self, topic_partition: TopicPartition, *, ongoing: bool = False) -> None:
         self.topic_partition = topic_partition
@@ -50,7 +50,7 @@ def asked(
     between: Callable[[], None] = lambda: None,
     **config: object,
 ) -> tuple[list[Any], list[Any]]:
-    """The verdict of each partition (errors as codes), and what the coordinator was asked."""
+    """Return the verdict of each partition (errors as codes) and the coordinator's requests."""
     questions: list[Any] = []
 
     def answer(*question: Any, add: bool) -> Any:
@@ -141,7 +141,7 @@ def test_verification_retries_end_after_the_configured_time() -> None:
 
 
 def test_guard_is_older_than_the_coordinators_response() -> None:
-    """A marker between question and answer takes the guard away, a new question gives another."""
+    """A marker during the verification removes the guard. A new verification makes another one."""
     partition = FakePartition(T0)
 
     def marker_and_new_question() -> None:

@@ -1,4 +1,4 @@
-"""Fetches of more partitions than one turn reads: what may happen between two turns."""
+"""Fetches of more partitions than one time slice reads, and events between two slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.broker.test_giving_way import (
 )
 
 READING, ANSWERING = PARTITIONS // 2, PARTITIONS
-"""Partitions that were read when the fetch gives way in mid-reading, and in mid-answer."""
+"""Number of partitions read when a time slice ends, while reading and while encoding."""
 
 
 def when_read(
@@ -40,7 +40,7 @@ def when_read(
     count: int,
     action: Callable[[], object],
 ) -> None:
-    """Does `action` once, when the loop is given way and there are `count` regions."""
+    """Run `action` once, when a time slice ends and `count` regions exist."""
     end_slice = turns.end_slice
 
     async def acting() -> None:
@@ -72,7 +72,7 @@ def poll(session_id: int) -> Any:
 
 @pytest.fixture
 def regions(monkeypatch: pytest.MonkeyPatch) -> list[FileRegion]:
-    """Every region that is read."""
+    """A list of all regions that are read."""
     found: list[FileRegion] = []
     read = UnifiedLog.read
 
@@ -97,7 +97,7 @@ def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_dup
         last = ("t", PARTITIONS - 1)
 
         def ask_meanwhile() -> None:
-            """Forgets the last partition, and then asks for it anew."""
+            """Remove the last partition from the session, and then request it again."""
             known = sessions.sessions[session_id].partitions[last]
             sessions.context(session_id, 2, False, [], [last])
             again = type(known)(*last, 1, known.max_bytes)

@@ -1,6 +1,6 @@
-"""A request with very many elements is worked on in turns: other connections do not wait for it.
+"""A request with many elements is executed in time slices, so other connections do not wait for it.
 
-What counts is how often the loop was given way, and who is answered first; never the time.
+The tests count the slices and check the order of responses. They never measure time.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from tests.helpers.mock_transport import MockTransport, open_connection
 ELEMENTS = 2 * ELEMENTS_UNSLICED_MAX
 LONG = [(api, name, request) for api, name, request in long_requests(ELEMENTS)]
 LONG_IDS = [f"{api.handler}-{name}" for api, name, _ in LONG]
-ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one piece
+ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one step
 PARTITIONS = 2 * ELEMENTS_PER_SLICE
-# What they answer depends on nothing but the request and an empty broker.
+# APIs whose response depends only on the request and on an empty broker.
 SAME_ANSWER = {
     ApiKey.LIST_OFFSETS,
     ApiKey.METADATA,
@@ -108,7 +108,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Brok
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """An element for each time that the loop was given way: the collector's last threshold."""
+    """A list with the collector's last threshold at the end of each time slice."""
     times: list[int] = []
     end_slice = slicing.end_slice
 
@@ -126,7 +126,7 @@ async def until(is_true: Callable[[], bool]) -> None:
 
 
 async def written(transport: MockTransport) -> bytes:
-    """The next frame that leaves, however many turns that takes."""
+    """Return the next sent frame. Wait for as many time slices as it takes."""
     written = transport.written
     await until(lambda: len(written) >= 4 and len(written) >= 4 + size_of(transport))
     end = 4 + size_of(transport)
@@ -321,7 +321,7 @@ def test_the_fetch_of_a_connection_lost_between_slices_does_not_wait(
 
 
 def in_next_turn(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
-    """Does `action` when the loop is given way for the first time."""
+    """Run `action` at the end of the first time slice."""
     end_slice = slicing.end_slice
 
     async def acting() -> None:
@@ -374,7 +374,7 @@ async def check_produce(server: BrokerServer) -> None:
 
 
 async def check_session(server: BrokerServer) -> None:
-    """A full fetch opens a session; then a request without any partition means all of them."""
+    """Open a session by a full fetch. A later request without partitions then means all of them."""
     numbers = tuple(range(PARTITIONS))
     full = fetch("t", partitions=numbers, session_id=0, session_epoch=0)
     first = await asked(server, full, 12)
