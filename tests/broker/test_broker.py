@@ -29,9 +29,9 @@ from tests.hostile.process import BrokerProcess
 
 
 def config_of(directory: Path, **properties: Any) -> BrokerConfig:
-    given = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    given |= {name.replace("_", "."): str(value) for name, value in properties.items()}
-    return BrokerConfig.from_properties(given)
+    configs = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    configs |= {name.replace("_", "."): str(value) for name, value in properties.items()}
+    return BrokerConfig.from_properties(configs)
 
 
 def with_server(

@@ -26,12 +26,16 @@ def test_each_record_without_a_key_is_reported_and_nothing_is_appended(
     broker.create_topic("t", config={"cleanup.policy": "compact,delete"})
     records = [Record(key, b"v", 1_700_000_000_000) for key in (b"a", None, b"", None)]
     data = build_batch(records, compression=compression)
-    answer = client.call(produce(records=data), 8).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (-1, -1, 0)
-    errors = [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors]
+    response = client.call(produce(records=data), 8).responses[0].partition_responses[0]
+    assert response.error_code == ErrorCode.INVALID_RECORD
+    assert (response.base_offset, response.log_append_time_ms, response.log_start_offset) == (
+        -1,
+        -1,
+        0,
+    )
+    errors = [(each.batch_index, each.batch_index_error_message) for each in response.record_errors]
     assert errors == [(1, KEYLESS), (3, KEYLESS)]
-    assert answer.error_message.startswith(
+    assert response.error_message.startswith(
         "One or more records have been rejected due to 2 record errors in total, and only showing "
         f"the first three errors at most: [RecordError(batchIndex=1, message='{KEYLESS}'), "
     )
@@ -46,8 +50,8 @@ def test_a_topic_refuses_records_without_a_key_once_it_is_compacted(
     records = build_batch([Record(None, b"v")], timestamp_ms=1_700_000_000_000)
 
     def send() -> int:
-        answer = client.call(produce(records=records), 7).responses[0].partition_responses[0]
-        return int(answer.error_code)
+        response = client.call(produce(records=records), 7).responses[0].partition_responses[0]
+        return int(response.error_code)
 
     assert send() == ErrorCode.NONE
 

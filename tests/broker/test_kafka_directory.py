@@ -117,10 +117,10 @@ def test_aborted_and_open_transactions_are_known(client: WireClient) -> None:
 
 
 def test_offsets_of_kafkas_groups_are_served(client: WireClient) -> None:
-    wanted = offset_fetch_request.OffsetFetchRequestTopics("plain", partition_indexes=[0, 1, 2])
-    group = offset_fetch_request.OffsetFetchRequestGroup("readers", topics=[wanted])
-    answer = client.call(offset_fetch_request.OffsetFetchRequest(groups=[group]), 8)
-    offsets = [p.committed_offset for p in answer.groups[0].topics[0].partitions]
+    requested = offset_fetch_request.OffsetFetchRequestTopics("plain", partition_indexes=[0, 1, 2])
+    group = offset_fetch_request.OffsetFetchRequestGroup("readers", topics=[requested])
+    response = client.call(offset_fetch_request.OffsetFetchRequest(groups=[group]), 8)
+    offsets = [p.committed_offset for p in response.groups[0].topics[0].partitions]
     assert offsets == [10, 20, 17]
 
 
@@ -155,8 +155,8 @@ def test_producers_continue_their_sequences(client: WireClient) -> None:
 
 
 def test_no_producer_id_is_allocated_twice(client: WireClient) -> None:
-    given = client.call(InitProducerIdRequest(None, 0), 4)
-    assert given.producer_id >= 1000
+    response = client.call(InitProducerIdRequest(None, 0), 4)
+    assert response.producer_id >= 1000
 
 
 def test_configs_are_those_of_kafka(client: WireClient) -> None:
@@ -171,9 +171,9 @@ def test_configs_are_those_of_kafka(client: WireClient) -> None:
             (32, "readers"),
         )
     ]
-    answer = client.call(describe_configs_request.DescribeConfigsRequest(resources), 4)
+    response = client.call(describe_configs_request.DescribeConfigsRequest(resources), 4)
     plain, wide, broker, cluster, sub, group = (
-        {config.name: config.value for config in result.configs} for result in answer.results
+        {config.name: config.value for config in result.configs} for result in response.results
     )
     assert (plain["retention.ms"], plain["segment.bytes"]) == ("123456789", "1048600")
     assert (wide["retention.ms"], wide["max.message.bytes"]) == ("-1", "1048588")

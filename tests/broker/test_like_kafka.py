@@ -33,8 +33,10 @@ GROUP_TYPE = 0
 
 
 def create(client: WireClient, partitions: int = 1, **configs: str) -> None:
-    given = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
-    topic = CreatableTopic("t", partitions, 1, [], given)
+    overrides = [
+        CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
+    ]
+    topic = CreatableTopic("t", partitions, 1, [], overrides)
     assert client.call(CreateTopicsRequest([topic]), 7).topics[0].error_code == 0
 
 
@@ -51,24 +53,24 @@ def test_a_topic_that_is_requested_twice_has_one_result(client: WireClient) -> N
     assert [(p.index, p.error_code) for p in topic.partition_responses] == [(0, 0), (1, 0)]
 
 
-@pytest.mark.parametrize("given", [{"leader_epoch": -2}, {"last_fetched_epoch": -2}])
+@pytest.mark.parametrize("epochs", [{"leader_epoch": -2}, {"last_fetched_epoch": -2}])
 def test_any_negative_epoch_in_a_fetch_means_no_epoch(
-    client: WireClient, given: dict[str, int]
+    client: WireClient, epochs: dict[str, int]
 ) -> None:
     create(client)
     produced(client, batch(b"a"))
-    answer = client.call(fetch(**given), 12).responses[0].partitions[0]  # type: ignore[arg-type]
-    assert answer.error_code == 0
-    assert answer.diverging_epoch is None
-    assert parse_header(answer.records).base_offset == 0
+    partition = client.call(fetch(**epochs), 12).responses[0].partitions[0]  # type: ignore[arg-type]
+    assert partition.error_code == 0
+    assert partition.diverging_epoch is None
+    assert parse_header(partition.records).base_offset == 0
 
 
 def test_an_incomplete_batch_is_not_returned_after_another_partition(client: WireClient) -> None:
     create(client, partitions=2)
     for partition in (0, 1):
         client.call(produce(records=batch(b"a"), partition=partition), 9)
-    wanted = [FetchPartition(partition, partition_max_bytes=1) for partition in (0, 1)]
-    request = FetchRequest(topics=[FetchTopic("t", partitions=wanted)])
+    requested = [FetchPartition(partition, partition_max_bytes=1) for partition in (0, 1)]
+    request = FetchRequest(topics=[FetchTopic("t", partitions=requested)])
     first, second = client.call(request, 11).responses[0].partitions
     assert len(first.records) == parse_header(first.records).size_bytes
     assert not second.records

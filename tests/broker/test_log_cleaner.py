@@ -43,12 +43,12 @@ def with_server(
     **properties: Any,
 ) -> None:
     """Run `work` with a started broker that has a compacted topic ``t``."""
-    given = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    given["log.cleaner.backoff.ms"] = "3600000"
-    given |= {name.replace("_", "."): str(value) for name, value in properties.items()}
+    configs = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    configs["log.cleaner.backoff.ms"] = "3600000"
+    configs |= {name.replace("_", "."): str(value) for name, value in properties.items()}
 
     async def main() -> None:
-        server = BrokerServer(BrokerConfig.from_properties(given))
+        server = BrokerServer(BrokerConfig.from_properties(configs))
         await server.start()
         try:
             if not server.services.image().topics_by_name.get("t"):
@@ -405,12 +405,12 @@ def test_lowering_the_priority_in_another_session_leaves_its_autogroup_unchanged
 def test_without_autogroups_only_the_nice_value_is_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(os, "nice", asked.append)
+    increments: list[int] = []
+    monkeypatch.setattr(os, "nice", increments.append)
     monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     monkeypatch.setattr(worker, "AUTOGROUP", str(tmp_path / "none"))
     worker.lower_priority()
-    assert asked == [NICE]
+    assert increments == [NICE]
     assert not (tmp_path / "none").exists()
 
 

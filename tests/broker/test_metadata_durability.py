@@ -97,19 +97,19 @@ def test_killed_broker_has_every_acknowledged_topic(tmp_path: Path, seed: int) -
             changes = planned(topics, numbers)
             for change in changes:
                 send(client, *change)
-            answered = 0
+            acknowledged = 0
             kill_after = numbers.randint(0, CHANGES - 1)
             try:
                 while True:
-                    if answered == kill_after:
+                    if acknowledged == kill_after:
                         process.kill()
                     response = client.receive()
                     (result,) = getattr(response, "topics", None) or response.responses
                     assert result.error_code == ErrorCode.NONE
-                    answered += 1
+                    acknowledged += 1
             except ConnectionClosed:
-                assert answered >= kill_after
-            possible = states(topics, changes)[answered:]
+                assert acknowledged >= kill_after
+            possible = states(topics, changes)[acknowledged:]
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -77,8 +77,8 @@ def fill(broker: Broker, topic: str, make_batch: Callable[[int], bytearray]) -> 
                 broker.call(roll)
             for number in range(BATCHES):
                 records = make_batch(segment * BATCHES + number)
-                answer = client.call(produce(topic, records), 9).responses[0]
-                assert answer.partition_responses[0].error_code == 0
+                response = client.call(produce(topic, records), 9).responses[0]
+                assert response.partition_responses[0].error_code == 0
 
 
 @pytest.fixture
@@ -128,19 +128,19 @@ def commit(client: WireClient, offset: int) -> int:
     return code
 
 
-def is_answered(client: WireClient) -> bool:
+def is_served(client: WireClient) -> bool:
     return bool(select.select([client.socket], [], [], 0)[0])
 
 
-def others_are_answered(broker: Broker) -> None:
+def check_others_are_served(broker: Broker) -> None:
     """Check that requests of another connection get responses. They need only data in memory."""
     with WireClient(broker.bootstrap_servers) as other:
         assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
-        answer = other.call(produce("u", batch(b"new")), 9).responses[0].partition_responses[0]
-        assert answer.error_code == 0
+        response = other.call(produce("u", batch(b"new")), 9).responses[0].partition_responses[0]
+        assert response.error_code == 0
 
 
-def answered_in_the_meantime(
+def others_served_while_blocked(
     broker: Broker, files: SlowFiles, *requests: tuple[Any, int]
 ) -> list[Any]:
     """Send requests that need the disk, and check that others get responses while it blocks."""
@@ -150,8 +150,8 @@ def answered_in_the_meantime(
             client.send(request, version)
         assert files.reached.wait(DEADLINE_S), "nothing needed the disk"
         assert files.blocked == []
-        others_are_answered(broker)
-        assert not is_answered(client)
+        check_others_are_served(broker)
+        assert not is_served(client)
         files.release()
         return [client.receive() for _ in requests]
 
@@ -213,7 +213,7 @@ def values_in(response: Any, partition: int = 0) -> list[bytes | None]:
 def test_a_fetch_of_an_old_offset(broker: Broker, files: SlowFiles) -> None:
     """After a start, indexes, batch headers and records are only on the disk."""
     request = fetch(offset=3, partition_max_bytes=2 * VALUE_BYTES + 500)
-    (response,) = answered_in_the_meantime(broker, files, (request, 11))
+    (response,) = others_served_while_blocked(broker, files, (request, 11))
     assert values_in(response)[0] == value(3)
 
 
@@ -221,20 +221,20 @@ def test_a_fetch_of_cold_pages_below_loaded_indexes(broker: Broker, files: SlowF
     with WireClient(broker.bootstrap_servers) as client:
         assert values_in(client.call(fetch(offset=3), 11))[0] == value(3)
     files.evict()
-    (response,) = answered_in_the_meantime(broker, files, (fetch(offset=7), 11))
+    (response,) = others_served_while_blocked(broker, files, (fetch(offset=7), 11))
     assert values_in(response) == [value(offset) for offset in range(7, BATCHES)]
 
 
 def test_a_fetch_of_the_active_segment(broker: Broker, files: SlowFiles) -> None:
     first = LAST_OFFSET - BATCHES + 1
-    (response,) = answered_in_the_meantime(broker, files, (fetch(offset=first), 11))
+    (response,) = others_served_while_blocked(broker, files, (fetch(offset=first), 11))
     assert values_in(response) == [value(offset) for offset in range(first, LAST_OFFSET + 1)]
 
 
 def test_a_fetch_of_several_partitions(broker: Broker, files: SlowFiles) -> None:
     request = fetch("t", 3)
     request.topics += fetch("u", 4).topics
-    (response,) = answered_in_the_meantime(broker, files, (request, 11))
+    (response,) = others_served_while_blocked(broker, files, (request, 11))
     assert values_in(response, 0)[0] == value(3)
     assert values_in(response, 1)[0] == value(4)
 
@@ -243,7 +243,7 @@ def test_requests_behind_a_cold_fetch_on_its_connection_keep_their_order(
     broker: Broker, files: SlowFiles
 ) -> None:
     requests = [(fetch(offset=3), 11), (ApiVersionsRequest("test", "1"), 4), (fetch(offset=4), 11)]
-    first, second, third = answered_in_the_meantime(broker, files, *requests)
+    first, second, third = others_served_while_blocked(broker, files, *requests)
     assert values_in(first)[0] == value(3)
     assert second.error_code == 0
     assert values_in(third)[0] == value(4)
@@ -266,8 +266,8 @@ def test_a_fetch_that_waits_reads_again_without_blocking(broker: Broker, files: 
             for offset in range(LAST_OFFSET + 1, LAST_OFFSET + 4):
                 producer.call(produce("t", batch(value(offset))), 9)
         assert files.reached.wait(DEADLINE_S)
-        others_are_answered(broker)
-        assert not is_answered(client)
+        check_others_are_served(broker)
+        assert not is_served(client)
         files.release()
         found = values_in(client.receive())
         assert len(found) >= 5
@@ -281,7 +281,7 @@ def test_a_fetch_that_needs_a_missing_index(data_dir: Path, files: SlowFiles, na
     index.unlink()
     with Broker(data_dir=data_dir, environment=Environment(files=files)) as broker:
         files.evict()
-        (response,) = answered_in_the_meantime(broker, files, (fetch(offset=BATCHES + 8), 11))
+        (response,) = others_served_while_blocked(broker, files, (fetch(offset=BATCHES + 8), 11))
         assert values_in(response) == [value(BATCHES + 8), value(BATCHES + 9)]
 
 
@@ -289,7 +289,7 @@ def test_a_fetch_that_needs_a_missing_index(data_dir: Path, files: SlowFiles, na
 def test_a_lookup_of_a_timestamp(
     broker: Broker, files: SlowFiles, timestamp: int, expected: int | None
 ) -> None:
-    (response,) = answered_in_the_meantime(broker, files, (list_offsets(timestamp), 7))
+    (response,) = others_served_while_blocked(broker, files, (list_offsets(timestamp), 7))
     found = response.topics[0].partitions[0]
     assert found.error_code == 0
     assert expected is None or found.offset == expected
@@ -299,8 +299,8 @@ def test_records_are_deleted_without_the_disk(broker: Broker, files: SlowFiles) 
     files.hold()
     with WireClient(broker.bootstrap_servers) as client:
         partitions = [DeleteRecordsPartition(0, BATCHES + 2)]
-        answer = client.call(DeleteRecordsRequest([DeleteRecordsTopic("t", partitions)]), 2)
-        assert answer.topics[0].partitions[0].low_watermark == BATCHES + 2
+        response = client.call(DeleteRecordsRequest([DeleteRecordsTopic("t", partitions)]), 2)
+        assert response.topics[0].partitions[0].low_watermark == BATCHES + 2
         refused = client.call(fetch(offset=3), 11).responses[0].partitions[0]
         assert refused.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -353,10 +353,10 @@ def test_an_append_that_begins_a_segment_waits_for_no_fsync_on_the_loop(
             with WireClient(broker.bootstrap_servers) as other:
                 assert other.call(ApiVersionsRequest("test", "1"), 4).error_code == 0
             assert broker.call(active_base) > before
-            assert not is_answered(client)
+            assert not is_served(client)
             files.release()
-            answer = client.receive().responses[0].partition_responses[0]
-            assert answer.error_code == 0
+            response = client.receive().responses[0].partition_responses[0]
+            assert response.error_code == 0
 
 
 def test_create_partitions_during_an_fsync_acknowledges_nothing(
@@ -378,13 +378,13 @@ def test_create_partitions_during_an_fsync_acknowledges_nothing(
             (created,) = other.call(CreatePartitionsRequest([topic]), 3).results
             hidden = other.call(fetch(), 11).responses[0].partitions[0]
             # The broker has sent two later responses by now.
-            acknowledged_early = is_answered(client)
+            acknowledged_early = is_served(client)
             files.release()
             assert (hidden.error_code, hidden.high_watermark) == (0, 0)
             assert not acknowledged_early
             assert created.error_code == 0
-            answer = client.receive().responses[0].partition_responses[0]
-            assert (answer.error_code, answer.base_offset) == (0, 0)
+            response = client.receive().responses[0].partition_responses[0]
+            assert (response.error_code, response.base_offset) == (0, 0)
             assert values_in(other.call(fetch(), 11)) == [b"acknowledged"]
 
 

@@ -100,14 +100,18 @@ def running(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServer]]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, BrokerServer]]:
-    with running(tmp_path_factory.mktemp("turns")) as (runner, server):
-        runner.run(asked(server, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4))
-        runner.run(asked(server, FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]), 4))
+    with running(tmp_path_factory.mktemp("slices")) as (runner, server):
+        runner.run(
+            response_to(server, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+        )
+        runner.run(
+            response_to(server, FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]), 4)
+        )
         yield runner, server
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def ended_slices(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list with the collector's last threshold at the end of each time slice."""
     times: list[int] = []
     end_slice = slicing.end_slice
@@ -121,7 +125,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    while not is_true():  # noqa: ASYNC110 - it becomes true in some turn of the loop
+    while not is_true():  # noqa: ASYNC110 - it becomes true in some iteration of the loop
         await asyncio.sleep(0)
 
 
@@ -143,13 +147,13 @@ def opened(server: BrokerServer) -> tuple[Connection, MockTransport]:
     return open_connection(Dispatcher(server.services).dispatch)
 
 
-async def asked(server: BrokerServer, request: Any, version: int) -> Any:
+async def response_to(server: BrokerServer, request: Any, version: int) -> Any:
     connection, transport = opened(server)
     received(connection, framed(request, version))()
-    return answer_of(request, version, await written(transport))
+    return decoded(request, version, await written(transport))
 
 
-def answer_of(request: Any, version: int, frame: bytes) -> Any:
+def decoded(request: Any, version: int, frame: bytes) -> Any:
     flexible = version >= RESPONSE_FLEXIBLE_FROM[request.API_KEY]
     return decode(response_class(request.API_KEY), version, frame, 5 if flexible else 4)
 
@@ -157,7 +161,7 @@ def answer_of(request: Any, version: int, frame: bytes) -> Any:
 @pytest.mark.parametrize(("api", "name", "request_"), LONG, ids=LONG_IDS)
 def test_another_connection_gets_its_response_before_a_long_request(
     broker: tuple[asyncio.Runner, BrokerServer],
-    given: list[int],
+    ended_slices: list[int],
     api: Any,
     name: str,
     request_: Any,
@@ -175,7 +179,7 @@ def test_another_connection_gets_its_response_before_a_long_request(
 
     runner.run(run())
     if not name.endswith("[0]") and name not in ARRAYS_OF_NUMBERS:
-        assert len(given) >= ELEMENTS // ELEMENTS_PER_SLICE - 1
+        assert len(ended_slices) >= ELEMENTS // ELEMENTS_PER_SLICE - 1
 
 
 @pytest.mark.parametrize(("api", "name", "request_"), REPEATABLE)
@@ -187,19 +191,19 @@ def test_a_sliced_response_equals_the_unsliced_one(
     request_: Any,
 ) -> None:
     runner, server = broker
-    sliced = runner.run(asked(server, request_, api.max_version))
+    sliced = runner.run(response_to(server, request_, api.max_version))
     monkeypatch.setattr(dispatch, "ELEMENTS_UNSLICED_MAX", 10 * ELEMENTS)
-    assert runner.run(asked(server, request_, api.max_version)) == sliced
+    assert runner.run(response_to(server, request_, api.max_version)) == sliced
 
 
 def test_full_collections_are_postponed_during_long_requests(
-    broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
 ) -> None:
     runner, server = broker
     usual = gc.get_threshold()
     names = [f"g{number}" for number in range(ELEMENTS)]
-    runner.run(asked(server, DescribeGroupsRequest(names), 5))
-    assert set(given) == {COLLECTIONS_POSTPONED}
+    runner.run(response_to(server, DescribeGroupsRequest(names), 5))
+    assert set(ended_slices) == {COLLECTIONS_POSTPONED}
     assert gc.get_threshold() == usual
 
 
@@ -214,15 +218,15 @@ def test_the_requests_of_a_connection_keep_their_order(
         versions = ApiVersionsRequest("behind", "1")
         received(connection, framed(request, 5) + framed(versions, 3))()
         assert not transport.written
-        first = answer_of(request, 5, await written(transport))
+        first = decoded(request, 5, await written(transport))
         assert [group.group_id for group in first.groups] == request.groups
-        assert answer_of(versions, 3, await written(transport)).error_code == 0
+        assert decoded(versions, 3, await written(transport)).error_code == 0
 
     runner.run(run())
 
 
 def test_a_connection_lost_during_a_long_request_affects_no_other(
-    broker: tuple[asyncio.Runner, BrokerServer], given: list[int]
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
 ) -> None:
     runner, server = broker
 
@@ -230,7 +234,7 @@ def test_a_connection_lost_during_a_long_request_affects_no_other(
         connection, transport = opened(server)
         names = [f"g{number}" for number in range(ELEMENTS)]
         received(connection, framed(DescribeGroupsRequest(names), 5))()
-        await until(lambda: bool(given))
+        await until(lambda: bool(ended_slices))
         connection.connection_lost(None)
         await until(lambda: not connection._shared.executing)
         assert not transport.written
@@ -282,8 +286,8 @@ def test_the_number_of_concurrent_long_requests_is_limited(
         for connection, _ in opened:
             received(connection, framed(request, 5))()
         for _, transport in opened:
-            answer = answer_of(request, 5, await written(transport))
-            assert len(answer.groups) == ELEMENTS
+            response = decoded(request, 5, await written(transport))
+            assert len(response.groups) == ELEMENTS
 
     monkeypatch.setattr(Dispatcher, "_execute_sliced", counted)
     runner.run(run())
@@ -298,9 +302,9 @@ def test_a_change_between_the_slices_of_a_fetch_completes_it(
         partition = server.services.replica_manager.partition("t", 0)
         now_ms = server.services.clock.time_ms()
         records = memoryview(batch(b"x"))
-        in_next_turn(monkeypatch, lambda: partition.append(records, 1, now_ms))
-        answer = runner.run(asked(server, endless_fetch("t"), 12))
-        assert answer.responses[0].partitions[0].records
+        at_slice_end(monkeypatch, lambda: partition.append(records, 1, now_ms))
+        response = runner.run(response_to(server, endless_fetch("t"), 12))
+        assert response.responses[0].partitions[0].records
         assert not server.services.replica_manager.fetches.waiting
 
 
@@ -309,7 +313,7 @@ def test_the_fetch_of_a_connection_lost_between_slices_does_not_wait(
 ) -> None:
     async def run(server: BrokerServer) -> None:
         connection, transport = opened(server)
-        in_next_turn(monkeypatch, lambda: connection.connection_lost(None))
+        at_slice_end(monkeypatch, lambda: connection.connection_lost(None))
         received(connection, framed(endless_fetch("t"), 12))()
         await until(lambda: connection.closed and not connection._shared.executing)
         await until(lambda: not server.services.replica_manager.fetches.waiting)
@@ -320,7 +324,7 @@ def test_the_fetch_of_a_connection_lost_between_slices_does_not_wait(
         runner.run(run(server))
 
 
-def in_next_turn(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
+def at_slice_end(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Run `action` at the end of the first time slice."""
     end_slice = slicing.end_slice
 
@@ -334,7 +338,7 @@ def in_next_turn(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) 
 
 async def created(server: BrokerServer, name: str) -> None:
     create = CreateTopicsRequest([CreatableTopic(name, PARTITIONS, 1, [], [])], 1000, False)
-    assert (await asked(server, create, 7)).topics[0].error_code == 0
+    assert (await response_to(server, create, 7)).topics[0].error_code == 0
 
 
 def endless_fetch(name: str) -> Any:
@@ -344,23 +348,23 @@ def endless_fetch(name: str) -> Any:
 
 
 def test_topics_are_created_written_read_and_deleted_in_slices(
-    tmp_path: Path, given: list[int]
+    tmp_path: Path, ended_slices: list[int]
 ) -> None:
     with running(tmp_path) as (runner, server):
         create = CreateTopicsRequest([CreatableTopic("t", PARTITIONS, 1, [], [])], 1000, False)
-        assert runner.run(asked(server, create, 7)).topics[0].error_code == 0
-        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
-        given.clear()
+        assert runner.run(response_to(server, create, 7)).topics[0].error_code == 0
+        assert len(ended_slices) >= PARTITIONS // ELEMENTS_PER_SLICE
+        ended_slices.clear()
         runner.run(check_produce(server))
-        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
-        given.clear()
+        assert len(ended_slices) >= PARTITIONS // ELEMENTS_PER_SLICE
+        ended_slices.clear()
         runner.run(check_session(server))
-        assert len(given) >= 2 * (PARTITIONS // ELEMENTS_PER_SLICE)
-        given.clear()
-        assert len(runner.run(asked(server, MetadataRequest(None), 12)).topics) == 1
+        assert len(ended_slices) >= 2 * (PARTITIONS // ELEMENTS_PER_SLICE)
+        ended_slices.clear()
+        assert len(runner.run(response_to(server, MetadataRequest(None), 12)).topics) == 1
         delete = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
-        assert runner.run(asked(server, delete, 6)).responses[0].error_code == 0
-        assert len(given) >= PARTITIONS // ELEMENTS_PER_SLICE
+        assert runner.run(response_to(server, delete, 6)).responses[0].error_code == 0
+        assert len(ended_slices) >= PARTITIONS // ELEMENTS_PER_SLICE
         find = server.services.replica_manager.find
         assert not any(find("t", number) for number in range(PARTITIONS))
 
@@ -368,7 +372,7 @@ def test_topics_are_created_written_read_and_deleted_in_slices(
 async def check_produce(server: BrokerServer) -> None:
     data = [PartitionProduceData(number, batch(b"x")) for number in range(PARTITIONS)]
     request = ProduceRequest(None, 1, 1000, [TopicProduceData("t", partition_data=data)])
-    (topic,) = (await asked(server, request, 9)).responses
+    (topic,) = (await response_to(server, request, 9)).responses
     assert [each.index for each in topic.partition_responses] == list(range(PARTITIONS))
     assert {(p.error_code, p.base_offset) for p in topic.partition_responses} == {(0, 0)}
 
@@ -377,12 +381,12 @@ async def check_session(server: BrokerServer) -> None:
     """Open a session by a full fetch. A later request without partitions then means all of them."""
     numbers = tuple(range(PARTITIONS))
     full = fetch("t", partitions=numbers, session_id=0, session_epoch=0)
-    first = await asked(server, full, 12)
+    first = await response_to(server, full, 12)
     (topic,) = first.responses
     assert [each.partition_index for each in topic.partitions] == list(numbers)
     assert all(each.records for each in topic.partitions)
     waiting = fetch("t", partitions=(), session_id=first.session_id, session_epoch=1)
     waiting.max_bytes = 1
-    second = await asked(server, waiting, 12)
+    second = await response_to(server, waiting, 12)
     assert isinstance(second, FetchResponse)
     assert (second.error_code, len(second.responses[0].partitions)) == (ErrorCode.NONE, 1)

@@ -46,20 +46,20 @@ def write(
 
 def read(client: WireClient, partition: int = 0) -> list[str]:
     """Return the committed records. Aborted ones are removed as a read_committed consumer does."""
-    wanted = FetchPartition(partition, partition_max_bytes=1 << 20)
+    requested = FetchPartition(partition, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
         max_bytes=1 << 20,
         isolation_level=1,
-        topics=[FetchTopic("t", partitions=[wanted])],
+        topics=[FetchTopic("t", partitions=[requested])],
     )
-    [answer] = client.call(request, 11).responses[0].partitions
-    assert answer.error_code == 0
-    aborted = {each.producer_id: each.first_offset for each in answer.aborted_transactions or ()}
+    [data] = client.call(request, 11).responses[0].partitions
+    assert data.error_code == 0
+    aborted = {each.producer_id: each.first_offset for each in data.aborted_transactions or ()}
     assert not aborted, "these tests only abort empty transactions"
     return [
         bytes(record.value).decode()
-        for batch in iter_batches(answer.records or b"")
+        for batch in iter_batches(data.records or b"")
         if not int.from_bytes(batch[21:23], "big") & 0x20
         for record in iter_records(batch)
         if record.value is not None
@@ -77,8 +77,8 @@ def test_writing_to_a_partition_adds_it_to_the_transaction(
         assert write(client, who, f"b{number}", sequence=1) is E.NONE
         assert write(client, who, f"c{number}", partition=1) is E.NONE
         assert describe(client)[0].topics[0].partitions == [0, 1]
-        answer = end(client, who, version=5)
-        assert (answer.error_code, answer.producer_epoch) == (0, who[1] + 1)
+        response = end(client, who, version=5)
+        assert (response.error_code, response.producer_epoch) == (0, who[1] + 1)
         wait_for(client, "CompleteCommit")
     assert read(client) == ["a0", "b0", "a1", "b1", "a2", "b2"]
     assert read(client, 1) == ["c0", "c1", "c2"]
@@ -111,8 +111,8 @@ def test_next_transaction_waits_for_the_markers_of_the_previous_one(
     who = producer(client)
     write(client, who, "first")
     held = hold_markers(broker)
-    answer = end(client, who, version=5)
-    following = (answer.producer_id, answer.producer_epoch)
+    response = end(client, who, version=5)
+    following = (response.producer_id, response.producer_epoch)
     early = write(client, following, "too early")
     assert early in (E.CONCURRENT_TRANSACTIONS, E.NOT_ENOUGH_REPLICAS)
     assert end(client, following, committed=False, version=5).error_code == (
@@ -164,10 +164,10 @@ def test_exhausted_epochs_change_only_the_producer_id(broker: Broker, client: Wi
     broker.call(use_up)
     who = (pid, EPOCH_EXHAUSTED)
     assert write(client, who, "last") is E.NONE
-    answer = end(client, who, version=5)
-    following = (answer.producer_id, answer.producer_epoch)
-    assert following == (answer.producer_id, 0)
-    assert answer.producer_id != pid
+    response = end(client, who, version=5)
+    following = (response.producer_id, response.producer_epoch)
+    assert following == (response.producer_id, 0)
+    assert response.producer_id != pid
     wait_for(client, "CompleteCommit")
     again = end(client, who, version=5)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, *following)
@@ -188,14 +188,14 @@ def test_committing_offsets_adds_them_to_the_transaction(
     partition = o.TxnOffsetCommitRequestPartition(0, 5)
     topic = o.TxnOffsetCommitRequestTopic("t", [partition])
     request = o.TxnOffsetCommitRequest("x", "g", *who, topics=[topic])
-    answer = client.call(request, 5)
-    assert answer.topics[0].partitions[0].error_code == 0
+    response = client.call(request, 5)
+    assert response.topics[0].partitions[0].error_code == 0
     assert describe(client)[0].topics[0].topic == "__consumer_offsets"
 
     def stored() -> tuple[int, int]:
-        wanted = fetch_request("g", 9, {"t": [0]})
-        wanted.require_stable = True
-        [found] = client.call(wanted, 9).groups[0].topics[0].partitions
+        requested = fetch_request("g", 9, {"t": [0]})
+        requested.require_stable = True
+        [found] = client.call(requested, 9).groups[0].topics[0].partitions
         return found.committed_offset, found.error_code
 
     assert stored() == (-1, E.UNSTABLE_OFFSET_COMMIT)

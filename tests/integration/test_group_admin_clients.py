@@ -57,8 +57,8 @@ def commit(broker: Broker, group_id: str, topic: str = "t") -> None:
 
 
 def committed(admin: AdminClient, group_id: str) -> dict[str, int]:
-    asked = [ConsumerGroupTopicPartitions(group_id)]
-    (future,) = admin.list_consumer_group_offsets(asked).values()
+    request = [ConsumerGroupTopicPartitions(group_id)]
+    (future,) = admin.list_consumer_group_offsets(request).values()
     return {each.topic: each.offset for each in future.result().topic_partitions}
 
 
@@ -104,11 +104,11 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(
     member.consumer.commit(asynchronous=False, offsets=offsets)
     assert committed(admin, "g") == {"t": 3, "u": 4}
     places = [Partition("t", 0), Partition("u", 0)]
-    answers = {
+    errors = {
         place.topic: error.errno
         for place, error in python_admin.delete_group_offsets("g", places).items()
     }
-    assert answers == {"t": 86, "u": 0}, "86 is GROUP_SUBSCRIBED_TO_TOPIC"
+    assert errors == {"t": 86, "u": 0}, "86 is GROUP_SUBSCRIBED_TO_TOPIC"
     assert committed(admin, "g") == {"t": 3}
     member.consumer.close()
 

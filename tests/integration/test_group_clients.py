@@ -245,8 +245,8 @@ def test_group_and_its_offsets_survive_sigkill(process: Process) -> None:
         producer.produce("t", value=str(number), partition=0)
     assert producer.flush(DEADLINE_S) == 0
     member = Member(address)
-    for wanted in (10, 20, 30):
-        until(lambda wanted=wanted: len(member.values) >= wanted, member.poll)  # type: ignore[misc]
+    for count in (10, 20, 30):
+        until(lambda count=count: len(member.values) >= count, member.poll)  # type: ignore[misc]
         offset = TopicPartition("t", 0, member.values[-1] + 1)
         member.consumer.commit(offsets=[offset], asynchronous=False)
         process.kill()

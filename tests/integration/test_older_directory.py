@@ -285,8 +285,8 @@ def test_an_idempotent_producer_continues_and_its_duplicates_are_detected(older:
 def test_no_producer_id_is_allocated_twice(older: Older) -> None:
     known = {producer_id for _, producer_id, _, _ in older.expected["transactions"].values()}
     known.add(older.expected["idempotent"]["producer_id"])
-    given = older.client.call(InitProducerIdRequest(None, 0), 4)
-    assert given.producer_id > max(known)
+    response = older.client.call(InitProducerIdRequest(None, 0), 4)
+    assert response.producer_id > max(known)
 
 
 def committed_offsets(older: Older) -> dict[str, Any]:

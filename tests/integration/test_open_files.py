@@ -73,13 +73,13 @@ def read(address: str, group: str) -> Places:
         for _ in range(2)
     ]
     found: dict[tuple[str, int], dict[int, bytes]] = defaultdict(dict)
-    wanted = sum(map(len, expected().values()))
+    count = sum(map(len, expected().values()))
     deadline = time.monotonic() + TIMEOUT_S
     try:
         for member in members:
             member.subscribe([f"many-{topic}" for topic in range(TOPICS)])
         # When the second member joins, a record may be delivered again at the same offset.
-        while sum(map(len, found.values())) < wanted:
+        while sum(map(len, found.values())) < count:
             assert time.monotonic() < deadline, f"{sum(map(len, found.values()))} records"
             for member in members:
                 for message in member.consume(500, 0.05):

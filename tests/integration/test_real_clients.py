@@ -142,9 +142,9 @@ def test_seek_by_time(broker: Broker) -> None:
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "none"}
     )
     try:
-        wanted = confluent_kafka.TopicPartition("t", 0, 1_700_000_000_000 + 3 * 3_600_000 - 5)
-        (found,) = consumer.offsets_for_times([wanted], TIMEOUT_S)
+        requested = confluent_kafka.TopicPartition("t", 0, 1_700_000_000_000 + 3 * 3_600_000 - 5)
+        (found,) = consumer.offsets_for_times([requested], TIMEOUT_S)
         assert found.offset == 2
-        assert consumer.get_watermark_offsets(wanted, TIMEOUT_S) == (0, 5)
+        assert consumer.get_watermark_offsets(requested, TIMEOUT_S) == (0, 5)
     finally:
         consumer.close()

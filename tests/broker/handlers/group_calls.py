@@ -49,10 +49,10 @@ def join_request(member_id: str = "", version: int = 9, **options: Any) -> JoinG
 
 def join(client: WireClient, version: int = 9, **options: Any) -> Any:
     """Join as a new member, twice if the version requires it. Return the last response."""
-    answer = client.call(join_request(version=version, **options), version)
-    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = client.call(join_request(answer.member_id, version, **options), version)
-    return answer
+    response = client.call(join_request(version=version, **options), version)
+    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        response = client.call(join_request(response.member_id, version, **options), version)
+    return response
 
 
 def sync(client: WireClient, joined: Any, version: int = 5, **options: Any) -> Any:
@@ -114,14 +114,14 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """Return an OffsetFetch request for one group. Without topics it requests all of them."""
     if version >= 8:
-        wanted = None
+        requested = None
         if topics is not None:
-            wanted = [
+            requested = [
                 OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
                 for name, indexes in topics.items()
             ]
         return OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)]
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=requested)]
         )
     old = None
     if topics is not None:

@@ -74,7 +74,7 @@ def test_several_transactions_are_verified_at_once(
     one, two = producer(client, "one"), producer(client, "two")
     add(client, one, "t0", name="one")
     add(client, two, "t0", "t1", name="two")
-    answers = add_batched(
+    results = add_batched(
         client,
         transaction(one, "t0", "t1", name="one", verify_only=True),
         transaction(two, "t1", name="two", verify_only=True),
@@ -83,7 +83,7 @@ def test_several_transactions_are_verified_at_once(
         transaction(one, "u0", "t0", name="one", verify_only=True),
         version=version,
     )
-    assert answers == [
+    assert results == [
         {"t0": E.NONE, "t1": E.TRANSACTION_ABORTABLE},
         {"t1": E.NONE},
         {"t0": E.INVALID_PRODUCER_ID_MAPPING},
@@ -99,13 +99,13 @@ def test_batched_transactions_are_added_unless_only_verified(
 ) -> None:
     broker.create_topic("t", 2)
     one, two = producer(client, "one"), producer(client, "two")
-    answers = add_batched(
+    results = add_batched(
         client,
         transaction(one, "t0", name="one"),
         transaction(two, "t1", name="two", verify_only=True),
         version=version,
     )
-    assert answers == [{"t0": E.NONE}, {"t1": E.TRANSACTION_ABORTABLE}]
+    assert results == [{"t0": E.NONE}, {"t1": E.TRANSACTION_ABORTABLE}]
     states = [each.transaction_state for each in describe(client, "one", "two")]
     assert states == ["Ongoing", "Empty"]
 
@@ -116,10 +116,10 @@ def test_responses_wait_for_the_disk_and_for_all_transactions(
 ) -> None:
     broker.create_topic("t", 2)
     one, two = producer(client, "one"), producer(client, "two")
-    answers = add_batched(
+    results = add_batched(
         client, transaction(one, "t0", name="one"), transaction(two, "t1", name="two")
     )
-    assert answers == [{"t0": E.NONE}, {"t1": E.NONE}]
+    assert results == [{"t0": E.NONE}, {"t1": E.NONE}]
     assert add(client, one, "t1", name="one") == {"t1": E.NONE}
     assert end(client, one, name="one").error_code == 0
 

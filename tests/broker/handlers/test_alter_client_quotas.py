@@ -35,37 +35,38 @@ def alter(
     version: int = 1,
     validate_only: bool = False,
 ) -> list[Any]:
-    asked = [
+    alterations = [
         EntryData(
             [EntityData(*part) for part in parts],
             [OpData(key, value or 0.0, value is None) for key, value in ops.items()],
         )
         for parts, ops in entries
     ]
-    answers: list[Any] = client.call(
-        AlterClientQuotasRequest(asked, validate_only), version
+    responses: list[Any] = client.call(
+        AlterClientQuotasRequest(alterations, validate_only), version
     ).entries
-    return answers
+    return responses
 
 
 def described(client: WireClient) -> dict[Any, dict[str, float]]:
-    answer = client.call(DescribeClientQuotasRequest([], False), 1)
-    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, "")
+    response = client.call(DescribeClientQuotasRequest([], False), 1)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
     return {
         entity_of((part.entity_type, part.entity_name) for part in entry.entity): {
             value.key: value.value for value in entry.values
         }
-        for entry in answer.entries
+        for entry in response.entries
     }
 
 
 @pytest.mark.parametrize("version", range(2))
 def test_every_version_sets_changes_and_removes(client: WireClient, version: int) -> None:
     pair: Parts = [("user", "me"), ("client-id", None)]
-    answers = alter(client, (ME, {IN: 1024.0, OUT: 2048.0}), (pair, {OUT: 1.0}), version=version)
-    assert [(each.error_code, each.error_message) for each in answers] == [(0, None)] * 2
+    responses = alter(client, (ME, {IN: 1024.0, OUT: 2048.0}), (pair, {OUT: 1.0}), version=version)
+    assert [(each.error_code, each.error_message) for each in responses] == [(0, None)] * 2
     assert {
-        entity_of((part.entity_type, part.entity_name) for part in each.entity) for each in answers
+        entity_of((part.entity_type, part.entity_name) for part in each.entity)
+        for each in responses
     } == {entity_of(ME), entity_of(pair)}
     both = {entity_of(ME): {IN: 1024.0, OUT: 2048.0}, entity_of(pair): {OUT: 1.0}}
     assert described(client) == both
@@ -74,8 +75,8 @@ def test_every_version_sets_changes_and_removes(client: WireClient, version: int
 
 
 def test_validate_only_changes_nothing(client: WireClient) -> None:
-    (answer,) = alter(client, (ME, {IN: 1024.0}), validate_only=True)
-    assert answer.error_code == ErrorCode.NONE
+    (response,) = alter(client, (ME, {IN: 1024.0}), validate_only=True)
+    assert response.error_code == ErrorCode.NONE
     assert described(client) == {}
 
 
@@ -110,15 +111,15 @@ def test_refused_quotas_have_a_message_and_do_not_affect_others(
 
 
 def test_first_change_of_a_repeated_entity_applies(client: WireClient) -> None:
-    (answer,) = alter(client, (ME, {IN: 1.0}), (ME, {IN: 2.0}))
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    (response,) = alter(client, (ME, {IN: 1.0}), (ME, {IN: 2.0}))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
     assert described(client) == {entity_of(ME): {IN: 1.0}}
 
 
 def test_a_repeated_quota_key_is_refused(client: WireClient) -> None:
     entry = EntryData([EntityData("user", "me")], [OpData(IN, 1.0), OpData(IN, 2.0)])
-    (answer,) = client.call(AlterClientQuotasRequest([entry]), 1).entries
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    (response,) = client.call(AlterClientQuotasRequest([entry]), 1).entries
+    assert response.error_code == ErrorCode.INVALID_REQUEST
     assert described(client) == {}
 
 
@@ -137,17 +138,17 @@ def test_quotas_outlive_a_restart_under_any_name(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         controller = await started()
-        given = {entity: {IN: float(1 + index)} for index, entity in enumerate(entities)}
-        asked = [QuotaAlteration(entity, list(given[entity].items())) for entity in entities]
-        assert set((await controller.alter_client_quotas(asked)).values()) == {None}
+        quotas = {entity: {IN: float(1 + index)} for index, entity in enumerate(entities)}
+        alterations = [QuotaAlteration(entity, list(quotas[entity].items())) for entity in entities]
+        assert set((await controller.alter_client_quotas(alterations)).values()) == {None}
         await controller.stop()
         controller = await started()
-        assert controller.image.client_quotas == given
-        asked = [QuotaAlteration(entity, [(IN, None)]) for entity in entities[:-1]]
-        await controller.alter_client_quotas(asked)
+        assert controller.image.client_quotas == quotas
+        alterations = [QuotaAlteration(entity, [(IN, None)]) for entity in entities[:-1]]
+        await controller.alter_client_quotas(alterations)
         await controller.stop()
         controller = await started()
-        assert controller.image.client_quotas == {entities[-1]: given[entities[-1]]}
+        assert controller.image.client_quotas == {entities[-1]: quotas[entities[-1]]}
         await controller.stop()
 
     run(scenario())

@@ -35,9 +35,9 @@ def test_every_version_replaces_all_overrides(
 ) -> None:
     broker.create_topic("t", 1, {"retention.ms": "5", "segment.ms": "6"})
     request = AlterConfigsRequest([resource(ResourceType.TOPIC, "t", segment_ms="7")])
-    (answer,) = client.call(request, version).responses
-    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
-    assert (answer.resource_type, answer.resource_name) == (ResourceType.TOPIC, "t")
+    (response,) = client.call(request, version).responses
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+    assert (response.resource_type, response.resource_name) == (ResourceType.TOPIC, "t")
     assert overrides(broker, "t") == {"segment.ms": "7"}
 
 
@@ -51,7 +51,7 @@ def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("alteration", "code"),
     [
         (resource(ResourceType.TOPIC, "nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (resource(ResourceType.TOPIC, "t", retention_ms="x"), ErrorCode.INVALID_CONFIG),
@@ -65,12 +65,12 @@ def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> No
     ],
 )
 def test_refused_alterations_change_nothing(
-    broker: Broker, client: WireClient, asked: AlterConfigsResource, code: ErrorCode
+    broker: Broker, client: WireClient, alteration: AlterConfigsResource, code: ErrorCode
 ) -> None:
     broker.create_topic("t", 1, {"retention.ms": "5"})
-    (answer,) = client.call(AlterConfigsRequest([asked]), 2).responses
-    assert answer.error_code == code
-    assert answer.error_message
+    (response,) = client.call(AlterConfigsRequest([alteration]), 2).responses
+    assert response.error_code == code
+    assert response.error_message
     assert overrides(broker, "t") == {"retention.ms": "5"}
 
 
@@ -82,5 +82,5 @@ def test_repeated_resources_and_configs_are_refused(broker: Broker, client: Wire
         ResourceType.TOPIC, "u", [AlterableConfig("segment.ms", "1")] * 2
     )
     responses = client.call(AlterConfigsRequest([twice, twice, doubled]), 2).responses
-    assert [answer.error_code for answer in responses] == [ErrorCode.INVALID_REQUEST] * 3
+    assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 3
     assert overrides(broker, "t") == overrides(broker, "u") == {}

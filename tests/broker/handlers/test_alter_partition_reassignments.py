@@ -19,14 +19,14 @@ from odradek.testing import Broker
 from testkit.wire import WireClient
 
 
-def asked(
+def request_for(
     topic: str, partition: int, replicas: list[int] | None, may_resize: bool = True
 ) -> AlterPartitionReassignmentsRequest:
     target = ReassignableTopic(topic, [ReassignablePartition(partition, replicas)])
     return AlterPartitionReassignmentsRequest(60_000, may_resize, [target])
 
 
-def answered(response: Any) -> tuple[int, str | None]:
+def result_of(response: Any) -> tuple[int, str | None]:
     ((partition,),) = [each.partitions for each in response.responses]
     assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
     return partition.error_code, partition.error_message
@@ -37,21 +37,21 @@ def test_every_version_accepts_the_current_replicas_and_changes_nothing(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t")
-    answer = client.call(asked("t", 0, [1]), version)
-    assert answered(answer) == (ErrorCode.NONE, None)
-    assert answer.responses[0].name == "t"
+    response = client.call(request_for("t", 0, [1]), version)
+    assert result_of(response) == (ErrorCode.NONE, None)
+    assert response.responses[0].name == "t"
 
 
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (asked("t", 0, None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
-        (asked("t", 0, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (asked("t", 0, [2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (asked("t", 0, [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (asked("t", 0, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (asked("t", 1, [1]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (asked("no", 0, None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (request_for("t", 0, None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (request_for("t", 0, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (request_for("t", 0, [2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (request_for("t", 0, [1, 1]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (request_for("t", 0, [1, 2]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (request_for("t", 1, [1]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (request_for("no", 0, None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
 def test_what_is_refused_says_why(
@@ -61,7 +61,7 @@ def test_what_is_refused_says_why(
     code: ErrorCode,
 ) -> None:
     broker.create_topic("t")
-    refused, message = answered(client.call(request_, 1))
+    refused, message = result_of(client.call(request_, 1))
     assert refused == code
     assert bool(message) == (code is not ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
 
@@ -84,10 +84,10 @@ def test_a_partition_of_another_node_is_not_reassigned_to_this_one(
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(8, 9), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
         services = replace(server.services, image=lambda: moved)
-        request = asked("t", 0, [1], may_resize)
+        request = request_for("t", 0, [1], may_resize)
         return handle(services, None, request).get()  # type: ignore[arg-type]
 
-    assert answered(broker.call(ask))[0] == code
+    assert result_of(broker.call(ask))[0] == code
 
 
 def test_a_request_without_topics_has_kafkas_empty_message(client: WireClient) -> None:

@@ -46,17 +46,17 @@ def client_of_two(two: Broker) -> Iterator[WireClient]:
         yield connected
 
 
-def asked(*wanted: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
+def request_for(*moves: tuple[str, str, list[int]]) -> AlterReplicaLogDirsRequest:
     """Return a request for moves (path, topic, partitions), each in its own element."""
     return AlterReplicaLogDirsRequest(
         [
             AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, numbers)])
-            for path, topic, numbers in wanted
+            for path, topic, numbers in moves
         ]
     )
 
 
-def answered(response: Any) -> list[tuple[str, int, int]]:
+def results_of(response: Any) -> list[tuple[str, int, int]]:
     """Return (topic, partition, error code) in the order of the response."""
     return [
         (topic.topic_name, partition.partition_index, partition.error_code)
@@ -96,8 +96,8 @@ def test_every_version_accepts_the_current_directory_and_changes_nothing(
     broker.create_topic("t", 2)
     records = batch(b"value")
     client.call(produce("t", records, partition=1), 9)
-    response = client.call(asked((own_directory(client), "t", [0, 1])), version)
-    assert answered(response) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
+    response = client.call(request_for((own_directory(client), "t", [0, 1])), version)
+    assert results_of(response) == [("t", 0, ErrorCode.NONE), ("t", 1, ErrorCode.NONE)]
     assert response.throttle_time_ms == 0
     assert set(placed(client)) == {("t", 0), ("t", 1)}
     ((partition,),) = [
@@ -112,7 +112,7 @@ def test_a_path_that_differs_from_every_log_directory_is_not_found(
 ) -> None:
     broker.create_topic("t")
     path = change.format(own_directory(client))
-    assert answered(client.call(asked((path, "t", [0])), 2)) == [
+    assert results_of(client.call(request_for((path, "t", [0])), 2)) == [
         ("t", 0, ErrorCode.LOG_DIR_NOT_FOUND)
     ]
 
@@ -122,13 +122,13 @@ def test_a_partition_that_does_not_exist_is_unknown(
     broker: Broker, client: WireClient, topic: str, number: int
 ) -> None:
     broker.create_topic("t")
-    response = client.call(asked((own_directory(client), topic, [number])), 2)
-    assert answered(response) == [(topic, number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    response = client.call(request_for((own_directory(client), topic, [number])), 2)
+    assert results_of(response) == [(topic, number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 def test_the_replica_of_another_node_is_not_available(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
-    request = asked((own_directory(client), "lost", [0, 1]))
+    request = request_for((own_directory(client), "lost", [0, 1]))
 
     async def ask(server: Any) -> Any:
         image = server.services.image()
@@ -138,7 +138,7 @@ def test_the_replica_of_another_node_is_not_available(broker: Broker, client: Wi
         services = replace(server.services, image=lambda: moved)
         return handle(services, None, request).get()  # type: ignore[arg-type]
 
-    assert answered(broker.call(ask)) == [
+    assert results_of(broker.call(ask)) == [
         ("lost", 0, ErrorCode.REPLICA_NOT_AVAILABLE),
         ("lost", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
@@ -148,8 +148,10 @@ def test_an_offline_directory_is_a_storage_error(broker: Broker, client: WireCli
     broker.create_topic("t")
     path = own_directory(client)
     take_offline(broker, path)
-    response = client.call(asked((path, "t", [0]), (path, "no", [0]), ("/nowhere", "t", [1])), 2)
-    assert answered(response) == [
+    response = client.call(
+        request_for((path, "t", [0]), (path, "no", [0]), ("/nowhere", "t", [1])), 2
+    )
+    assert results_of(response) == [
         ("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),
         ("t", 1, ErrorCode.LOG_DIR_NOT_FOUND),
         ("no", 0, ErrorCode.KAFKA_STORAGE_ERROR),
@@ -161,15 +163,15 @@ def test_a_name_too_long_for_a_move_is_refused_first(broker: Broker, client: Wir
     broker.create_topic(fits, 11)
     broker.create_topic(fits + "n")
     path = own_directory(client)
-    response = client.call(asked((path, fits, [0, 9, 10]), (path, fits + "n", [0])), 2)
-    assert answered(response) == [
+    response = client.call(request_for((path, fits, [0, 9, 10]), (path, fits + "n", [0])), 2)
+    assert results_of(response) == [
         (fits, 0, ErrorCode.NONE),
         (fits, 9, ErrorCode.NONE),
         (fits, 10, ErrorCode.INVALID_TOPIC_EXCEPTION),
         (fits + "n", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ]
-    response = client.call(asked(("/nowhere", fits, [0]), ("/nowhere", fits + "n", [0])), 2)
-    assert [code for _, _, code in answered(response)] == [
+    response = client.call(request_for(("/nowhere", fits, [0]), ("/nowhere", fits + "n", [0])), 2)
+    assert [code for _, _, code in results_of(response)] == [
         ErrorCode.LOG_DIR_NOT_FOUND,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
@@ -184,12 +186,12 @@ def test_a_move_to_another_directory_is_refused_and_logged(
     two.create_topic("t", 4)
     before = placed(client_of_two)
     assert set(before.values()) == set(paths)
-    response = client_of_two.call(asked((paths[0], "t", [0, 1, 2, 3])), 2)
+    response = client_of_two.call(request_for((paths[0], "t", [0, 1, 2, 3])), 2)
     expected = [
         (*key, ErrorCode.NONE if path == paths[0] else ErrorCode.INVALID_REQUEST)
         for key, path in sorted(before.items())
     ]
-    assert answered(response) == expected
+    assert results_of(response) == expected
     assert placed(client_of_two) == before
     warnings = [each.message for each in caplog.records if "replicas stay" in each.message]
     assert len(warnings) == 1
@@ -202,8 +204,8 @@ def test_nothing_is_moved_while_a_directory_is_offline(
     two.create_topic("t", 2)
     where = {number: path for (_, number), path in placed(client_of_two).items()}
     take_offline(two, where[0])
-    response = client_of_two.call(asked((where[1], "t", [0, 1]), (where[1], "no", [0])), 2)
-    assert answered(response) == [
+    response = client_of_two.call(request_for((where[1], "t", [0, 1]), (where[1], "no", [0])), 2)
+    assert results_of(response) == [
         ("t", 0, ErrorCode.KAFKA_STORAGE_ERROR),
         ("t", 1, ErrorCode.NONE),
         ("no", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -220,17 +222,17 @@ def test_an_online_replica_is_not_moved_while_another_directory_is_offline(
     ):
         broker.create_topic("t", 3)
         where = {number: path for (_, number), path in placed(client).items()}
-        request = asked((where[1], "t", [0]))
-        assert answered(client.call(request, 2)) == [("t", 0, ErrorCode.INVALID_REQUEST)]
+        request = request_for((where[1], "t", [0]))
+        assert results_of(client.call(request, 2)) == [("t", 0, ErrorCode.INVALID_REQUEST)]
         take_offline(broker, where[2])
-        assert answered(client.call(request, 2)) == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
+        assert results_of(client.call(request, 2)) == [("t", 0, ErrorCode.KAFKA_STORAGE_ERROR)]
 
 
 def test_last_directory_of_a_repeated_partition_applies(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", 2)
     path = own_directory(client)
-    wanted = [("/nowhere", "t", [0, 0]), (path, "t", [1, 0]), ("/nowhere", "t", [1])]
-    assert answered(client.call(asked(*wanted), 2)) == [
+    moves = [("/nowhere", "t", [0, 0]), (path, "t", [1, 0]), ("/nowhere", "t", [1])]
+    assert results_of(client.call(request_for(*moves), 2)) == [
         ("t", 0, ErrorCode.NONE),
         ("t", 1, ErrorCode.LOG_DIR_NOT_FOUND),
     ]
@@ -241,7 +243,7 @@ def test_topics_without_partitions_have_no_result(broker: Broker, client: WireCl
     path = own_directory(client)
     assert client.call(AlterReplicaLogDirsRequest([]), 2).results == []
     assert client.call(AlterReplicaLogDirsRequest([AlterReplicaLogDir(path)]), 2).results == []
-    assert client.call(asked((path, "t", [])), 2).results == []
+    assert client.call(request_for((path, "t", [])), 2).results == []
 
 
 def test_each_of_many_partitions_has_a_result(broker: Broker, client: WireClient) -> None:
@@ -249,8 +251,8 @@ def test_each_of_many_partitions_has_a_result(broker: Broker, client: WireClient
     broker.create_topic("t", 3)
     path = own_directory(client)
     numbers = list(range(count))
-    response = client.call(asked((path, "t", numbers)), 2)
-    assert answered(response) == [
+    response = client.call(request_for((path, "t", numbers)), 2)
+    assert results_of(response) == [
         ("t", number, ErrorCode.NONE if number < 3 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for number in numbers
     ]
@@ -258,12 +260,12 @@ def test_each_of_many_partitions_has_a_result(broker: Broker, client: WireClient
 
 def test_many_partitions_of_one_topic_are_processed_in_slices(broker: Broker) -> None:
     broker.create_topic("t", 3)
-    request = asked(("/nowhere", "t", list(range(2 * ELEMENTS_UNSLICED_MAX))))
+    request = request_for(("/nowhere", "t", list(range(2 * ELEMENTS_UNSLICED_MAX))))
 
     async def ask(server: Any) -> Any:
         rest = handle(server.services, None, request)  # type: ignore[arg-type]
         assert not rest.executed
         return await wait(rest)
 
-    codes = {code for _, _, code in answered(broker.call(ask))}
+    codes = {code for _, _, code in results_of(broker.call(ask))}
     assert codes == {ErrorCode.LOG_DIR_NOT_FOUND}

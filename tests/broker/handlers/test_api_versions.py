@@ -67,8 +67,12 @@ def test_features_are_returned(broker: Broker, client: WireClient, version: int)
     first = client.call(ApiVersionsRequest("me", "1.0"), version)
     kafka = decode(ApiVersionsResponse, 4, GOLDEN.read_bytes(), 4)
     ranges = {each.name: (each.min_version, each.max_version) for each in kafka.supported_features}
-    told = {each.name: (each.min_version, each.max_version) for each in first.supported_features}
-    assert told == {name: ranges[name] for name in FEATURES if version >= 4 or ranges[name][0] > 0}
+    supported = {
+        each.name: (each.min_version, each.max_version) for each in first.supported_features
+    }
+    assert supported == {
+        name: ranges[name] for name in FEATURES if version >= 4 or ranges[name][0] > 0
+    }
     assert finalized(first) == {name: (level, level) for name, level in default_levels().items()}
 
     async def turn_off(server: BrokerServer) -> None:

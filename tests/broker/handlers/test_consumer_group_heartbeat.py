@@ -101,8 +101,8 @@ def test_member_epochs_fence_fetches(
 ) -> None:
     beat(client)
     group = OffsetFetchRequestGroup("g", member, epoch, topics=None)
-    answer = client.call(OffsetFetchRequest(groups=[group]), 9)
-    assert answer.groups[0].error_code == expected
+    response = client.call(OffsetFetchRequest(groups=[group]), 9)
+    assert response.groups[0].error_code == expected
 
 
 @pytest.mark.usefixtures("topic")

@@ -27,8 +27,8 @@ def test_every_version_adds_partitions_that_accept_records_immediately(
 ) -> None:
     broker.create_topic("t")
     request = CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)])
-    (answer,) = client.call(request, version).results
-    assert (answer.name, answer.error_code, answer.error_message) == ("t", ErrorCode.NONE, None)
+    (result,) = client.call(request, version).results
+    assert (result.name, result.error_code, result.error_message) == ("t", ErrorCode.NONE, None)
     (sent,) = client.call(produce("t", partition=2), 8).responses
     assert sent.partition_responses[0].error_code == ErrorCode.NONE
     assert partitions(client) == {"t": 3}
@@ -38,7 +38,7 @@ def test_each_topic_has_its_own_error(broker: Broker, client: WireClient) -> Non
     for name in ("same", "fewer", "assigned", "wrong", "twice"):
         broker.create_topic(name, 2)
     own, foreign = CreatePartitionsAssignment([1]), CreatePartitionsAssignment([9])
-    asked = [
+    topics = [
         CreatePartitionsTopic("same", 2, None),
         CreatePartitionsTopic("fewer", 1, None),
         CreatePartitionsTopic("assigned", 3, [own]),
@@ -47,7 +47,7 @@ def test_each_topic_has_its_own_error(broker: Broker, client: WireClient) -> Non
         CreatePartitionsTopic("twice", 4, None),
         CreatePartitionsTopic("nope", 4, None),
     ]
-    results = client.call(CreatePartitionsRequest(asked), 3).results
+    results = client.call(CreatePartitionsRequest(topics), 3).results
     assert {each.name: each.error_code for each in results} == {
         "same": ErrorCode.INVALID_PARTITIONS,
         "fewer": ErrorCode.INVALID_PARTITIONS,

@@ -33,15 +33,19 @@ def test_every_version_creates_a_topic_that_accepts_records_immediately(
     client: WireClient, version: int
 ) -> None:
     request = CreateTopicsRequest([topic("t", 3, retention_ms="5")])
-    (answer,) = client.call(request, version).topics
-    assert (answer.name, answer.error_code, answer.error_message) == ("t", ErrorCode.NONE, None)
+    (response,) = client.call(request, version).topics
+    assert (response.name, response.error_code, response.error_message) == (
+        "t",
+        ErrorCode.NONE,
+        None,
+    )
     (sent,) = client.call(produce("t", partition=2), 8).responses
     assert sent.partition_responses[0].error_code == ErrorCode.NONE
-    assert (answer.topic_id != ZERO_UUID) == (version >= 7)
+    assert (response.topic_id != ZERO_UUID) == (version >= 7)
     if version < 5:
         return
-    assert (answer.num_partitions, answer.replication_factor) == (3, 1)
-    configs = {config.name: config for config in answer.configs}
+    assert (response.num_partitions, response.replication_factor) == (3, 1)
+    configs = {config.name: config for config in response.configs}
     assert len(configs) == 33
     retention = configs["retention.ms"]
     assert (retention.value, retention.read_only, retention.is_sensitive) == ("5", False, False)
@@ -51,14 +55,14 @@ def test_every_version_creates_a_topic_that_accepts_records_immediately(
 
 @pytest.mark.parametrize("config", [{"num.partitions": "4", "log.segment.bytes": "2000000"}])
 def test_minus_one_means_the_brokers_defaults(client: WireClient) -> None:
-    (answer,) = client.call(CreateTopicsRequest([topic("t", -1, -1)]), 7).topics
-    assert (answer.num_partitions, answer.replication_factor) == (4, 1)
-    (size,) = [each for each in answer.configs if each.name == "segment.bytes"]
+    (response,) = client.call(CreateTopicsRequest([topic("t", -1, -1)]), 7).topics
+    assert (response.num_partitions, response.replication_factor) == (4, 1)
+    (size,) = [each for each in response.configs if each.name == "segment.bytes"]
     assert (size.value, size.config_source) == ("2000000", ConfigSource.STATIC_BROKER_CONFIG)
 
 
 def test_each_topic_has_its_own_error(client: WireClient) -> None:
-    asked = [
+    topics = [
         topic("good"),
         topic("twice"),
         topic("twice", 2),
@@ -69,7 +73,7 @@ def test_each_topic_has_its_own_error(client: WireClient) -> None:
         topic("unknown", what="1"),
         topic("__cluster_metadata"),
     ]
-    response = client.call(CreateTopicsRequest(asked), 7)
+    response = client.call(CreateTopicsRequest(topics), 7)
     assert {each.name: each.error_code for each in response.topics} == {
         "good": ErrorCode.NONE,
         "twice": ErrorCode.INVALID_REQUEST,
@@ -87,9 +91,9 @@ def test_each_topic_has_its_own_error(client: WireClient) -> None:
 
 
 def test_null_config_is_refused(client: WireClient) -> None:
-    asked = CreatableTopic("t", 1, 1, [], [CreatableTopicConfig("retention.ms", None)])
-    (answer,) = client.call(CreateTopicsRequest([asked]), 7).topics
-    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    null_config = CreatableTopic("t", 1, 1, [], [CreatableTopicConfig("retention.ms", None)])
+    (response,) = client.call(CreateTopicsRequest([null_config]), 7).topics
+    assert response.error_code == ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -120,6 +124,6 @@ def test_empty_request_has_an_empty_response(client: WireClient) -> None:
 
 
 def test_topic_id_equals_the_one_in_metadata(broker: Broker, client: WireClient) -> None:
-    (answer,) = client.call(CreateTopicsRequest([topic("t")]), 7).topics
-    request = MetadataRequest([MetadataRequestTopic(answer.topic_id, None)])
+    (response,) = client.call(CreateTopicsRequest([topic("t")]), 7).topics
+    request = MetadataRequest([MetadataRequestTopic(response.topic_id, None)])
     assert client.call(request, 12).topics[0].name == "t"

@@ -82,9 +82,9 @@ def test_topic_requested_twice_is_not_deleted(broker: Broker, client: WireClient
 @pytest.mark.parametrize("version", range(1, 7))
 def test_topic_deletion_can_be_disabled(broker: Broker, client: WireClient, version: int) -> None:
     broker.create_topic("t")
-    (answer,) = client.call(delete(version, "t"), version).responses
+    (response,) = client.call(delete(version, "t"), version).responses
     expected = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-    assert answer.error_code == expected
+    assert response.error_code == expected
     assert list(topics(client)) == ["t"]
 
 
@@ -97,8 +97,8 @@ def test_recreated_topic_has_a_new_id_and_no_records(broker: Broker, client: Wir
         (sent,) = client.call(produce("t"), 8).responses
         assert sent.partition_responses[0].base_offset == 0
         assert end_offset(client, "t") == 1
-        (answer,) = client.call(delete(6, "t"), 6).responses
-        assert answer.error_code == ErrorCode.NONE
+        (response,) = client.call(delete(6, "t"), 6).responses
+        assert response.error_code == ErrorCode.NONE
     assert len(ids) == 5
 
 

@@ -29,13 +29,13 @@ def parts(name: str) -> list[tuple[str, str | None]]:
 def matched(
     client: WireClient, *components: ComponentData, strict: bool = False, version: int = 1
 ) -> Any:
-    answer = client.call(DescribeClientQuotasRequest(list(components), strict), version)
-    if answer.error_code:
-        assert answer.error_message
-        assert answer.entries is None
-        return answer.error_code
+    response = client.call(DescribeClientQuotasRequest(list(components), strict), version)
+    if response.error_code:
+        assert response.error_message
+        assert response.entries is None
+        return response.error_code
     found = []
-    for entry in answer.entries:
+    for entry in response.entries:
         names = {part.entity_type: part.entity_name or "*" for part in entry.entity}
         found.append(
             ",".join([names.get(USER, ""), names[CLIENT]]) if CLIENT in names else names[USER]
@@ -70,8 +70,8 @@ def test_filters_match_as_in_kafka(
 ) -> None:
     for name in ALL:
         alter(client, (parts(name), {IN: 1.0}))
-    asked = [ComponentData(*each) for each in components]
-    assert matched(client, *asked, strict=strict, version=version) == sorted(expected)
+    component_data = [ComponentData(*each) for each in components]
+    assert matched(client, *component_data, strict=strict, version=version) == sorted(expected)
 
 
 @pytest.mark.parametrize(

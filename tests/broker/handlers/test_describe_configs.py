@@ -83,11 +83,11 @@ def test_synonyms_are_the_possible_sources_of_a_topic_config(
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_documentation_is_returned_on_request(client: WireClient, version: int) -> None:
-    for wanted in (True, False):
+    for documented in (True, False):
         result = describe(
-            client, ResourceType.BROKER, "1", version=version, include_documentation=wanted
+            client, ResourceType.BROKER, "1", version=version, include_documentation=documented
         )
-        assert all(bool(config.documentation) is wanted for config in result.configs)
+        assert all(bool(config.documentation) is documented for config in result.configs)
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
@@ -139,7 +139,7 @@ def test_loggers_have_log4j_levels(client: WireClient) -> None:
     assert "odradek.broker.broker" in configs
 
 
-def told(client: WireClient, kind: int, name: str) -> dict[str, Any]:
+def values_of(client: WireClient, kind: int, name: str) -> dict[str, Any]:
     """Return value, source and synonyms of each config."""
     result = describe(client, kind, name, include_synonyms=True)
     assert result.error_code == ErrorCode.NONE
@@ -169,12 +169,12 @@ def test_group_configs_override_broker_configs(client: WireClient) -> None:
             ConfigType.INT,
         ),
     }
-    assert told(client, ResourceType.GROUP, "g") == expected
+    assert values_of(client, ResourceType.GROUP, "g") == expected
     assert not alter(client, ResourceType.GROUP, "g", (session, 0, "50000")).error_code
     own = ConfigSource.GROUP_CONFIG
     expected[session] = ("50000", own, [(session, "50000", own), *behind], ConfigType.INT)
-    assert told(client, ResourceType.GROUP, "g") == expected
-    assert told(client, ResourceType.GROUP, "h")[session][0] == "45000"
+    assert values_of(client, ResourceType.GROUP, "g") == expected
+    assert values_of(client, ResourceType.GROUP, "h")[session][0] == "45000"
 
 
 def test_client_metrics_have_defaults_and_overrides(client: WireClient) -> None:
@@ -185,10 +185,10 @@ def test_client_metrics_have_defaults_and_overrides(client: WireClient) -> None:
         "metrics": ("", default, [], ConfigType.LIST),
     }
     kind = ResourceType.CLIENT_METRICS
-    assert told(client, kind, "m") == expected
+    assert values_of(client, kind, "m") == expected
     assert not alter(client, kind, "m", ("match", 0, "client_id=a.*")).error_code
     expected["match"] = ("client_id=a.*", own, [("match", "client_id=a.*", own)], ConfigType.LIST)
-    assert told(client, kind, "m") == expected
+    assert values_of(client, kind, "m") == expected
 
 
 @pytest.mark.parametrize("kind", [ResourceType.CLIENT_METRICS, ResourceType.GROUP])

@@ -17,9 +17,9 @@ from tests.helpers.transactions import end_transaction, produce_transactional
 
 def describe(client: WireClient, topic: str = "t", partition: int = 0) -> Any:
     request = DescribeProducersRequest([TopicRequest(topic, [partition])])
-    (answer,) = client.call(request, 0).topics
-    assert answer.name == topic
-    return answer.partitions[0]
+    (response,) = client.call(request, 0).topics
+    assert response.name == topic
+    return response.partitions[0]
 
 
 def test_producers_are_described_with_their_transactions(

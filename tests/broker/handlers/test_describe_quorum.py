@@ -34,9 +34,9 @@ METADATA = ("__cluster_metadata", [0])
 
 
 def described(client: WireClient, version: int = 2) -> Any:
-    answer = client.call(request(METADATA), version)
-    assert answer.error_code == 0
-    [topic] = answer.topics
+    response = client.call(request(METADATA), version)
+    assert response.error_code == 0
+    [topic] = response.topics
     [partition] = topic.partitions
     assert (topic.topic_name, partition.partition_index) == ("__cluster_metadata", 0)
     return partition
@@ -101,16 +101,16 @@ def test_an_administrators_client_describes_the_quorum(broker: Broker) -> None:
         bootstrap_timeout_ms=120_000,
     )
     try:
-        told = admin.describe_metadata_quorum()
+        quorum = admin.describe_metadata_quorum()
     finally:
         admin.close()
-    [partition] = told["topics"][0]["partitions"]
+    [partition] = quorum["topics"][0]["partitions"]
     assert (partition["error"], partition["leader_id"]) == (None, 1)
     assert [each["replica_id"] for each in partition["current_voters"]] == [1]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         [("pages", [0])],
         [("__cluster_metadata", [1])],
@@ -122,19 +122,19 @@ def test_an_administrators_client_describes_the_quorum(broker: Broker) -> None:
     ],
 )
 def test_any_other_partition_is_unknown(
-    client: WireClient, asked: list[tuple[str, list[int]]]
+    client: WireClient, requested: list[tuple[str, list[int]]]
 ) -> None:
-    answer = client.call(request(*asked), 2)
-    assert answer.error_code == 0
-    told = [(t.topic_name, [p.partition_index for p in t.partitions]) for t in answer.topics]
-    assert told == asked
-    codes = {p.error_code for t in answer.topics for p in t.partitions}
+    response = client.call(request(*requested), 2)
+    assert response.error_code == 0
+    returned = [(t.topic_name, [p.partition_index for p in t.partitions]) for t in response.topics]
+    assert returned == requested
+    codes = {p.error_code for t in response.topics for p in t.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_request_without_partitions_has_an_empty_response(client: WireClient) -> None:
-    answer = client.call(request(), 2)
-    assert (answer.error_code, answer.topics, answer.nodes) == (0, [], [])
+    response = client.call(request(), 2)
+    assert (response.error_code, response.topics, response.nodes) == (0, [], [])
 
 
 def test_an_unreadable_store_is_a_storage_error(broker: Broker, client: WireClient) -> None:
@@ -145,5 +145,5 @@ def test_an_unreadable_store_is_a_storage_error(broker: Broker, client: WireClie
         server.services.controller._store.change_count = fail
 
     broker.call(break_store)
-    answer = client.call(request(METADATA), 2)
-    assert (answer.error_code, answer.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    response = client.call(request(METADATA), 2)
+    assert (response.error_code, response.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])

@@ -16,12 +16,12 @@ from testkit.wire import WireClient
 def test_a_request_for_all_users_returns_none(
     client: WireClient, users: list[UserName] | None
 ) -> None:
-    answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
-    assert (answer.error_code, answer.results) == (0, [])
+    response = client.call(DescribeUserScramCredentialsRequest(users), 0)
+    assert (response.error_code, response.results) == (0, [])
 
 
 def test_each_requested_user_is_not_found_and_has_one_result(client: WireClient) -> None:
     users = [UserName(name) for name in ("ada", "bob", "ada")]
-    answer = client.call(DescribeUserScramCredentialsRequest(users), 0)
-    told = [(each.user, each.error_code, each.credential_infos) for each in answer.results]
-    assert told == [("ada", E.DUPLICATE_RESOURCE, []), ("bob", E.RESOURCE_NOT_FOUND, [])]
+    response = client.call(DescribeUserScramCredentialsRequest(users), 0)
+    results = [(each.user, each.error_code, each.credential_infos) for each in response.results]
+    assert results == [("ada", E.DUPLICATE_RESOURCE, []), ("bob", E.RESOURCE_NOT_FOUND, [])]

@@ -18,10 +18,10 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def elected(client: WireClient, request: ElectLeadersRequest, version: int = 2) -> Any:
-    answer = client.call(request, version)
-    return answer.error_code, {
+    response = client.call(request, version)
+    return response.error_code, {
         (topic.topic, each.partition_id): (each.error_code, each.error_message)
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
         for each in topic.partition_result
     }
 
@@ -43,8 +43,8 @@ def test_a_request_for_all_partitions_returns_only_leaderless_ones(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t", 2)
-    answer = client.call(ElectLeadersRequest(UNCLEAN, None), 2)
-    assert [(each.topic, each.partition_result) for each in answer.replica_election_results] == [
+    response = client.call(ElectLeadersRequest(UNCLEAN, None), 2)
+    assert [(each.topic, each.partition_result) for each in response.replica_election_results] == [
         ("t", [])
     ]
 

@@ -33,8 +33,8 @@ def test_version_5_returns_id_and_epoch_of_the_next_transaction(
     broker.create_topic("t")
     who = producer(client)
     add(client, who, "t0")
-    answer = end(client, who, version=5)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, who[0], 1)
+    response = end(client, who, version=5)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, who[0], 1)
     wait_for(client, "CompleteCommit")
     again = end(client, who, version=5)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, who[0], 1)
@@ -44,8 +44,8 @@ def test_version_5_returns_id_and_epoch_of_the_next_transaction(
 
 def test_version_5_may_abort_without_a_transaction(client: WireClient) -> None:
     who = producer(client)
-    answer = end(client, who, committed=False, version=5)
-    assert (answer.error_code, answer.producer_epoch) == (0, 1)
+    response = end(client, who, committed=False, version=5)
+    assert (response.error_code, response.producer_epoch) == (0, 1)
     wait_for(client, "CompleteAbort")
 
 
@@ -55,8 +55,8 @@ def test_ending_without_a_transaction_is_an_error_before_version_5(
 ) -> None:
     who = producer(client)
     for committed in (True, False):
-        answer = end(client, who, committed=committed, version=version)
-        assert answer.error_code == E.INVALID_TXN_STATE
+        response = end(client, who, committed=committed, version=version)
+        assert response.error_code == E.INVALID_TXN_STATE
     assert state_of(client) == "Empty"
 
 
@@ -68,8 +68,12 @@ def test_fenced_producer_gets_the_error_code_of_its_version(
     who = producer(client)
     init(client)
     expected = E.PRODUCER_FENCED if version >= 2 else E.INVALID_PRODUCER_EPOCH
-    answer = end(client, who, version=version)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (expected, -1, -1)
+    response = end(client, who, version=version)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (
+        expected,
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize("version", [0, 3, 5])

@@ -26,11 +26,11 @@ from tests.broker.handlers.test_produce import topic_id
 WAIT = {"max_wait_ms": 600_000, "min_bytes": 1}
 
 
-def answer(response: Any) -> PartitionData:
+def partition_data(response: Any) -> PartitionData:
     return response.responses[0].partitions[0]  # type: ignore[no-any-return]
 
 
-def named(response: Any) -> list[int]:
+def partitions_in(response: Any) -> list[int]:
     """Return the partitions in a response, in its order."""
     return [each.partition_index for topic in response.responses for each in topic.partitions]
 
@@ -72,7 +72,7 @@ def test_every_version_returns_records_and_watermarks(
 def test_offset_inside_a_batch_returns_the_whole_batch(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.call(produce(records=batch(b"a", b"b", b"c")), 9)
-    assert offsets(answer(client.call(fetch(offset=2), 11)).records) == [0]
+    assert offsets(partition_data(client.call(fetch(offset=2), 11)).records) == [0]
 
 
 @pytest.mark.parametrize("offset", [-1, 4])
@@ -81,7 +81,7 @@ def test_offset_outside_the_log_is_an_error(
 ) -> None:
     broker.create_topic("t")
     fill(client, 3)
-    got = answer(client.call(fetch(offset=offset, **WAIT), 11))
+    got = partition_data(client.call(fetch(offset=offset, **WAIT), 11))
     assert (got.error_code, got.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert (got.last_stable_offset, got.log_start_offset, bytes(got.records)) == (-1, -1, b"")
 
@@ -89,9 +89,9 @@ def test_offset_outside_the_log_is_an_error(
 def test_unknown_topic_partition_and_id_are_errors(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answer(client.call(fetch("missing", **WAIT), 11)).error_code == unknown
-    assert answer(client.call(fetch(partitions=(7,), **WAIT), 11)).error_code == unknown
-    got = answer(client.call(fetch(topic_id=Uuid(b"x" * 16), **WAIT), 13))
+    assert partition_data(client.call(fetch("missing", **WAIT), 11)).error_code == unknown
+    assert partition_data(client.call(fetch(partitions=(7,), **WAIT), 11)).error_code == unknown
+    got = partition_data(client.call(fetch(topic_id=Uuid(b"x" * 16), **WAIT), 13))
     assert got.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -103,7 +103,7 @@ def test_leader_epoch_is_checked(
     broker: Broker, client: WireClient, epoch: int, code: ErrorCode
 ) -> None:
     broker.create_topic("t")
-    assert answer(client.call(fetch(leader_epoch=epoch), 11)).error_code == code
+    assert partition_data(client.call(fetch(leader_epoch=epoch), 11)).error_code == code
 
 
 def test_fenced_reader_gets_the_current_leader(broker: Broker, client: WireClient) -> None:
@@ -114,7 +114,7 @@ def test_fenced_reader_gets_the_current_leader(broker: Broker, client: WireClien
 
     broker.call(bump)
     response = client.call(fetch(topic_id=topic_id(broker), leader_epoch=2), 16)
-    got = answer(response)
+    got = partition_data(response)
     assert got.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert got.current_leader is not None
     assert (got.current_leader.leader_id, got.current_leader.leader_epoch) == (1, 3)
@@ -131,11 +131,11 @@ def test_diverging_reader_gets_an_immediate_response(broker: Broker, client: Wir
 
     broker.call(bump)
     fill(client, 1)
-    got = answer(client.call(fetch(offset=3, last_fetched_epoch=1, **WAIT), 12))
+    got = partition_data(client.call(fetch(offset=3, last_fetched_epoch=1, **WAIT), 12))
     assert got.diverging_epoch is not None
     assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == (0, 2)
     assert not got.records
-    got = answer(client.call(fetch(offset=2, last_fetched_epoch=0), 12))
+    got = partition_data(client.call(fetch(offset=2, last_fetched_epoch=0), 12))
     assert got.diverging_epoch is None
     assert offsets(got.records) == [2]
 
@@ -147,7 +147,7 @@ class TestLimits:
         broker.create_topic("t")
         fill(client, 2, size=5000)
         request = fetch(partition_max_bytes=1, max_bytes=1)
-        assert offsets(answer(client.call(request, 11)).records) == [0]
+        assert offsets(partition_data(client.call(request, 11)).records) == [0]
 
     def test_max_bytes_holds_over_all_partitions(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t", 3)
@@ -161,7 +161,7 @@ class TestLimits:
     def test_partition_limit_holds(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         fill(client, 10, size=1000)
-        got = answer(client.call(fetch(partition_max_bytes=3500), 11))
+        got = partition_data(client.call(fetch(partition_max_bytes=3500), 11))
         assert len(got.records) == 3500
         assert offsets(got.records) == [0, 1, 2]
 
@@ -169,7 +169,7 @@ class TestLimits:
     def test_broker_has_a_limit_of_its_own(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
         fill(client, 10, size=1000)
-        assert offsets(answer(client.call(fetch(), 11)).records) == [0]
+        assert offsets(partition_data(client.call(fetch(), 11)).records) == [0]
 
 
 class TestWaiting:
@@ -187,14 +187,14 @@ class TestWaiting:
         client.send(fetch(max_wait_ms=600_000, min_bytes=5000), 11)
         with WireClient(broker.bootstrap_servers) as producer:
             fill(producer, 5, size=1000)
-        assert len(answer(client.receive()).records) >= 5000
+        assert len(partition_data(client.receive()).records) >= 5000
 
     def test_fetch_returns_available_records_after_max_wait(
         self, broker: Broker, client: WireClient
     ) -> None:
         broker.create_topic("t")
         fill(client, 1)
-        got = answer(client.call(fetch(max_wait_ms=5, min_bytes=5000), 11))
+        got = partition_data(client.call(fetch(max_wait_ms=5, min_bytes=5000), 11))
         assert offsets(got.records) == [0]
 
     def test_fetch_that_cannot_wait_gets_an_immediate_response(
@@ -209,7 +209,7 @@ class TestWaiting:
         broker.create_topic("t")
         client.send(fetch(**WAIT), 11)
         client.send(produce(), 9)
-        assert offsets(answer(client.receive()).records) == [0]
+        assert offsets(partition_data(client.receive()).records) == [0]
         assert client.receive().responses[0].partition_responses[0].base_offset == 0
 
     def test_closed_connection_cancels_its_delayed_fetch(
@@ -239,7 +239,7 @@ class TestWaiting:
         client.send(fetch(**WAIT), 11)
         assert self.until(broker, lambda manager: len(manager.fetches.waiting) == 1)
         broker.reset()
-        assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert partition_data(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def test_deleting_records_completes_a_long_poll_with_an_error(
         self, broker: Broker, client: WireClient
@@ -255,7 +255,7 @@ class TestWaiting:
             server.services.replica_manager.delete_records(TopicPartition("t", 0), 2)
 
         broker.call(delete)
-        assert answer(client.receive()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert partition_data(client.receive()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
     def test_stop_completes_delayed_fetches(self, client: WireClient, broker: Broker) -> None:
         broker.create_topic("t")
@@ -263,7 +263,7 @@ class TestWaiting:
         assert self.until(broker, lambda manager: len(manager.fetches.waiting) == 1)
         stopper = threading.Thread(target=broker.close)
         stopper.start()
-        assert answer(client.receive()).error_code == 0
+        assert partition_data(client.receive()).error_code == 0
         stopper.join(TIMEOUT_S)
         assert not stopper.is_alive()
 
@@ -285,15 +285,15 @@ class TestSessions:
         broker.create_topic("t", 3)
         session_id = self.open(client, 0, 1, 2)
         assert session_id > 0
-        assert named(self.poll(client, session_id, 1)) == []
+        assert partitions_in(self.poll(client, session_id, 1)) == []
         fill(client, 1, partition=1)
         response = self.poll(client, session_id, 2)
-        assert (response.session_id, named(response)) == (session_id, [1])
-        assert offsets(answer(response).records) == [0]
+        assert (response.session_id, partitions_in(response)) == (session_id, [1])
+        assert offsets(partition_data(response).records) == [0]
         # Records are included until the consumer fetches the offset after them.
-        assert named(self.poll(client, session_id, 3)) == [1]
+        assert partitions_in(self.poll(client, session_id, 3)) == [1]
         response = self.poll(client, session_id, 4, partitions=(1,), offset=1)
-        assert named(response) == []
+        assert partitions_in(response) == []
 
     def test_partitions_rotate_under_max_bytes(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t", 3)
@@ -315,15 +315,17 @@ class TestSessions:
         session_id = self.open(client, 0, 1)
         for epoch in (1, 2):
             response = self.poll(client, session_id, epoch, **WAIT)
-            assert named(response) == [1]
-            assert answer(response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert partitions_in(response) == [1]
+            assert partition_data(response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def test_forgotten_partition_is_not_read(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t", 2)
         session_id = self.open(client, 0, 1)
         fill(client, 1, partition=0)
         forgotten = [ForgottenTopic("t", partitions=[0])]
-        assert named(self.poll(client, session_id, 1, forgotten_topics_data=forgotten)) == []
+        assert (
+            partitions_in(self.poll(client, session_id, 1, forgotten_topics_data=forgotten)) == []
+        )
 
     def test_wrong_epoch_and_unknown_session(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
@@ -352,7 +354,7 @@ class TestSessions:
         broker.reset()
         broker.create_topic("t")
         request = fetch(partitions=(), session_id=session_id, session_epoch=1, **WAIT)
-        assert answer(client.call(request, 13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert partition_data(client.call(request, 13)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     def test_closed_session_does_not_exist(self, broker: Broker, client: WireClient) -> None:
         broker.create_topic("t")
@@ -389,8 +391,8 @@ def test_fetch_in_the_name_of_a_replica_changes_nothing(
         replica_state=ReplicaState(2, 1) if version >= 15 else None,
         topics=[FetchTopic("t", topic_id(broker), [part])],
     )
-    assert answer(client.call(request, version)).error_code == code
-    assert answer(client.call(fetch(), 11)).high_watermark == 2
+    assert partition_data(client.call(request, version)).error_code == code
+    assert partition_data(client.call(fetch(), 11)).high_watermark == 2
 
 
 @pytest.mark.parametrize("version", [5, 6])
@@ -405,7 +407,7 @@ def test_storage_error_is_returned_to_versions_that_have_it(
 
     broker.call(fail)
     expected = ErrorCode.KAFKA_STORAGE_ERROR if version > 5 else ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert answer(client.call(fetch(), version)).error_code == expected
+    assert partition_data(client.call(fetch(), version)).error_code == expected
 
 
 @pytest.mark.parametrize(("version", "served"), [(9, False), (10, True)])
@@ -415,4 +417,4 @@ def test_zstd_topic_is_refused_to_versions_without_zstd(
     broker.create_topic("t", config={"compression.type": "zstd"})
     fill(client, 1)
     expected = ErrorCode.NONE if served else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert answer(client.call(fetch(), version)).error_code == expected
+    assert partition_data(client.call(fetch(), version)).error_code == expected

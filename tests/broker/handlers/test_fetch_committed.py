@@ -27,15 +27,15 @@ def read(client: WireClient, offset: int = 0, **options: Any) -> Any:
     return client.call(fetch(offset=offset, **options), 11).responses[0].partitions[0]
 
 
-def aborted(answer: Any) -> list[tuple[int, int]] | None:
-    if answer.aborted_transactions is None:
+def aborted(partition: Any) -> list[tuple[int, int]] | None:
+    if partition.aborted_transactions is None:
         return None
-    return [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+    return [(each.producer_id, each.first_offset) for each in partition.aborted_transactions]
 
 
-def end_of(answer: Any) -> int:
+def end_of(partition: Any) -> int:
     """Return the offset after the last whole batch in a response."""
-    headers = [parse_header(each) for each in iter_batches(bytes(answer.records))]
+    headers = [parse_header(each) for each in iter_batches(bytes(partition.records))]
     return headers[-1].last_offset + 1 if headers else -1
 
 
@@ -44,11 +44,11 @@ def test_reading_stops_at_the_first_open_transaction(broker: Broker, client: Wir
     produce_plain(broker, b"a")
     produce_transactional(broker, 1, 0, b"b")
     produce_plain(broker, b"c")
-    answer = read(client)
-    assert (end_of(answer), answer.last_stable_offset, answer.high_watermark) == (1, 1, 3)
-    assert aborted(answer) == []
-    answer = read(client, 1)
-    assert (len(answer.records), aborted(answer)) == (0, [])
+    partition = read(client)
+    assert (end_of(partition), partition.last_stable_offset, partition.high_watermark) == (1, 1, 3)
+    assert aborted(partition) == []
+    partition = read(client, 1)
+    assert (len(partition.records), aborted(partition)) == (0, [])
     end_transaction(broker, 1, committed=True)
     assert end_of(read(client, 1)) == 4
 
@@ -58,8 +58,8 @@ def test_read_uncommitted_returns_all_records_and_the_last_stable_offset(
 ) -> None:
     broker.create_topic("t")
     produce_transactional(broker, 1, 0, b"b")
-    answer = read(client, isolation_level=0)
-    assert (end_of(answer), answer.last_stable_offset, answer.high_watermark) == (1, 0, 1)
+    partition = read(client, isolation_level=0)
+    assert (end_of(partition), partition.last_stable_offset, partition.high_watermark) == (1, 0, 1)
     end_transaction(broker, 1, committed=False)
     assert aborted(read(client, isolation_level=0)) is None
 
@@ -74,13 +74,13 @@ def test_aborted_transactions_are_listed_for_the_returned_records(
     assert aborted(read(client)) == [(each, each * 2) for each in range(1, 20, 2)]
     offset, named = 0, set[tuple[int, int]]()
     while offset < 40:
-        answer = read(client, offset, partition_max_bytes=1_000)
-        found = aborted(answer)
+        partition = read(client, offset, partition_max_bytes=1_000)
+        found = aborted(partition)
         assert found is not None
-        assert end_of(answer) < offset + 8
-        assert all(first < end_of(answer) + 4 for _, first in found), "little more than was read"
+        assert end_of(partition) < offset + 8
+        assert all(first < end_of(partition) + 4 for _, first in found), "little more than was read"
         named.update(found)
-        offset = end_of(answer)
+        offset = end_of(partition)
     assert named == {(each, each * 2) for each in range(1, 20, 2)}
 
 
@@ -96,10 +96,10 @@ def test_only_the_end_of_a_transaction_completes_a_delayed_fetch(
 ) -> None:
     broker.create_topic("t")
     produce_transactional(broker, 1, 0, b"a")
-    answers: list[Any] = []
+    received: list[Any] = []
 
     def wait() -> None:
-        answers.append(read(client, max_wait_ms=600_000))
+        received.append(read(client, max_wait_ms=600_000))
 
     reader = threading.Thread(target=wait)
     reader.start()
@@ -109,20 +109,20 @@ def test_only_the_end_of_a_transaction_completes_a_delayed_fetch(
     assert broker.call(count_waiting) == 1
     end_transaction(broker, 1, committed=False)
     reader.join(TIMEOUT_S)
-    assert [(end_of(answer), aborted(answer)) for answer in answers] == [(4, [(1, 0)])]
+    assert [(end_of(partition), aborted(partition)) for partition in received] == [(4, [(1, 0)])]
 
 
 def test_non_transactional_append_completes_a_read_committed_fetch(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("t")
-    answers: list[Any] = []
-    reader = threading.Thread(target=lambda: answers.append(read(client, max_wait_ms=600_000)))
+    received: list[Any] = []
+    reader = threading.Thread(target=lambda: received.append(read(client, max_wait_ms=600_000)))
     reader.start()
     until_waiting(broker)
     produce_plain(broker, b"c")
     reader.join(TIMEOUT_S)
-    assert [end_of(answer) for answer in answers] == [1]
+    assert [end_of(partition) for partition in received] == [1]
 
 
 def until_waiting(broker: Broker) -> None:
@@ -172,11 +172,11 @@ def test_records_and_aborted_transactions_are_consistent(
     writer.start()
     offset = 0
     while not stop.is_set() or offset < 180:
-        answer = read(client, offset)
-        end = end_of(answer)
+        partition = read(client, offset)
+        end = end_of(partition)
         if end < 0:
             continue
-        found = aborted(answer)
+        found = aborted(partition)
         assert found is not None
         firsts = {first for _, first in found}
         data = set(range(offset, end))

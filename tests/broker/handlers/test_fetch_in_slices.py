@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek import slicing as turns
+from odradek import slicing
 from odradek.broker.broker import BrokerServer
 from odradek.errors import ErrorCode
 from odradek.log.unified_log import UnifiedLog
@@ -19,50 +19,50 @@ from odradek.protocol.messages.produce_request import (
 )
 from odradek.records.region import FileRegion
 from testkit.requests import batch, fetch
-from tests.broker.test_giving_way import (
+from tests.broker.test_time_slices import (
     PARTITIONS,
-    asked,
     created,
     framed,
     opened,
     received,
+    response_to,
     running,
     until,
 )
 
-READING, ANSWERING = PARTITIONS // 2, PARTITIONS
+READING, ENCODING = PARTITIONS // 2, PARTITIONS
 """Number of partitions read when a time slice ends, while reading and while encoding."""
 
 
-def when_read(
+def at_slice_end_with(
     monkeypatch: pytest.MonkeyPatch,
     regions: list[FileRegion],
     count: int,
     action: Callable[[], object],
 ) -> None:
     """Run `action` once, when a time slice ends and `count` regions exist."""
-    end_slice = turns.end_slice
+    end_slice = slicing.end_slice
 
     async def acting() -> None:
         if len(regions) == count:
-            monkeypatch.setattr(turns, "end_slice", end_slice)
+            monkeypatch.setattr(slicing, "end_slice", end_slice)
             action()
         await end_slice()
 
-    monkeypatch.setattr(turns, "end_slice", acting)
+    monkeypatch.setattr(slicing, "end_slice", acting)
 
 
 async def filled(server: BrokerServer, name: str) -> None:
     await created(server, name)
     data = [PartitionProduceData(number, batch(b"x")) for number in range(PARTITIONS)]
-    await asked(
+    await response_to(
         server, ProduceRequest(None, 1, 1000, [TopicProduceData(name, partition_data=data)]), 9
     )
 
 
 async def session_of(server: BrokerServer, name: str) -> int:
     full = fetch(name, partitions=tuple(range(PARTITIONS)), session_id=0, session_epoch=0)
-    return (await asked(server, full, 12)).session_id  # type: ignore[no-any-return]
+    return (await response_to(server, full, 12)).session_id  # type: ignore[no-any-return]
 
 
 def poll(session_id: int) -> Any:
@@ -86,7 +86,7 @@ def regions(monkeypatch: pytest.MonkeyPatch) -> list[FileRegion]:
     return found
 
 
-@pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
+@pytest.mark.parametrize("count", [READING, ENCODING], ids=["reading", "encoding"])
 def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_duplicate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
 ) -> None:
@@ -96,7 +96,7 @@ def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_dup
         sessions = server.services.fetch_sessions
         last = ("t", PARTITIONS - 1)
 
-        def ask_meanwhile() -> None:
+        def request_between_slices() -> None:
             """Remove the last partition from the session, and then request it again."""
             known = sessions.sessions[session_id].partitions[last]
             sessions.context(session_id, 2, False, [], [last])
@@ -104,9 +104,9 @@ def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_dup
             assert not sessions.context(session_id, 3, False, [again], []).error
 
         del regions[:]
-        when_read(monkeypatch, regions, count, ask_meanwhile)
+        at_slice_end_with(monkeypatch, regions, count, request_between_slices)
         request = poll(session_id)
-        response = runner.run(asked(server, request, 12))
+        response = runner.run(response_to(server, request, 12))
         assert response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
         assert (response.session_id, response.responses) == (session_id, [])
         assert sessions.sessions[session_id].partitions[last].fetch_offset == 1
@@ -114,7 +114,7 @@ def test_another_request_of_the_session_between_two_slices_makes_the_fetch_a_dup
         assert all(is_closed(region) for region in regions)
 
 
-@pytest.mark.parametrize("count", [READING, ANSWERING], ids=["reading", "answering"])
+@pytest.mark.parametrize("count", [READING, ENCODING], ids=["reading", "encoding"])
 def test_a_fetch_cancelled_between_two_slices_closes_its_regions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, regions: list[FileRegion], count: int
 ) -> None:
@@ -131,7 +131,7 @@ def test_a_fetch_cancelled_between_two_slices_closes_its_regions(
             (executing,) = connection._shared.executing
             executing.cancel()
 
-        when_read(monkeypatch, regions, count, end_execution)
+        at_slice_end_with(monkeypatch, regions, count, end_execution)
         request = poll(session_id)
         received(connection, framed(request, 12))()
         await until(lambda: bool(ended) and not connection._shared.executing)

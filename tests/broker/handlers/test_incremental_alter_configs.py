@@ -37,9 +37,9 @@ def alter(
 ) -> Any:
     resource = AlterConfigsResource(kind, name, [AlterableConfig(*op) for op in ops])
     request = IncrementalAlterConfigsRequest([resource], validate_only)
-    (answer,) = client.call(request, version).responses
-    assert (answer.resource_type, answer.resource_name) == (kind, name)
-    return answer
+    (response,) = client.call(request, version).responses
+    assert (response.resource_type, response.resource_name) == (kind, name)
+    return response
 
 
 def overrides(broker: Broker, topic: str) -> dict[str, str]:
@@ -59,7 +59,7 @@ def test_every_version_sets_deletes_appends_and_subtracts(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t", 1, {"retention.ms": "5"})
-    answer = alter(
+    response = alter(
         client,
         ResourceType.TOPIC,
         "t",
@@ -68,7 +68,7 @@ def test_every_version_sets_deletes_appends_and_subtracts(
         ("cleanup.policy", APPEND, "compact"),
         version=version,
     )
-    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
     assert overrides(broker, "t") == {"segment.ms": "7", "cleanup.policy": "delete,compact"}
     alter(client, ResourceType.TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"), version=version)
     assert overrides(broker, "t") == {"segment.ms": "7", "cleanup.policy": "compact"}
@@ -114,10 +114,10 @@ def test_thread_counts_change_at_most_by_a_factor_of_two(
 ) -> None:
     def threads(value: str | None) -> str | None:
         op = DELETE if value is None else SET
-        answer = alter(client, ResourceType.BROKER, name, ("log.cleaner.threads", op, value))
-        assert answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
-        assert bool(answer.error_code) is bool(answer.error_message)
-        return answer.error_message
+        response = alter(client, ResourceType.BROKER, name, ("log.cleaner.threads", op, value))
+        assert response.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
+        assert bool(response.error_code) is bool(response.error_message)
+        return response.error_message
 
     assert threads("3") == (
         "Log cleaner threads cannot be increased to more than double the current value 1"
@@ -173,8 +173,8 @@ def test_sizes_of_thread_pools_without_effect_are_stored_and_returned(
 def test_configs_without_support_are_refused_with_the_reason(
     client: WireClient, name: str, reason: str
 ) -> None:
-    answer = alter(client, ResourceType.BROKER, "1", (name, SET, "4"))
-    assert (answer.error_code, answer.error_message) == (
+    response = alter(client, ResourceType.BROKER, "1", (name, SET, "4"))
+    assert (response.error_code, response.error_message) == (
         ErrorCode.INVALID_CONFIG,
         f"Broker config {name} cannot be altered: it does not apply here, {reason}",
     )
@@ -182,8 +182,8 @@ def test_configs_without_support_are_refused_with_the_reason(
 
 def test_validate_only_changes_nothing(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
-    answer = alter(client, ResourceType.TOPIC, "t", ("segment.ms", SET, "7"), validate_only=True)
-    assert answer.error_code == ErrorCode.NONE
+    response = alter(client, ResourceType.TOPIC, "t", ("segment.ms", SET, "7"), validate_only=True)
+    assert response.error_code == ErrorCode.NONE
     assert overrides(broker, "t") == {}
 
 
@@ -221,9 +221,9 @@ def test_what_is_refused_says_why(
     code: ErrorCode,
 ) -> None:
     broker.create_topic("t")
-    answer = alter(client, kind, name, op)
-    assert answer.error_code == code
-    assert answer.error_message
+    response = alter(client, kind, name, op)
+    assert response.error_code == code
+    assert response.error_message
     assert overrides(broker, "t") == {}
 
 

@@ -17,9 +17,9 @@ from tests.broker.handlers.txn_calls import add, find, init, producer, wait_for
 
 @pytest.mark.parametrize("version", range(6))
 def test_each_producer_gets_an_id_of_its_own(client: WireClient, version: int) -> None:
-    answers = [client.call(InitProducerIdRequest(None, 1000), version) for _ in range(3)]
-    assert [(each.error_code, each.producer_epoch) for each in answers] == [(0, 0)] * 3
-    ids = [each.producer_id for each in answers]
+    responses = [client.call(InitProducerIdRequest(None, 1000), version) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in responses] == [(0, 0)] * 3
+    ids = [each.producer_id for each in responses]
     assert ids == sorted(set(ids))
 
 
@@ -51,9 +51,13 @@ def test_transactional_id_keeps_its_producer_id_and_each_producer_fences(
     client: WireClient, version: int
 ) -> None:
     find(client)
-    answers = [init(client, version) for _ in range(3)]
-    assert [(each.error_code, each.producer_epoch) for each in answers] == [(0, 0), (0, 1), (0, 2)]
-    assert len({each.producer_id for each in answers}) == 1
+    responses = [init(client, version) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in responses] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
+    assert len({each.producer_id for each in responses}) == 1
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -75,8 +79,8 @@ def test_open_transaction_is_aborted_first(broker: Broker, client: WireClient) -
     add(client, who, "t0")
     assert init(client).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     wait_for(client, "CompleteAbort")
-    answer = init(client)
-    assert (answer.error_code, answer.producer_epoch) == (0, 2)
+    response = init(client)
+    assert (response.error_code, response.producer_epoch) == (0, 2)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])

@@ -13,21 +13,23 @@ from tests.broker.handlers.group_calls import find, heartbeat, join, join_reques
 @pytest.mark.parametrize("version", range(10))
 def test_every_version_returns_the_leader(client: WireClient, version: int) -> None:
     find(client)
-    answer = join(client, version)
-    assert (answer.error_code, answer.generation_id) == (0, 1)
-    assert answer.leader == answer.member_id
-    assert answer.member_id.startswith("wire-")
-    assert answer.protocol_name == "range"
-    assert answer.protocol_type == ("consumer" if version >= 7 else None)
-    assert [(m.member_id, m.metadata) for m in answer.members] == [(answer.member_id, b"topics")]
+    response = join(client, version)
+    assert (response.error_code, response.generation_id) == (0, 1)
+    assert response.leader == response.member_id
+    assert response.member_id.startswith("wire-")
+    assert response.protocol_name == "range"
+    assert response.protocol_type == ("consumer" if version >= 7 else None)
+    assert [(m.member_id, m.metadata) for m in response.members] == [
+        (response.member_id, b"topics")
+    ]
 
 
 @pytest.mark.parametrize("version", range(10))
 def test_refused_member_has_no_protocol(client: WireClient, version: int) -> None:
     find(client)
-    answer = client.call(join_request("nobody", version), version)
-    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert answer.protocol_name == (None if version >= 7 else "")
+    response = client.call(join_request("nobody", version), version)
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert response.protocol_name == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -66,8 +68,8 @@ def test_requests_behind_a_waiting_join_are_executed(broker: Broker, client: Wir
 @pytest.mark.parametrize("timeout_ms", [0, 5_999, 1_800_001, -1])
 def test_session_timeout_has_limits(client: WireClient, timeout_ms: int) -> None:
     find(client)
-    answer = join(client, session_timeout_ms=timeout_ms)
-    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    response = join(client, session_timeout_ms=timeout_ms)
+    assert response.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def test_group_needs_a_name(client: WireClient) -> None:

@@ -85,8 +85,8 @@ def test_batch_after_the_end_leaves_no_hanging_transaction(
     who = producer(client)
     begin(client, who, produce_version)
     held = hold_markers(broker)
-    answer = end(client, who, committed=committed, version=end_version)
-    assert answer.error_code == 0
+    response = end(client, who, committed=committed, version=end_version)
+    assert response.error_code == 0
     sequence = 1 if late_in == WRITTEN else 0
     early = send(client, who, late_in, sequence, produce_version, b"before the marker")
     # If the transaction is still open, its marker has yet to be written and ends it.
@@ -107,12 +107,12 @@ def test_next_transaction_of_the_producer_ends_as_well(
     broker.create_topic("t", len(PARTITIONS))
     who = producer(client)
     begin(client, who, produce_version)
-    answer = end(client, who, committed=committed, version=end_version)
+    response = end(client, who, committed=committed, version=end_version)
     wait_for(client, "CompleteCommit" if committed else "CompleteAbort")
     assert send(client, who, STRANGE, 0, produce_version) is not E.NONE
     sequence = 1
     if end_version >= 5:
-        who, sequence = (answer.producer_id, answer.producer_epoch), 0
+        who, sequence = (response.producer_id, response.producer_epoch), 0
     if produce_version < 12:
         assert add(client, who, "t0") == {"t0": E.NONE}
     assert send(client, who, WRITTEN, sequence, produce_version) is E.NONE

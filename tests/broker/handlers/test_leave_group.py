@@ -13,10 +13,10 @@ from tests.broker.handlers.group_calls import find, heartbeat, join, leave, stab
 @pytest.mark.parametrize("version", range(6))
 def test_every_version_removes_the_member(client: WireClient, version: int) -> None:
     joined = stable_member(client)
-    answer = leave(client, joined.member_id, version=version)
-    assert answer.error_code == 0
+    response = leave(client, joined.member_id, version=version)
+    assert response.error_code == 0
     if version >= 3:
-        assert [(m.member_id, m.error_code) for m in answer.members] == [(joined.member_id, 0)]
+        assert [(m.member_id, m.error_code) for m in response.members] == [(joined.member_id, 0)]
     assert heartbeat(client, joined) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -26,12 +26,12 @@ def test_unknown_member_is_an_error_of_its_own(
     client: WireClient, version: int, group_id: str
 ) -> None:
     stable_member(client)
-    answer = leave(client, "nobody", version=version, group_id=group_id)
+    response = leave(client, "nobody", version=version, group_id=group_id)
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     if version >= 3:
-        assert (answer.error_code, answer.members[0].error_code) == (0, unknown)
+        assert (response.error_code, response.members[0].error_code) == (0, unknown)
     else:
-        assert answer.error_code == unknown
+        assert response.error_code == unknown
 
 
 def test_group_needs_a_name(client: WireClient) -> None:
@@ -44,6 +44,6 @@ def test_static_member_is_removed_by_its_instance_id(client: WireClient) -> None
     joined = join(client, group_instance_id="i")
     sync(client, joined, group_instance_id="i")
     members = [MemberIdentity(group_instance_id="i"), MemberIdentity(group_instance_id="j")]
-    answer = client.call(LeaveGroupRequest(group_id="g", members=members), 5)
-    assert [m.error_code for m in answer.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
-    assert [m.group_instance_id for m in answer.members] == ["i", "j"]
+    response = client.call(LeaveGroupRequest(group_id="g", members=members), 5)
+    assert [m.error_code for m in response.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert [m.group_instance_id for m in response.members] == ["i", "j"]

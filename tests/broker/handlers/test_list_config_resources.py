@@ -24,10 +24,10 @@ def resources(broker: Broker, client: WireClient) -> None:
 
 
 def listed(client: WireClient, version: int, *types: int) -> tuple[int, set[tuple[str, int]]]:
-    answer = client.call(ListConfigResourcesRequest(list(types)), version)
-    found = [(each.resource_name, each.resource_type) for each in answer.config_resources]
+    response = client.call(ListConfigResourcesRequest(list(types)), version)
+    found = [(each.resource_name, each.resource_type) for each in response.config_resources]
     assert len(set(found)) == len(found)
-    return answer.error_code, set(found)
+    return response.error_code, set(found)
 
 
 @pytest.mark.usefixtures("resources")

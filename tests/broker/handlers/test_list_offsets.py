@@ -51,7 +51,7 @@ def test_latest_and_earliest_at_every_version(filled: WireClient, version: int) 
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "first_version", "answer"),
+    ("timestamp", "first_version", "expected"),
     [
         (MAX_TIMESTAMP, 7, (0, NOW + 30, 2, 0)),
         (EARLIEST_LOCAL, 8, (0, -1, 1, 0)),
@@ -59,11 +59,11 @@ def test_latest_and_earliest_at_every_version(filled: WireClient, version: int) 
     ],
 )
 def test_special_timestamps_have_their_first_version(
-    filled: WireClient, timestamp: int, first_version: int, answer: tuple[int, ...]
+    filled: WireClient, timestamp: int, first_version: int, expected: tuple[int, ...]
 ) -> None:
     for version in range(1, 11):
         if version >= first_version:
-            assert ask(filled, version, timestamp) == answer
+            assert ask(filled, version, timestamp) == expected
         else:
             assert ask(filled, version, timestamp)[0] == ErrorCode.UNSUPPORTED_VERSION
 
@@ -73,7 +73,7 @@ def test_unknown_special_timestamp_is_unsupported(filled: WireClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delta", "answer"),
+    ("delta", "expected"),
     [
         (0, (NOW + 20, 1)),
         (20, (NOW + 20, 1)),
@@ -83,9 +83,9 @@ def test_unknown_special_timestamp_is_unsupported(filled: WireClient) -> None:
     ],
 )
 def test_lookup_by_timestamp_returns_the_first_record_not_older(
-    filled: WireClient, delta: int, answer: tuple[int, int]
+    filled: WireClient, delta: int, expected: tuple[int, int]
 ) -> None:
-    assert ask(filled, 7, NOW + delta)[:3] == (0, *answer)
+    assert ask(filled, 7, NOW + delta)[:3] == (0, *expected)
 
 
 def test_empty_log(broker: Broker, client: WireClient) -> None:

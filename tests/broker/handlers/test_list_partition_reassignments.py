@@ -13,13 +13,17 @@ from odradek.testing import Broker
 from testkit.wire import WireClient
 
 
-@pytest.mark.parametrize("asked", [None, [], ["t"], ["t", "no"]])
+@pytest.mark.parametrize("requested", [None, [], ["t"], ["t", "no"]])
 def test_no_reassignment_is_in_progress(
-    broker: Broker, client: WireClient, asked: list[str] | None
+    broker: Broker, client: WireClient, requested: list[str] | None
 ) -> None:
     broker.create_topic("t")
     topics = None
-    if asked is not None:
-        topics = [ListPartitionReassignmentsTopics(name, [0, 7]) for name in asked]
-    answer = client.call(ListPartitionReassignmentsRequest(60_000, topics), 0)
-    assert (answer.error_code, answer.error_message, answer.topics) == (ErrorCode.NONE, None, [])
+    if requested is not None:
+        topics = [ListPartitionReassignmentsTopics(name, [0, 7]) for name in requested]
+    response = client.call(ListPartitionReassignmentsRequest(60_000, topics), 0)
+    assert (response.error_code, response.error_message, response.topics) == (
+        ErrorCode.NONE,
+        None,
+        [],
+    )

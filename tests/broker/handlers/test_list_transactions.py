@@ -54,9 +54,9 @@ def test_states_filter(client: WireClient, ids: dict[str, int]) -> None:
 
 
 def test_producer_ids_filter(client: WireClient, ids: dict[str, int]) -> None:
-    wanted = [ids["open"], ids["idle-2"], 999_999]
-    assert names(list_transactions(client, producer_id_filters=wanted)) == {"open", "idle-2"}
-    both = list_transactions(client, producer_id_filters=wanted, state_filters=["Empty"])
+    producer_ids = [ids["open"], ids["idle-2"], 999_999]
+    assert names(list_transactions(client, producer_id_filters=producer_ids)) == {"open", "idle-2"}
+    both = list_transactions(client, producer_id_filters=producer_ids, state_filters=["Empty"])
     assert names(both) == {"idle-2"}
 
 

@@ -21,7 +21,7 @@ from testkit.wire import WireClient
 ALL_VERSIONS = range(14)
 
 
-def asked(*names: str, create: bool = True) -> MetadataRequest:
+def request_for(*names: str, create: bool = True) -> MetadataRequest:
     topics = [MetadataRequestTopic(name=name) for name in names]
     return MetadataRequest(topics, allow_auto_topic_creation=create)
 
@@ -36,7 +36,7 @@ def test_every_version_returns_broker_and_leader(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     broker.create_topic("t", 2)
-    response = client.call(asked("t"), version)
+    response = client.call(request_for("t"), version)
     (node,) = response.brokers
     assert f"{node.host}:{node.port}" == broker.bootstrap_servers
     (topic,) = response.topics
@@ -58,7 +58,7 @@ def test_all_topics_are_null_and_in_version_0_the_empty_list(
     broker.create_topic("a")
     broker.create_topic("b", 3)
     everything = {"a": (ErrorCode.NONE, 1), "b": (ErrorCode.NONE, 3)}
-    assert summary(client.call(asked(), version)) == (everything if version == 0 else {})
+    assert summary(client.call(request_for(), version)) == (everything if version == 0 else {})
     if version > 0:
         assert summary(client.call(MetadataRequest(None), version)) == everything
 
@@ -67,10 +67,10 @@ def test_all_topics_are_null_and_in_version_0_the_empty_list(
 def test_response_that_creates_a_topic_is_unknown_and_the_next_one_has_its_leader(
     client: WireClient, version: int
 ) -> None:
-    first = client.call(asked("new"), version)
+    first = client.call(request_for("new"), version)
     assert summary(first) == {"new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
     assert first.topics[0].topic_id == ZERO_UUID
-    second = client.call(asked("new"), version)
+    second = client.call(request_for("new"), version)
     assert summary(second) == {"new": (ErrorCode.NONE, 1)}
     assert second.topics[0].partitions[0].leader_id == 1
 
@@ -80,15 +80,17 @@ def test_deleted_topic_is_unknown_in_the_response_that_creates_it_again(
 ) -> None:
     broker.create_topic("t", 2)
     client.call(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=1000), 6)
-    assert summary(client.call(asked("t"), 12)) == {"t": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
-    assert summary(client.call(asked("t"), 12)) == {"t": (ErrorCode.NONE, 1)}
+    assert summary(client.call(request_for("t"), 12)) == {
+        "t": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    }
+    assert summary(client.call(request_for("t"), 12)) == {"t": (ErrorCode.NONE, 1)}
 
 
 def test_existing_topics_are_described_together_with_created_ones(
     broker: Broker, client: WireClient
 ) -> None:
     broker.create_topic("old", 2)
-    assert summary(client.call(asked("new", "old", "a b"), 12)) == {
+    assert summary(client.call(request_for("new", "old", "a b"), 12)) == {
         "new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
         "old": (ErrorCode.NONE, 2),
         "a b": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
@@ -98,18 +100,18 @@ def test_existing_topics_are_described_together_with_created_ones(
 def test_missing_topic_is_unknown_if_the_client_forbids_creation(client: WireClient) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     for _ in range(2):
-        assert summary(client.call(asked("new", create=False), 4)) == {"new": unknown}
+        assert summary(client.call(request_for("new", create=False), 4)) == {"new": unknown}
 
 
 @pytest.mark.parametrize("config", [{"auto.create.topics.enable": "false"}])
 def test_missing_topic_is_unknown_if_the_broker_forbids_creation(client: WireClient) -> None:
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
-    assert summary(client.call(asked("new"), 12)) == {"new": unknown}
+    assert summary(client.call(request_for("new"), 12)) == {"new": unknown}
 
 
 @pytest.mark.parametrize("create", [True, False])
 def test_illegal_name_is_an_invalid_topic(client: WireClient, create: bool) -> None:
-    response = client.call(asked("a b", "x" * 250, "", create=create), 12)
+    response = client.call(request_for("a b", "x" * 250, "", create=create), 12)
     assert {code for code, _ in summary(response).values()} == {ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
@@ -119,7 +121,7 @@ def test_colliding_name_is_not_created(
     broker.create_topic("a.b")
     caplog.set_level("INFO")
     for _ in range(2):
-        response = client.call(asked("a_b"), 12)
+        response = client.call(request_for("a_b"), 12)
         assert summary(response) == {"a_b": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
     assert "'a_b': Topic 'a_b' collides with existing topic: a.b" in caplog.text
 
@@ -130,18 +132,18 @@ def test_topic_that_cannot_be_replicated_is_not_created(
 ) -> None:
     caplog.set_level("INFO")
     for _ in range(2):
-        response = client.call(asked("new"), 12)
+        response = client.call(request_for("new"), 12)
         assert summary(response) == {"new": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
     assert "'new': Unable to replicate the partition 2 time(s)" in caplog.text
 
 
 @pytest.mark.parametrize("config", [{"num.partitions": "3", "offsets.topic.num.partitions": "7"}])
 def test_created_topics_have_the_brokers_partitions(client: WireClient) -> None:
-    first = client.call(asked("new", "__consumer_offsets"), 12)
+    first = client.call(request_for("new", "__consumer_offsets"), 12)
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     assert summary(first) == {"new": unknown, "__consumer_offsets": unknown}
     assert [topic.is_internal for topic in first.topics] == [False, True]
-    response = client.call(asked("new", "__consumer_offsets"), 12)
+    response = client.call(request_for("new", "__consumer_offsets"), 12)
     assert summary(response) == {
         "new": (ErrorCode.NONE, 3),
         "__consumer_offsets": (ErrorCode.NONE, 7),
@@ -150,13 +152,13 @@ def test_created_topics_have_the_brokers_partitions(client: WireClient) -> None:
 
 
 def test_repeated_topic_has_one_result(client: WireClient) -> None:
-    assert len(client.call(asked("t", "t"), 12).topics) == 1
+    assert len(client.call(request_for("t", "t"), 12).topics) == 1
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_topics_are_found_by_id(broker: Broker, client: WireClient, version: int) -> None:
     broker.create_topic("t")
-    topic_id = client.call(asked("t"), version).topics[0].topic_id
+    topic_id = client.call(request_for("t"), version).topics[0].topic_id
     other = Uuid(b"x" * 16)
     request = MetadataRequest(
         [MetadataRequestTopic(topic_id, None), MetadataRequestTopic(other, None)]
@@ -183,7 +185,7 @@ def test_neither_name_nor_id_is_an_invalid_request(client: WireClient, version: 
 
 @pytest.mark.parametrize("version", range(8, 14))
 def test_authorized_operations_are_returned_on_request(client: WireClient, version: int) -> None:
-    request = asked("t")
+    request = request_for("t")
     response = client.call(request, version)
     assert response.topics[0].topic_authorized_operations == NOT_REQUESTED
     assert response.cluster_authorized_operations == NOT_REQUESTED
@@ -199,5 +201,5 @@ def test_authorized_operations_are_returned_on_request(client: WireClient, versi
     "config", [{"advertised.listeners": "PLAINTEXT://broker.example:19092", "broker.rack": "r1"}]
 )
 def test_advertised_listener_and_rack_are_returned(client: WireClient) -> None:
-    (node,) = client.call(asked(), 12).brokers
+    (node,) = client.call(request_for(), 12).brokers
     assert (node.host, node.port, node.rack) == ("broker.example", 19092, "r1")

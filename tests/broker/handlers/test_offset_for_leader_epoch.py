@@ -27,8 +27,8 @@ def ask(
     partition: int = 0,
 ) -> tuple[int, int, int]:
     """Return (error, leader epoch, end offset)."""
-    wanted = OffsetForLeaderPartition(partition, current, epoch)
-    request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [wanted])])
+    requested = OffsetForLeaderPartition(partition, current, epoch)
+    request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [requested])])
     got = client.call(request, version).topics[0].partitions[0]
     assert got.partition == partition
     return got.error_code, got.leader_epoch, got.end_offset
@@ -56,7 +56,7 @@ def led_thrice(broker: Broker, client: WireClient) -> WireClient:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize(
-    ("epoch", "answer"),
+    ("epoch", "expected"),
     [
         (0, (0, 2)),
         (1, (0, 2)),
@@ -68,9 +68,9 @@ def led_thrice(broker: Broker, client: WireClient) -> WireClient:
     ],
 )
 def test_epoch_ends_where_the_next_begins(
-    led_thrice: WireClient, version: int, epoch: int, answer: tuple[int, int]
+    led_thrice: WireClient, version: int, epoch: int, expected: tuple[int, int]
 ) -> None:
-    assert ask(led_thrice, version, epoch) == (0, *answer)
+    assert ask(led_thrice, version, epoch) == (0, *expected)
 
 
 def test_current_leader_epoch_is_checked(led_thrice: WireClient) -> None:

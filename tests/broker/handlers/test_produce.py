@@ -28,7 +28,7 @@ from testkit.requests import batch, fetch, produce
 from testkit.wire import TIMEOUT_S, ConnectionClosed, WireClient
 
 
-def answer(response: Any) -> PartitionProduceResponse:
+def partition_response(response: Any) -> PartitionProduceResponse:
     return response.responses[0].partition_responses[0]  # type: ignore[no-any-return]
 
 
@@ -60,7 +60,7 @@ def test_every_version_appends_and_returns_the_offset(
         request = produce(records=batch(b"a", b"b"), acks=acks, topic_id=topic_id(broker))
         response = client.call(request, version)
         assert response.throttle_time_ms == 0
-        got = answer(response)
+        got = partition_response(response)
         assert (got.error_code, got.base_offset, got.log_append_time_ms) == (0, offset, -1)
     topic = response.responses[0]
     assert (topic.name, topic.topic_id) == (
@@ -72,7 +72,7 @@ def test_every_version_appends_and_returns_the_offset(
 def test_acks_zero_has_no_response(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.send(produce(acks=0), 9)
-    assert answer(client.call(produce(), 9)).base_offset == 1
+    assert partition_response(client.call(produce(), 9)).base_offset == 1
 
 
 def test_error_with_acks_zero_closes_the_connection(broker: Broker, client: WireClient) -> None:
@@ -84,7 +84,7 @@ def test_error_with_acks_zero_closes_the_connection(broker: Broker, client: Wire
 @pytest.mark.parametrize("acks", [2, -2, 32767])
 def test_unknown_acks_are_refused(broker: Broker, client: WireClient, acks: int) -> None:
     broker.create_topic("t")
-    got = answer(client.call(produce(acks=acks), 9))
+    got = partition_response(client.call(produce(acks=acks), 9))
     assert (got.error_code, got.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
     assert stored(client) == []
 
@@ -92,10 +92,10 @@ def test_unknown_acks_are_refused(broker: Broker, client: WireClient, acks: int)
 def test_unknown_topic_partition_and_topic_id(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert answer(client.call(produce("missing"), 9)).error_code == unknown
-    assert answer(client.call(produce(partition=1), 9)).error_code == unknown
-    assert answer(client.call(produce(partition=-1), 9)).error_code == unknown
-    got = answer(client.call(produce(topic_id=Uuid(b"x" * 16)), 13))
+    assert partition_response(client.call(produce("missing"), 9)).error_code == unknown
+    assert partition_response(client.call(produce(partition=1), 9)).error_code == unknown
+    assert partition_response(client.call(produce(partition=-1), 9)).error_code == unknown
+    got = partition_response(client.call(produce(topic_id=Uuid(b"x" * 16)), 13))
     assert got.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -123,8 +123,10 @@ def test_internal_topic_is_for_the_broker_and_admin_tools(
 ) -> None:
     broker.create_topic("__consumer_offsets", 1)
     request = produce("__consumer_offsets")
-    assert answer(client.call(request, 9)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    got = answer(client.call(request, 9, client_id="__admin_client"))
+    assert (
+        partition_response(client.call(request, 9)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
+    got = partition_response(client.call(request, 9, client_id="__admin_client"))
     assert got.error_code == ErrorCode.NONE
 
 
@@ -158,14 +160,14 @@ def test_bad_records_get_kafkas_error(
     broker: Broker, client: WireClient, records: bytes, code: ErrorCode
 ) -> None:
     broker.create_topic("t")
-    assert answer(client.call(produce(records=records), 9)).error_code == code
+    assert partition_response(client.call(produce(records=records), 9)).error_code == code
     assert stored(client) == []
 
 
 def test_null_records_are_invalid(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     data = TopicProduceData("t", partition_data=[PartitionProduceData(0, None)])
-    got = answer(client.call(ProduceRequest(None, 1, 1000, [data]), 9))
+    got = partition_response(client.call(ProduceRequest(None, 1, 1000, [data]), 9))
     assert got.error_code == ErrorCode.INVALID_RECORD
 
 
@@ -174,7 +176,7 @@ def test_zstd_needs_version_seven(
     broker: Broker, client: WireClient, version: int, accepted: bool
 ) -> None:
     broker.create_topic("t")
-    got = answer(client.call(produce(records=batch(compression="zstd")), version))
+    got = partition_response(client.call(produce(records=batch(compression="zstd")), version))
     expected = ErrorCode.NONE if accepted else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert got.error_code == expected
 
@@ -191,7 +193,7 @@ def test_duplicate_batch_of_a_producer_gets_its_first_offset(
 
     def send(sequence: int) -> tuple[int, int]:
         records = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=sequence)
-        got = answer(client.call(produce(records=records), 9))
+        got = partition_response(client.call(produce(records=records), 9))
         return got.error_code, got.base_offset
 
     assert [send(0), send(1), send(0), send(2)] == [(0, 0), (0, 1), (0, 0), (0, 2)]
@@ -216,12 +218,12 @@ def test_batches_after_a_failed_one_are_refused_until_it_is_resent(
     damaged[-1] ^= 1
     for records in (sent(0), damaged, sent(2), sent(3), sent(4)):
         client.send(produce(records=records, acks=-1), 9)
-    codes = [answer(client.receive()).error_code for _ in range(5)]
+    codes = [partition_response(client.receive()).error_code for _ in range(5)]
     lost = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert codes == [0, ErrorCode.CORRUPT_MESSAGE, lost, lost, lost]
     for sequence in (1, 2, 3, 4):
         client.send(produce(records=sent(sequence), acks=-1), 9)
-    assert [answer(client.receive()).base_offset for _ in range(4)] == [1, 2, 3, 4]
+    assert [partition_response(client.receive()).base_offset for _ in range(4)] == [1, 2, 3, 4]
     assert stored(client) == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -238,14 +240,14 @@ def test_an_unexpected_exception_closes_the_connection(
     sequence number. After a closed connection it sends the same batch again.
     """
     broker.create_topic("t", config=config)
-    wanted = UnifiedLog.append_as_leader
+    append_as_leader = UnifiedLog.append_as_leader
     calls: list[UnifiedLog] = []
 
     def append(log: UnifiedLog, *args: Any, **options: Any) -> LogAppendInfo:
         calls.append(log)
         if len(calls) == 1:
             raise ArithmeticError("oops")
-        return wanted(log, *args, **options)
+        return append_as_leader(log, *args, **options)
 
     monkeypatch.setattr(UnifiedLog, "append_as_leader", append)
     now_ms = time.time_ns() // 1_000_000
@@ -257,14 +259,14 @@ def test_an_unexpected_exception_closes_the_connection(
     with pytest.raises(ConnectionClosed):
         client.receive()
     with WireClient(broker.bootstrap_servers) as again:
-        assert answer(again.call(request, 9)).base_offset == 0
+        assert partition_response(again.call(request, 9)).base_offset == 0
         assert stored(again) == [b"a"]
     assert len(calls) == 2
 
 
 def test_log_append_time_is_returned(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t", config={"message.timestamp.type": "LogAppendTime"})
-    got = answer(client.call(produce(records=batch(timestamp_ms=1)), 9))
+    got = partition_response(client.call(produce(records=batch(timestamp_ms=1)), 9))
     assert got.log_append_time_ms > 1_600_000_000_000
 
 
@@ -280,7 +282,7 @@ def test_topic_with_a_compression_of_its_own_recompresses(
     records = batch(b"a" * 1000, b"b", compression=sent)
     client.send(produce(records=records), 9)
     client.send(produce(records=batch(b"c", compression=sent)), 9)
-    assert [answer(client.receive()).base_offset for _ in range(2)] == [0, 2]
+    assert [partition_response(client.receive()).base_offset for _ in range(2)] == [0, 2]
     region = client.call(fetch(), 11).responses[0].partitions[0].records
     assert parse_header(region).compression == bits
     assert stored(client) == [b"a" * 1000, b"b", b"c"]
@@ -295,7 +297,7 @@ def test_body_that_cannot_be_decompressed_is_corrupt_if_it_is_read(
     records = batch(b"a" * 1000, compression="gzip")
     records[70:80] = b"\0" * 10
     write_crc(records)
-    got = answer(client.call(produce(records=records), 9))
+    got = partition_response(client.call(produce(records=records), 9))
     assert got.error_code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -324,7 +326,7 @@ def test_frame_stays_unchanged_while_its_batch_is_on_a_thread(
             for _ in range(50):
                 busy.call(produce("other", records=batch(b"y" * 500)), 9)
     gate.set()
-    assert [answer(client.receive()).base_offset for _ in range(6)] == list(range(6))
+    assert [partition_response(client.receive()).base_offset for _ in range(6)] == list(range(6))
     assert stored(client) == [b"first" * 100] + [b"later" * 100] * 5
 
 
@@ -352,7 +354,7 @@ class TestFlush:
             assert not response.responses[0].partitions[0].records
         broker.wait_until(lambda: log.log_end_offset == 21, timeout_s=TIMEOUT_S)
         gate.set()
-        offsets = [answer(client.receive()).base_offset for _ in range(21)]
+        offsets = [partition_response(client.receive()).base_offset for _ in range(21)]
         assert offsets == list(range(21))
         assert 2 <= len(counted) <= 3
         assert log.recovery_point == 21
@@ -433,7 +435,7 @@ class TestFlush:
 
         broker.call(install)
         for _ in range(2):
-            got = answer(client.call(produce(), 9))
+            got = partition_response(client.call(produce(), 9))
             assert (got.error_code, got.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         response = client.call(fetch(), 11)
         assert response.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -447,7 +449,7 @@ class TestFlush:
         stopper = threading.Thread(target=broker.close)
         stopper.start()
         gate.set()
-        assert answer(client.receive()).error_code == ErrorCode.NONE
+        assert partition_response(client.receive()).error_code == ErrorCode.NONE
         stopper.join(TIMEOUT_S)
         assert not stopper.is_alive()
 
@@ -456,11 +458,11 @@ class TestFlush:
         gate, started = threading.Event(), threading.Event()
         self.hold_flushes(broker, gate, started, [])
         try:
-            got = answer(client.call(produce(acks=-1, timeout_ms=1), 9))
+            got = partition_response(client.call(produce(acks=-1, timeout_ms=1), 9))
             assert got.error_code == ErrorCode.REQUEST_TIMED_OUT
         finally:
             gate.set()
-        assert answer(client.call(produce(acks=-1), 9)).base_offset == 1
+        assert partition_response(client.call(produce(acks=-1), 9)).base_offset == 1
 
 
 class _Files:
@@ -492,7 +494,7 @@ def test_topic_deleted_while_a_produce_waits_is_unknown(
 
     monkeypatch.setattr(Partition, "stop", stop_and_open)
     broker.reset()
-    assert answer(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert partition_response(client.receive()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", [9, 10])
@@ -507,7 +509,7 @@ def test_producer_at_the_wrong_broker_gets_the_current_leader(
 
     broker.call(step_down)
     response = client.call(produce(), version)
-    got = answer(response)
+    got = partition_response(response)
     assert got.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     if version < 10:
         assert (got.current_leader, response.node_endpoints) == (None, [])

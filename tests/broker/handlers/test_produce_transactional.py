@@ -55,8 +55,8 @@ def send(client: WireClient, *records: Any, version: int = 11, **options: Any) -
 
 def offsets(client: WireClient, partition: int = 0) -> tuple[int, int]:
     """Return (last stable offset, high watermark)."""
-    answer = client.call(fetch(partitions=(partition,)), 11).responses[0].partitions[0]
-    return answer.last_stable_offset, answer.high_watermark
+    partition_data = client.call(fetch(partitions=(partition,)), 11).responses[0].partitions[0]
+    return partition_data.last_stable_offset, partition_data.high_watermark
 
 
 def test_transactional_batch_needs_a_transactional_id(broker: Broker, client: WireClient) -> None:
@@ -87,9 +87,9 @@ def test_refusal_of_a_whole_request_with_acks_0_closes_the_connection(
 def test_unknown_coordinator_is_a_retriable_error(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     response = client.call(request(of((7, 0))), 11)
-    (answer,) = response.responses[0].partition_responses
-    assert answer.error_code == E.NOT_ENOUGH_REPLICAS
-    assert "Unable to verify" in answer.error_message
+    (partition_response,) = response.responses[0].partition_responses
+    assert partition_response.error_code == E.NOT_ENOUGH_REPLICAS
+    assert "Unable to verify" in partition_response.error_message
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_requests_after_one_that_waits_for_the_coordinator_keep_their_order(
     who = producer(client)
     for sequence in range(5):
         client.send(request(of(who, sequence, b"%d" % sequence)), ADD_PARTITION)
-    answers = [client.receive().responses[0].partition_responses[0] for _ in range(5)]
-    assert [(each.error_code, each.base_offset) for each in answers] == [
+    responses = [client.receive().responses[0].partition_responses[0] for _ in range(5)]
+    assert [(each.error_code, each.base_offset) for each in responses] == [
         (0, offset) for offset in range(5)
     ]
 

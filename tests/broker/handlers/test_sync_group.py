@@ -13,23 +13,23 @@ from tests.broker.handlers.group_calls import find, join, stable_member, sync
 def test_every_version_returns_the_assignment(client: WireClient, version: int) -> None:
     find(client)
     joined = join(client)
-    answer = sync(client, joined, version)
-    assert (answer.error_code, answer.assignment) == (0, b"mine")
+    response = sync(client, joined, version)
+    assert (response.error_code, response.assignment) == (0, b"mine")
     expected = ("consumer", "range") if version >= 5 else (None, None)
-    assert (answer.protocol_type, answer.protocol_name) == expected
+    assert (response.protocol_type, response.protocol_name) == expected
 
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
 def test_version_5_needs_the_protocol(client: WireClient, missing: str) -> None:
     joined = stable_member(client)
-    answer = sync(client, joined, **{missing: None})
-    assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    response = sync(client, joined, **{missing: None})
+    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_other_generation_is_refused(client: WireClient) -> None:
     joined = stable_member(client)
-    answer = sync(client, joined, generation_id=9)
-    assert answer.error_code == ErrorCode.ILLEGAL_GENERATION
+    response = sync(client, joined, generation_id=9)
+    assert response.error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_unknown_member_and_group_are_refused(client: WireClient) -> None:

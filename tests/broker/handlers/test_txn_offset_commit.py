@@ -37,16 +37,16 @@ class Transaction:
         client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
         request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=600_000)
         while True:
-            answer = client.call(request, 4)
-            if answer.error_code not in (
+            response = client.call(request, 4)
+            if response.error_code not in (
                 E.COORDINATOR_NOT_AVAILABLE,
                 E.COORDINATOR_LOAD_IN_PROGRESS,
                 E.NOT_COORDINATOR,
                 E.CONCURRENT_TRANSACTIONS,
             ):
                 break
-        assert answer.error_code == 0
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        assert response.error_code == 0
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     def begin(self) -> ErrorCode:
         request = AddOffsetsToTxnRequest("x", self.producer_id, self.epoch, "g")
@@ -63,8 +63,8 @@ class Transaction:
         )
         for name, value in options.items():
             setattr(request, name, value)
-        answer = self.client.call(request, version)
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        response = self.client.call(request, version)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
 
     def end(self, committed: bool) -> None:
         request = EndTxnRequest("x", self.producer_id, self.epoch, committed)
@@ -76,9 +76,9 @@ def fetched(client: WireClient, *, stable: bool = True) -> tuple[ErrorCode, int]
         "g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     )
     request = OffsetFetchRequest(groups=[group], require_stable=stable)
-    answer = client.call(request, 9).groups[0]
-    assert answer.error_code == 0, ErrorCode(answer.error_code).name
-    partition = answer.topics[0].partitions[0]
+    response = client.call(request, 9).groups[0]
+    assert response.error_code == 0, ErrorCode(response.error_code).name
+    partition = response.topics[0].partitions[0]
     return ErrorCode(partition.error_code), partition.committed_offset
 
 

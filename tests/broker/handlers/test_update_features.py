@@ -28,8 +28,8 @@ def update(
 
 
 def finalized(client: WireClient) -> dict[str, int]:
-    answer = client.call(ApiVersionsRequest("wire", "1"), 4)
-    return {each.name: each.max_version_level for each in answer.finalized_features}
+    response = client.call(ApiVersionsRequest("wire", "1"), 4)
+    return {each.name: each.max_version_level for each in response.finalized_features}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -76,18 +76,18 @@ def test_what_is_refused_says_why_and_changes_nothing(
 ) -> None:
     update(client, (NAME, 2, UP))
     before = finalized(client)
-    answer = update(client, (NAME, 2, UP), refused, version=1)
-    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert answer.error_message.startswith("The update failed for all features since")
-    assert reason in answer.error_message
-    assert answer.results == []
+    response = update(client, (NAME, 2, UP), refused, version=1)
+    assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert response.error_message.startswith("The update failed for all features since")
+    assert reason in response.error_message
+    assert response.results == []
     assert finalized(client) == before
 
 
 def test_a_downgrade_to_a_higher_level_is_refused(client: WireClient) -> None:
     update(client, (NAME, 0, SAFE))
-    answer = update(client, (NAME, 1, SAFE))
-    assert "Can't downgrade to a newer version." in answer.error_message
+    response = update(client, (NAME, 1, SAFE))
+    assert "Can't downgrade to a newer version." in response.error_message
 
 
 def test_metadata_version_may_be_downgraded_without_loss(client: WireClient) -> None:

@@ -45,8 +45,8 @@ def write(client: WireClient, *markers: WritableTxnMarker) -> Codes:
 
 
 def stable_offset(client: WireClient, partition: int = 0) -> Any:
-    answer = client.call(fetch(partitions=(partition,)), 11).responses[0].partitions[0]
-    return answer.last_stable_offset
+    response = client.call(fetch(partitions=(partition,)), 11).responses[0].partitions[0]
+    return response.last_stable_offset
 
 
 def test_markers_end_transactions_in_all_partitions(broker: Broker, client: WireClient) -> None:

@@ -49,9 +49,9 @@ def init(
 def producer(client: WireClient, name: str = "x") -> Who:
     """Initialize a producer. Return its id and epoch."""
     find(client, name)
-    answer = init(client, name=name)
-    assert answer.error_code == 0
-    return answer.producer_id, answer.producer_epoch
+    response = init(client, name=name)
+    assert response.error_code == 0
+    return response.producer_id, response.producer_epoch
 
 
 def topics(*names: str) -> list[AddPartitionsToTxnTopic]:

@@ -19,7 +19,7 @@ class Arrived:
 
 
 @pytest.mark.parametrize(
-    ("host", "told"),
+    ("host", "expected"),
     [
         ("10.0.0.5", "10.0.0.5"),
         ("::ffff:10.0.0.5", "10.0.0.5"),
@@ -29,9 +29,9 @@ class Arrived:
     ],
 )
 def test_the_advertised_address_is_the_one_that_the_client_connected_to(
-    host: str, told: str
+    host: str, expected: str
 ) -> None:
-    assert advertised_address(BrokerConfig({}), Arrived((host, 9092))) == (told, 9092)
+    assert advertised_address(BrokerConfig({}), Arrived((host, 9092))) == (expected, 9092)
 
 
 def test_advertised_listeners_apply_to_the_listener_of_the_same_name() -> None:

@@ -49,7 +49,7 @@ def dispatch() -> Any:
     return Dispatcher(services).dispatch
 
 
-def answer(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def respond_with(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the handler of ListOffsets return `result(services, context, request)`."""
     monkeypatch.setattr(list_offsets, "handle", result)
 
@@ -101,7 +101,7 @@ def test_handlers_bug_is_logged_and_closes_the_connection(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("oops")
 
-    answer(broken, monkeypatch)
+    respond_with(broken, monkeypatch)
     with pytest.raises(CloseConnection, match="LIST_OFFSETS"):
         dispatch(connection, list_offsets_frame())
     assert "ZeroDivisionError: oops" in caplog.text
@@ -111,7 +111,7 @@ def test_pending_response_is_encoded_when_it_is_known(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pending: PendingResult[ListOffsetsResponse] = PendingResult()
-    answer(lambda *_: pending, monkeypatch)
+    respond_with(lambda *_: pending, monkeypatch)
     reply = dispatch(connection, list_offsets_frame())
     assert (reply.executed, reply.done) == (True, False)
     pending.complete(ListOffsetsResponse())
@@ -125,7 +125,7 @@ def test_closed_connection_cancels_the_delayed_operation(
     pending: PendingResult[ListOffsetsResponse] = PendingResult(
         on_cancel=lambda: released.append(True)
     )
-    answer(lambda *_: pending, monkeypatch)
+    respond_with(lambda *_: pending, monkeypatch)
     dispatch(connection, list_offsets_frame()).cancel()
     assert released
 
@@ -135,7 +135,7 @@ def test_late_error_closes_the_connection(
     dispatch: Any, connection: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     pending: PendingResult[ListOffsetsResponse] = PendingResult()
-    answer(lambda *_: pending, monkeypatch)
+    respond_with(lambda *_: pending, monkeypatch)
     reply = dispatch(connection, list_offsets_frame())
     pending.fail(error)
     with pytest.raises(CloseConnection):
@@ -149,7 +149,7 @@ def test_response_that_cannot_be_encoded_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pending: PendingResult[Any] = PendingResult()
-    answer(lambda *_: pending, monkeypatch)
+    respond_with(lambda *_: pending, monkeypatch)
     reply = dispatch(connection, list_offsets_frame())
     pending.complete("no response")
     with pytest.raises(CloseConnection, match="LIST_OFFSETS"):
@@ -164,7 +164,7 @@ def test_response_known_at_execution_is_encoded_before_the_next_request(
 
     async def main() -> None:
         executing: PendingResult[ListOffsetsResponse] = PendingResult(executed=False)
-        answer(lambda *_: executing, monkeypatch)
+        respond_with(lambda *_: executing, monkeypatch)
         reply = dispatch(connection, list_offsets_frame())
         partitions = [ListOffsetsPartitionResponse() for _ in range(2 * ELEMENTS_PER_SLICE)]
         executing.complete(ListOffsetsResponse(0, [ListOffsetsTopicResponse("t", partitions)]))
@@ -190,7 +190,7 @@ def test_coroutine_ends_in_any_kind_of_result(
                 raise ZeroDivisionError
             return results.get(kind, pending)
 
-        answer(work, monkeypatch)
+        respond_with(work, monkeypatch)
         reply = dispatch(connection, list_offsets_frame())
         assert not reply.executed
         await wait_executed(reply)

@@ -19,15 +19,15 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """A list with one entry for each end of a time slice."""
-    given: list[None] = []
+    ended: list[None] = []
     end_slice = slicing.end_slice
 
     async def counted() -> None:
-        given.append(None)
+        ended.append(None)
         await end_slice()
 
     monkeypatch.setattr(slicing, "end_slice", counted)
-    return given
+    return ended
 
 
 def test_few_elements_are_processed_without_an_event_loop() -> None:

@@ -23,8 +23,8 @@ LONG_MS = 400_000
 
 
 def limited(client: WireClient, key: str, rate: float = RATE, name: str = "wire") -> None:
-    (answer,) = alter(client, ([("client-id", name)], {key: rate}))
-    assert not answer.error_code
+    (response,) = alter(client, ([("client-id", name)], {key: rate}))
+    assert not response.error_code
 
 
 def muted(broker: Broker) -> int:
@@ -43,10 +43,10 @@ def test_produce_over_the_quota_is_appended_and_the_client_pauses(
     pauses = []
     with WireClient(broker.bootstrap_servers) as producer:
         for offset, size in enumerate((BURST // 2, SIZE * 10)):
-            answer = producer.call(produce("t", batch(bytes(size)), acks=acks), 9)
-            ((partition,),) = [each.partition_responses for each in answer.responses]
+            response = producer.call(produce("t", batch(bytes(size)), acks=acks), 9)
+            ((partition,),) = [each.partition_responses for each in response.responses]
             assert (partition.error_code, partition.base_offset) == (0, offset)
-            pauses.append(answer.throttle_time_ms)
+            pauses.append(response.throttle_time_ms)
         # The pause is as many windows long as the request exceeds the quota by.
         assert pauses[0] == 0
         assert 480_000 < pauses[1] < 500_000
@@ -113,12 +113,12 @@ def test_a_throttled_session_is_unchanged(broker: Broker, client: WireClient) ->
         assert session_id
         client.call(produce("t", batch(bytes(SIZE))), 9)
         limited(client, OUT, 1)
-        going_on = fetch(max_wait_ms=0, partitions=())
-        going_on.topics = []
-        going_on.session_id, going_on.session_epoch = session_id, 1
-        answer = consumer.call(going_on, 11)
-        assert (answer.error_code, answer.session_id, answer.responses) == (0, session_id, [])
-        assert answer.throttle_time_ms > 0
+        continued = fetch(max_wait_ms=0, partitions=())
+        continued.topics = []
+        continued.session_id, continued.session_epoch = session_id, 1
+        response = consumer.call(continued, 11)
+        assert (response.error_code, response.session_id, response.responses) == (0, session_id, [])
+        assert response.throttle_time_ms > 0
         assert muted(broker) == 1
         alter(client, ([("client-id", "wire")], {OUT: None}))
 
@@ -130,8 +130,8 @@ def test_a_throttled_session_is_unchanged(broker: Broker, client: WireClient) ->
                     each._mutes = 1  # the timer has not fired yet
 
         broker.call(unmute)
-        going_on.session_epoch = 2
-        again = consumer.call(going_on, 11)
+        continued.session_epoch = 2
+        again = consumer.call(continued, 11)
         assert again.error_code == 0
         ((partition,),) = [each.partitions for each in again.responses]
         assert len(partition.records) > SIZE
@@ -143,9 +143,9 @@ def test_a_fetch_is_limited_to_the_bytes_of_a_window(broker: Broker, client: Wir
         client.call(produce("t", batch(bytes(SIZE))), 9)
     limited(client, OUT, SIZE // 4)
     with WireClient(broker.bootstrap_servers) as consumer:
-        answer = consumer.call(fetch(max_bytes=SIZE * 10), 11)
-        ((partition,),) = [each.partitions for each in answer.responses]
-        assert answer.throttle_time_ms == 0
+        response = consumer.call(fetch(max_bytes=SIZE * 10), 11)
+        ((partition,),) = [each.partitions for each in response.responses]
+        assert response.throttle_time_ms == 0
         assert SIZE * 2 < len(partition.records) <= SIZE * 2.5
 
 

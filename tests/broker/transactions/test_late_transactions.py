@@ -37,7 +37,7 @@ def late_count(broker: Broker) -> int:
     return broker.call(count)
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text for each in caplog.records if "late transaction" in (text := each.getMessage())]
 
 
@@ -50,11 +50,11 @@ def test_late_transaction_is_counted_and_logged_once_until_it_is_aborted(
     broker.advance(LATE_S - 60)
     broker.advance(1)
     assert late_count(broker) == 0
-    assert told(caplog) == []
+    assert logged(caplog) == []
     for _ in range(3):
         broker.advance(61)
     assert late_count(broker) == 1
-    [line] = told(caplog)
+    [line] = logged(caplog)
     found = re.fullmatch(
         r"t-1 has a late transaction: producer id 7, start offset 1, age_ms (\d+)", line
     )
@@ -75,7 +75,7 @@ def test_next_late_transaction_of_the_partition_is_logged_too(
     end_transaction(broker, 7, committed=False)
     for _ in range(2):
         broker.advance(1)
-    assert [re.findall(r"producer id (\d+)", line) for line in told(caplog)] == [["7"], ["8"]]
+    assert [re.findall(r"producer id (\d+)", line) for line in logged(caplog)] == [["7"], ["8"]]
 
 
 def test_transaction_that_its_coordinator_aborts_is_never_logged(
@@ -95,7 +95,7 @@ def test_transaction_that_its_coordinator_aborts_is_never_logged(
     broker.wait_for_high_watermark("t", 2, timeout_s=TIMEOUT_S)
     broker.advance(1)
     assert late_count(broker) == 0
-    assert told(caplog) == []
+    assert logged(caplog) == []
 
 
 KEY = TopicPartition("t", 0)
@@ -114,6 +114,6 @@ def test_watch_reports_a_transaction_once_after_two_checks() -> None:
 def test_watch_forgets_transactions_that_have_ended() -> None:
     watch = LateTransactionWatch()
     for late in ({KEY: FIRST}, {KEY: FIRST}, {}, {KEY: FIRST}):
-        told_again = watch.update(late)
-    assert told_again == {}, "one check"
+        logged_again = watch.update(late)
+    assert logged_again == {}, "one check"
     assert watch.update({KEY: FIRST}) == {KEY: FIRST}

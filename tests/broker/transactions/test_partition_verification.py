@@ -43,37 +43,37 @@ class FakePartition:
         return self.open.start(producer_id, epoch, sequence, now_ms, epoch_bump)
 
 
-def asked(
-    answers: list[Any],
+def verified(
+    responses: list[Any],
     partitions: list[FakePartition],
     operation: Operation = Operation.ADD_PARTITION,
     between: Callable[[], None] = lambda: None,
     **config: object,
 ) -> tuple[list[Any], list[Any]]:
     """Return the verdict of each partition (errors as codes) and the coordinator's requests."""
-    questions: list[Any] = []
+    requests: list[Any] = []
 
-    def answer(*question: Any, add: bool) -> Any:
-        questions.append((question[3], add))
-        given = answers.pop(0)
-        return given if isinstance(given, Result) else Result(given)
+    def respond(*request: Any, add: bool) -> Any:
+        requests.append((request[3], add))
+        response = responses.pop(0)
+        return response if isinstance(response, Result) else Result(response)
 
-    def start(topic: str, index: int, *question: Any) -> Any:
+    def start(topic: str, index: int, *request: Any) -> Any:
         (partition,) = (each for each in partitions if each.topic_partition == (topic, index))
-        *known, epoch_bump = question
+        *known, epoch_bump = request
         return partition.topic_partition, partition.start_verification(*known, 0, epoch_bump)
 
     async def main() -> Any:
-        for at, each in enumerate(answers):
+        for at, each in enumerate(responses):
             if each is asyncio.Future:
-                answers[at] = PendingResult()
-                asyncio.get_running_loop().call_soon(answers[at].complete, {T0: E.NONE})
+                responses[at] = PendingResult()
+                asyncio.get_running_loop().call_soon(responses[at].complete, {T0: E.NONE})
         clock = ManualClock(1)
         services: Any = SimpleNamespace(
             config=BrokerConfig({name.replace("_", "."): str(v) for name, v in config.items()}),
             clock=clock,
             timers=ManualTimers(clock),
-            transactions=SimpleNamespace(verify=answer),
+            transactions=SimpleNamespace(verify=respond),
             replica_manager=SimpleNamespace(start_verification=start),
         )
         sequences: Any = dict.fromkeys((each.topic_partition for each in partitions), 0)
@@ -83,26 +83,26 @@ def asked(
 
     verdicts = asyncio.run(main())
     found = [verdicts[each.topic_partition] for each in partitions]
-    return [each.code if isinstance(each, KafkaError) else each for each in found], questions
+    return [each.code if isinstance(each, KafkaError) else each for each in found], requests
 
 
 def test_open_transactions_and_partitions_of_other_leaders_are_not_verified() -> None:
     elsewhere = FakePartition(T1)
     elsewhere.error = E.NOT_LEADER_OR_FOLLOWER
-    verdicts, questions = asked([], [FakePartition(T0, ongoing=True), elsewhere])
-    assert (verdicts, questions) == ([NO_GUARD, E.NOT_LEADER_OR_FOLLOWER], [])
+    verdicts, requests = verified([], [FakePartition(T0, ongoing=True), elsewhere])
+    assert (verdicts, requests) == ([NO_GUARD, E.NOT_LEADER_OR_FOLLOWER], [])
 
 
 @pytest.mark.parametrize("operation", Operation)
 def test_only_newer_clients_add_partitions(operation: Operation) -> None:
     partition = FakePartition(T0)
-    (guard,), questions = asked([{T0: E.NONE}], [partition], operation)
+    (guard,), requests = verified([{T0: E.NONE}], [partition], operation)
     assert partition.open.passes(1, guard)
-    assert questions == [([T0], operation is Operation.ADD_PARTITION)]
+    assert requests == [([T0], operation is Operation.ADD_PARTITION)]
 
 
 @pytest.mark.parametrize(
-    ("code", "operation", "told"),
+    ("code", "operation", "expected"),
     [
         (E.PRODUCER_FENCED, Operation.GENERIC_ERROR, E.INVALID_PRODUCER_EPOCH),
         (E.TRANSACTION_ABORTABLE, Operation.GENERIC_ERROR, E.TRANSACTION_ABORTABLE),
@@ -111,43 +111,43 @@ def test_only_newer_clients_add_partitions(operation: Operation) -> None:
     ],
 )
 def test_clients_get_errors_that_their_version_supports(
-    code: ErrorCode, operation: Operation, told: ErrorCode
+    code: ErrorCode, operation: Operation, expected: ErrorCode
 ) -> None:
-    assert asked([{T0: code}], [FakePartition(T0)], operation)[0] == [told]
+    assert verified([{T0: code}], [FakePartition(T0)], operation)[0] == [expected]
 
 
 def test_verification_is_retried_while_the_previous_transaction_completes() -> None:
     concurrent = {T0: E.CONCURRENT_TRANSACTIONS}
-    answers = [concurrent, concurrent, {T0: E.NONE}]
+    responses = [concurrent, concurrent, {T0: E.NONE}]
     partition = FakePartition(T0)
-    verdicts, questions = asked(
-        answers,
+    verdicts, requests = verified(
+        responses,
         [partition],
         add_partitions_to_txn_retry_backoff_ms=1,
         add_partitions_to_txn_retry_backoff_max_ms=10_000,
     )
     assert partition.open.passes(1, verdicts[0])
-    assert len(questions) == 3
+    assert len(requests) == 3
 
 
 def test_verification_retries_end_after_the_configured_time() -> None:
-    verdicts, questions = asked(
+    verdicts, requests = verified(
         [{T0: E.CONCURRENT_TRANSACTIONS}] * 9,
         [FakePartition(T0)],
         add_partitions_to_txn_retry_backoff_ms=20,
         add_partitions_to_txn_retry_backoff_max_ms=50,
     )
-    assert (verdicts, len(questions)) == ([E.CONCURRENT_TRANSACTIONS], 4)
+    assert (verdicts, len(requests)) == ([E.CONCURRENT_TRANSACTIONS], 4)
 
 
 def test_guard_is_older_than_the_coordinators_response() -> None:
     """A marker during the verification removes the guard. A new verification makes another one."""
     partition = FakePartition(T0)
 
-    def marker_and_new_question() -> None:
+    def marker_and_new_verification() -> None:
         partition.open.end(1)
         partition.open.start(1, 0, 0, 1)
 
-    (guard,), _ = asked([asyncio.Future], [partition], between=marker_and_new_question)
+    (guard,), _ = verified([asyncio.Future], [partition], between=marker_and_new_verification)
     assert guard != NO_GUARD
     assert not partition.open.passes(1, guard)
