@@ -135,7 +135,7 @@ def test_requests_continue_after_reading_has_stopped_for_lack_of_memory() -> Non
         requests = Requests()
         ahead = ReceivedAhead(10 * SCRATCH_BYTES)
         other, _ = open_connection(requests.dispatch, ahead=ahead)
-        feed(other, frame(EXECUTING) + bytes(SCRATCH_BYTES))  # holds 132 KiB of backlog
+        feed(other, frame(EXECUTING) + bytes(SCRATCH_BYTES))  # holds 129 KiB of backlog
         ahead.scarce_above = 0
         connection, transport = open_connection(requests.dispatch, ahead=ahead)
         bodies = [EXECUTING, SILENT + body(1, 5_000), SILENT + body(2, 9)]

@@ -35,10 +35,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-SCRATCH_BYTES = 135_168
+SCRATCH_BYTES = 132_096
 """The receive buffer that the connections of a server share. One read fills at most this much.
 
-The frame of a produce request with a batch of 128 KiB, a usual `batch.size`, fits into it.
+The frame of a produce request with a batch of 128 KiB, a usual `batch.size`, fits into it. In a
+larger buffer, such a read ends with more than `KEPT_FREE_BYTES` of the next frame.
 """
 
 SCRATCH_BYTES_MIN = 32_768
