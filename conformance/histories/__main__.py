@@ -1,7 +1,7 @@
-"""The checker as a suite: histories that are made and checked, a case each.
+"""The checker as a suite: each case runs the workload and checks the history.
 
-`python -m conformance.histories --bootstrap-server HOST:PORT` uses that broker and leaves it
-alone; with `--broker odradek` (or kafka) it also starts one of its own, to be killed.
+`python -m conformance.histories --bootstrap-server HOST:PORT` uses that broker without killing it.
+With `--broker odradek` (or kafka) other cases also start a broker and kill it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from conformance.histories.nemesis import FAULTS
 from conformance.histories.run import CLIENTS, GO_ON_S, MIXED, Plan, run
 from testkit.peer.artifacts import CACHE
 
-# How long a case may take to end, read everything and check it, when its operations are over.
+# The time limit for the end of a case: the final reads and the check, after all operations.
 END_S = 900
 
 
 def _faults(broker: str | None) -> tuple[str, ...]:
-    """Apache Kafka 4.3.0 loses markers when it is stopped (docs/histories.md): not there, so that
-    a failure of Odradek is never excused by Kafka's own.
+    """Return the faults of a run. Runs on Apache Kafka leave out the stop of the broker.
+
+    Apache Kafka 4.3.0 loses markers when it is stopped (docs/histories.md). A failure of Kafka
+    would excuse the same failure of Odradek.
     """
     return tuple(fault for fault in FAULTS if (broker, fault) != ("kafka", "broker-stop"))
 

@@ -1,4 +1,4 @@
-"""History in, anomalies out; and the page that says so."""
+"""The analysis of a history: a report with its anomalies, and the report's text."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class Report:
 
     @property
     def forbidden(self) -> list[Anomaly]:
-        """What Kafka does not allow."""
+        """The anomalies that Kafka does not allow."""
         return [anomaly for anomaly in self.anomalies if not anomaly.allowed]
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of what Kafka does not allow."""
+        """The kinds of anomalies that Kafka does not allow."""
         return {anomaly.kind for anomaly in self.forbidden}
 
 
 def idle(history: History) -> list[str]:
-    """Of the kinds of operations that were tried, those of which none ended well.
+    """Return the kinds of operations that were tried and never succeeded.
 
-    A history of failures alone has no anomaly and shows nothing.
+    A history that consists of failures has no anomaly and shows nothing.
     """
     tried = {_kind(op) for op in history.ops if op.process < FINAL_PROCESS}
     return sorted(tried & {"txn", "txn-v2", "send", "poll"} - achieved(history))
 
 
 def achieved(history: History) -> set[str]:
-    """The kinds of operations of which one ended well and did something."""
+    """Return the kinds of operations of which at least one succeeded with a send or a read."""
     ops = [op for op in history.ops if op.process < FINAL_PROCESS]
     return {_kind(op) for op in ops if op.status == OK and (op.sends or op.reads)}
 
@@ -53,7 +53,7 @@ def _kind(op: Op) -> str:
 
 
 def analyse(history: History) -> Report:
-    """Pure: the same history gives the same report."""
+    """Analyse a history. The function is pure: the same history gives the same report."""
     facts = gather(history)
     anomalies = [anomaly for check in CHECKS for anomaly in check(facts)]
     anomalies += cycles(facts)
@@ -61,7 +61,7 @@ def analyse(history: History) -> Report:
 
 
 def _lag_ms(facts: Facts) -> float:
-    """The longest from a value's acknowledgement to the end of its first read, in ms."""
+    """Return the longest time in ms from an acknowledgement to the end of the first read."""
     longest = 0
     for written, readers in facts.readers.items():
         writer = facts.writer.get(written)
@@ -72,7 +72,7 @@ def _lag_ms(facts: Facts) -> float:
 
 
 def counts(history: History) -> dict[str, int]:
-    """Numbers for a table: operations by function and end, records sent and read."""
+    """Count operations by function and status, and the records sent and read."""
     found: Counter[str] = Counter(f"{op.f} {op.status}" for op in history.ops)
     found["operations"] = len(history.ops)
     found["processes"] = len({op.process for op in history.ops})
@@ -84,7 +84,7 @@ def counts(history: History) -> dict[str, int]:
 
 
 def figures(report: Report) -> dict[str, Any]:
-    """The figures of a run for its record. Anomalies that Kafka allows are only counted."""
+    """Return the figures of a run for its record. Anomalies that Kafka allows are only counted."""
     history = report.history
     ops = [op for op in history.ops if op.process < FINAL_PROCESS]
     transactions = [op for op in ops if op.f == "txn"]
@@ -111,7 +111,7 @@ def figures(report: Report) -> dict[str, Any]:
 
 
 def render(report: Report) -> str:
-    """The report for people."""
+    """Return the report as text."""
     return "\n".join(_lines(report))
 
 

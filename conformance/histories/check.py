@@ -1,4 +1,4 @@
-"""`python -m conformance.histories.check FILE...`: the report on recorded histories."""
+"""`python -m conformance.histories.check FILE...`: print the report on recorded histories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.histories.history import parse
 
 
 def main(paths: list[str]) -> int:
-    """1 when one of them has an anomaly that Kafka does not allow."""
+    """Print the reports. Return 1 if a history has an anomaly that Kafka does not allow."""
     bad = False
     for path in paths:
         with Path(path).open(encoding="utf-8") as lines:

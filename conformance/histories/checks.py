@@ -1,9 +1,12 @@
-"""The anomalies that need no graph. Each check takes the facts and yields what it found.
+"""The anomalies that need no graph. Each check takes the facts and yields anomalies.
 
-The names are those of Jepsen's Kafka workload where it has one. Beyond it: `torn-transaction`,
-`phantom` (a value that nobody sent), `realtime-order`, and what the offsets of a group promise:
-`reprocessed` (two transactions that took effect read the same record) and `group-skip` (an
-offset was committed past a record that no member read).
+The names are from Jepsen's Kafka workload where it has a name. Five anomalies are additional:
+
+- `torn-transaction`: only a part of a transaction's writes took effect.
+- `phantom`: a value was read that no client sent.
+- `realtime-order`: the log contradicts the order of acknowledgements.
+- `reprocessed`: two transactions of a group that took effect read the same record.
+- `group-skip`: a group committed an offset past a record that no member read.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op
 
 @dataclass(slots=True)
 class Anomaly:
-    """`allowed`: why Kafka allows it by design; empty when it does not."""
+    """An anomaly. `allowed` is the reason why Kafka allows it by design, or empty."""
 
     kind: str
     allowed: str = ""
@@ -36,7 +39,7 @@ def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
 
 
 def duplicates(facts: Facts) -> Iterator[Anomaly]:
-    """One value at two offsets. A producer that is not idempotent may do that."""
+    """One value at two offsets. Kafka allows it for a producer that is not idempotent."""
     for key, log in facts.logs.items():
         places = defaultdict(list)
         for offset, values in log.at.items():
@@ -53,7 +56,7 @@ def duplicates(facts: Facts) -> Iterator[Anomaly]:
 
 
 def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
-    """G1a: a read of what an aborted transaction, or a send that surely failed, wrote."""
+    """G1a: a read of a value from an aborted transaction or from a send that certainly failed."""
     for (key, value), readers in facts.readers.items():
         writer = facts.writer.get((key, value))
         if writer is None:
@@ -64,7 +67,7 @@ def aborted_reads(facts: Facts) -> Iterator[Anomaly]:
 
 
 def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
-    """A transaction that read what it had written itself."""
+    """A transaction that read its own writes."""
     for op in facts.history.ops:
         if op.isolation != READ_COMMITTED or op.f != "txn":
             continue
@@ -75,9 +78,10 @@ def precommitted_reads(facts: Facts) -> Iterator[Anomaly]:
 
 
 def lost_writes(facts: Facts) -> Iterator[Anomaly]:
-    """Committed, below what somebody read of the key, and read by nobody; or never read at all.
+    """A committed value that no reader received.
 
-    The first is `lost-write`; the second, `unseen`, counts only when the final reads were made.
+    It is a `lost-write` if a reader received a later value of the key. Otherwise it is `unseen`,
+    which counts only if the final reads succeeded.
     """
     highest: dict[int, int] = {}
     for key, value in facts.readers:
@@ -95,7 +99,7 @@ def lost_writes(facts: Facts) -> Iterator[Anomaly]:
 
 
 def torn_transactions(facts: Facts) -> Iterator[Anomaly]:
-    """A part of a transaction's writes was read, and another part is nowhere at the end."""
+    """A part of a transaction's writes was read, and no final read returned the other part."""
     if not facts.history.complete:
         return
     for op in facts.history.ops:
@@ -108,7 +112,7 @@ def torn_transactions(facts: Facts) -> Iterator[Anomaly]:
 
 
 def inside_one_operation(facts: Facts) -> Iterator[Anomaly]:
-    """Reads, or sends, of one key inside one operation, against the order of the log."""
+    """Reads or sends of one key inside one operation that contradict the order of the log."""
     between = "the writes of transactions interleave"
     for op in facts.history.ops:
         if op.isolation == READ_COMMITTED:
@@ -130,10 +134,10 @@ def _steps(op: Op, key: int, places: list[int], what: str, skip_allowed: str) ->
 
 
 def across_polls(facts: Facts) -> Iterator[Anomaly]:
-    """From one operation of a process to its next: nothing left out, nothing twice.
+    """Reads that skip or repeat values between consecutive operations of a process.
 
-    A process is held to this for as long as it keeps a key: a rebalance ends what is known of
-    its place, and a seek says where the next read must be.
+    The check applies while a process keeps a key. After a rebalance the key's position is unknown.
+    After a seek the next read must be at the sought offset.
     """
     for ops in _by_process(facts).values():
         expected: dict[int, tuple[int, Op]] = {}
@@ -159,7 +163,7 @@ def _place(key: int, expected: tuple[int, Op], found: int, op: Op) -> Iterator[A
 
 
 def across_sends(facts: Facts) -> Iterator[Anomaly]:
-    """From one operation of an idempotent producer to its next: never backwards."""
+    """Sends that go backwards between consecutive operations of an idempotent producer."""
     for ops in _by_process(facts).values():
         last: dict[int, tuple[int, Op]] = {}
         for op in ops:
@@ -171,7 +175,7 @@ def across_sends(facts: Facts) -> Iterator[Anomaly]:
 
 
 def realtime_order(facts: Facts) -> Iterator[Anomaly]:
-    """A send that began after another one was acknowledged has the higher offset."""
+    """A send with a lower offset than another send that was acknowledged before it began."""
     acknowledged = defaultdict(list)
     for op in facts.history.ops:
         for send in op.sends:
@@ -206,7 +210,7 @@ def reprocessed(facts: Facts) -> Iterator[Anomaly]:
 def skipped_by_groups(facts: Facts) -> Iterator[Anomaly]:
     """A group's committed offset is behind a record that none of its members read.
 
-    What an aborted transaction read does not count: its work was undone.
+    Reads of an aborted transaction do not count, because its work was undone.
     """
     read: dict[tuple[str, int], set[int]] = defaultdict(set)
     reached: dict[tuple[str, int], tuple[int, Op]] = {}
@@ -256,7 +260,7 @@ def _found(kind: str, **detail: Any) -> Anomaly:
 
 
 def _read_places(facts: Facts, op: Op) -> dict[int, list[int]]:
-    """Where in each key's order the reads were, in the order in which they were made."""
+    """Return the index of each read in its key's order, in the order of the reads."""
     found: dict[int, list[int]] = {}
     for read in op.reads:
         found.setdefault(read.key, []).append(facts.logs[read.key].index_from(read.offset))
@@ -264,7 +268,7 @@ def _read_places(facts: Facts, op: Op) -> dict[int, list[int]]:
 
 
 def _send_places(facts: Facts, op: Op) -> dict[int, list[int]]:
-    """The same of the committed sends whose place is known."""
+    """Return the index of each committed send in its key's order, where it is known."""
     found: dict[int, list[int]] = {}
     for send in op.sends:
         place = facts.logs[send.key].index.get(send.value)

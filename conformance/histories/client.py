@@ -1,20 +1,20 @@
 """One client as a process: `python -m conformance.histories.client SETTINGS` (JSON).
 
-Its events go to stdout, a line each; the line `stop` on stdin (or its end) ends it after the
-operation at hand. It ends of its own accord, as an application would, when the library says
-that nothing can be done with this instance any more; whoever started it starts the next one.
+The client writes its events to stdout, one a line. The line `stop` on stdin, or the end of stdin,
+ends the client after the current operation. Like an application, the client also ends when the
+library reports a fatal error for the instance. The parent process then starts the next instance.
 
-A role is what it does:
+The role determines the operations:
 
-    txn        transactions that poll and send and commit offsets, some aborted
-    txn-v2     the same by the second protocol of transactions: a program in Go, see clients.py
-    producer   sends, idempotent
-    plain      sends without idempotence
-    consumer   polls; in a group it commits what it read
+- `txn`: transactions that poll, send and commit offsets. Some are aborted.
+- `txn-v2`: the same with the second transaction protocol, by a program in Go (see clients.py).
+- `producer`: sends with idempotence.
+- `plain`: sends without idempotence.
+- `consumer`: polls. In a group it commits the offsets of its reads.
 
-and `mode` how its consumer gets its keys: `subscribe` (a group shares the topics) or `assign`
-(keys chosen at random now and then; from the group's offsets where there are transactions, from
-where it was or from the beginning otherwise).
+`mode` determines how the consumer gets its keys. With `subscribe` a group shares the topics. With
+`assign` the client sometimes assigns random keys to itself. A transactional client then starts from
+the group's offsets. Another client starts from its last position or from the beginning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROLES = {
 
 
 def main() -> None:
-    faulthandler.register(signal.SIGUSR1)  # where does it hang?
+    faulthandler.register(signal.SIGUSR1)  # to see where a client hangs
     settings = Settings(**json.loads(sys.argv[1]))
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()

@@ -1,6 +1,6 @@
-"""The clients of a run as processes: started, killed, paused, replaced, and their events kept.
+"""The client processes of a run: start, kill, pause and replace them, and record their events.
 
-A client is `client.py` on librdkafka; of the role `txn-v2`, the program in Go on franz-go, which
+A client is `client.py` on librdkafka. For the role `txn-v2` it is the Go program on franz-go, which
 takes the same argument and writes the same lines.
 """
 
@@ -28,7 +28,7 @@ RESPAWN_S = 0.1
 
 
 class HistoryFile:
-    """Lines from many threads."""
+    """A history file to which several threads append lines."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class HistoryFile:
         self.write(json.dumps({"type": kind, "time": time.monotonic_ns(), **fields}))
 
     def lines(self) -> list[str]:
-        """What is there until now."""
+        """Return the lines written so far."""
         with self.lock:
             self.out.flush()
             return self.path.read_text("utf-8").splitlines()
@@ -53,7 +53,7 @@ class HistoryFile:
 
 
 class Client:
-    """One slot: an incarnation after the other, until the end or until it is `retired`."""
+    """One client slot. It runs one incarnation after another until it is stopped or `retired`."""
 
     def __init__(self, fleet: Fleet, settings: Settings) -> None:
         self.fleet = fleet
@@ -69,7 +69,7 @@ class Client:
             self.process.send_signal(number)  # type: ignore[union-attr]
 
     def stop(self) -> None:
-        """Asks it to end after the operation at hand."""
+        """Ask the client to end after its current operation."""
         process = self.process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -95,7 +95,7 @@ class Client:
 
 
 class Fleet:
-    """All clients of a run. Owned by the run; the nemesis acts on its members."""
+    """All clients of a run. The run owns the fleet, and the nemesis acts on the clients."""
 
     def __init__(self, history: HistoryFile, errors: IO[str]) -> None:
         self.history = history
@@ -118,7 +118,7 @@ class Fleet:
         return [c for c in self.clients if c.process is not None and not c.retired and suits(c)]
 
     def end(self) -> None:
-        """Lets all finish what they do; kills those that do not."""
+        """Let all clients finish their operations. Kill the clients that do not finish in time."""
         self.ending.set()
         for client in self.clients:
             client.send_signal(signal.SIGCONT)
@@ -139,7 +139,11 @@ class Fleet:
 
 @functools.cache
 def command_of(role: str) -> list[str]:
-    """Without the settings. Skip: this machine cannot build it."""
+    """Return the command of a role's program, without the settings argument.
+
+    Raises:
+        Skip: This machine cannot build the program.
+    """
     if role == TXN_V2:
         return go_program("franz_go")
     return [sys.executable, "-m", "conformance.histories.client"]

@@ -1,4 +1,4 @@
-"""What follows at once from a history: who wrote a value, who read it, and each key's order."""
+"""Facts from a history: the writer and the readers of each value, and each key's order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ Written = tuple[int, int]  # key and value
 
 @dataclass(slots=True)
 class KeyLog:
-    """One key's log as everybody together saw it.
+    """One key's log, combined from the observations of all clients.
 
-    `at`: the values seen at each offset, of whatever fate. `order`: the committed values, one
-    an offset; `offsets`: theirs; `index`: a value's place in it, the first of several.
+    `at` holds the values seen at each offset, committed or not. `order` holds the committed values,
+    one for each offset. `offsets` holds the offsets of `order`. `index` maps a value to its first
+    index in `order`.
     """
 
     at: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -25,7 +26,10 @@ class KeyLog:
     index: dict[int, int] = field(default_factory=dict)
 
     def index_from(self, offset: int) -> int:
-        """The place of the first committed value at or behind an offset: of a read, its own."""
+        """Return the index of the first committed value at or after an offset.
+
+        For a read this is the index of the value that was read.
+        """
         return bisect_left(self.offsets, offset)
 
 
@@ -44,7 +48,7 @@ class Facts:
 
 
 def gather(history: History) -> Facts:
-    """`readers` counts those only that read with read_committed."""
+    """Collect the facts. `readers` counts only reads with read_committed."""
     facts = Facts(history)
     for op in history.ops:
         for send in op.sends:
@@ -68,7 +72,10 @@ def gather(history: History) -> Facts:
 
 
 def took_effect(facts: Facts, op: Op) -> bool:
-    """Whether it is certain: it ended well, or one of the writes of a transaction was read."""
+    """Return whether an operation certainly took effect.
+
+    It succeeded, or it is a transaction and a reader received one of its writes.
+    """
     if op.status != INFO:
         return op.status == OK
     return op.f == "txn" and any((s.key, s.value) in facts.readers for s in op.sends)

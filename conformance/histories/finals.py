@@ -1,4 +1,4 @@
-"""The end of a run: everything is healed, open transactions are ended, everything is read."""
+"""The end of a run: end the faults, end open transactions, and read all records."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ def finish(
     check: Callable[[], None],
     stable_s: float = STABLE_S,
 ) -> None:
-    """`settings`: any client's. Writes the `stuck` events, both readings, and `final`.
+    """Write the `stuck` events, both final reads, and the `final` event.
 
-    What is open `stable_s` after all transactions were ended is stuck. `check` raises when the
-    broker has ended.
+    A partition is stuck if a transaction is still open `stable_s` after all transactions were
+    ended.
+
+    Args:
+        settings: The settings of any client.
+        check: Raises if the broker has ended.
     """
     for transactional_id in transactional_ids:
         check()
@@ -51,7 +55,7 @@ def finish(
 
 
 def _end_transaction(settings: Settings, transactional_id: str) -> None:
-    """A producer that takes over the id aborts what its last owner left open."""
+    """Abort the open transaction of an id by initializing another producer with the same id."""
     producer = Producer(
         {
             **settings.common,
@@ -64,7 +68,7 @@ def _end_transaction(settings: Settings, transactional_id: str) -> None:
 def _await_stable(
     admin: AdminClient, partitions: dict[int, TopicPartition], stable_s: float
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Last stable offsets and ends; waits for markers to be written."""
+    """Wait for markers to be written. Return the last stable offsets and the end offsets."""
     deadline = time.monotonic() + stable_s
     while True:
         stable = _offsets(admin, partitions, IsolationLevel.READ_COMMITTED)
@@ -91,7 +95,7 @@ def _read_all(
     process: int,
     history: HistoryFile,
 ) -> bool:
-    """One poll of everything as one operation; whether each key's end was reached."""
+    """Read all keys as one poll operation. Return whether the end of each key was reached."""
     fields: dict[str, Any] = {"process": process, "op": 0, "f": "poll", "isolation": isolation}
     history.event("invoke", **fields)
     consumer = Consumer(

@@ -1,12 +1,15 @@
 """Dependencies between transactions, and their cycles (Adya's G0, G1c, G-single, G2; G1b).
 
-    ww   T1 wrote a value and T2 the next one of the same key's order
-    wr   T1 wrote a value that T2 read
-    rw   T2 wrote the value next to the last one of the key that T1 read
+There are three kinds of edges from T1 to T2:
 
-Only operations that took effect are nodes. Kafka isolates no writes (G0, and G1c through ww, are
-normal), and a transaction's polls are no snapshot (G-single and G2 are normal). A cycle of wr
-alone is not: with read_committed, what is read has been committed before.
+- ww: T1 wrote a value and T2 wrote the next value in the key's order.
+- wr: T1 wrote a value that T2 read.
+- rw: T2 wrote the value after the last value of the key that T1 read.
+
+Only operations that took effect are nodes. Kafka does not isolate writes, so G0, and G1c through
+ww, are normal. The polls of a transaction are not a snapshot, so G-single and G2 are normal. A
+cycle of wr edges alone is an error: with read_committed, each value was committed before it is
+read.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ PARTLY_POLLED = "a poll may end inside of what a transaction wrote"
 
 
 def strongly_connected(graph: Graph) -> list[list[int]]:
-    """Tarjan's components of more than one node, without recursion."""
+    """Return the components of more than one node, by Tarjan's algorithm without recursion."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_stack: set[int] = set()
@@ -68,7 +71,7 @@ def _pop_component(stack: list[int], on_stack: set[int], node: int) -> list[int]
 
 
 def path(graph: Graph, start: int, goal: int, within: set[int]) -> list[int] | None:
-    """A shortest way by at least one edge, inside of `within`; both ends are part of it."""
+    """Return a shortest path of at least one edge inside `within`, with both ends."""
     came: dict[int, int] = {}
     level = [start]
     while level:
@@ -88,7 +91,7 @@ def path(graph: Graph, start: int, goal: int, within: set[int]) -> list[int] | N
 
 
 def cycles(facts: Facts) -> Iterator[Anomaly]:
-    """One anomaly for each component, by its least cycle."""
+    """Yield one anomaly for each component, with its shortest cycle."""
     ops = [op for op in facts.history.ops if _is_node(facts, op)]
     number = {id(op): place for place, op in enumerate(ops)}
     ww, wr, rw = _edges(facts, ops, number)
@@ -151,7 +154,7 @@ def _closed(
     allowed: str,
     without: Iterable[int] = (),
 ) -> Iterator[Anomaly]:
-    """A cycle of `graph` with an edge of `through` for each component that has one."""
+    """Return a cycle of `graph` with an edge of `through` for each component that has one."""
     known = set(without)
     for component in strongly_connected(graph):
         nodes = set(component)
@@ -193,7 +196,7 @@ def _within(graph: Graph, nodes: set[int]) -> Graph:
 
 
 def _intermediate_reads(facts: Facts, ops: list[Op]) -> Iterator[Anomaly]:
-    """G1b: the last that an operation read of a key is not the last that its writer wrote there."""
+    """G1b: an operation's last read of a key is not the last value that the writer wrote to it."""
     for op in ops:
         last = {read.key: read.value for read in op.reads}
         for key, value in last.items():

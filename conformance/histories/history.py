@@ -1,19 +1,34 @@
-"""The history: what each client asked for and what it was told, as JSON lines.
+"""The history: each client's requests and their results, as JSON lines.
 
 A line is one event. `time` is CLOCK_MONOTONIC in ns, which all processes of a machine share.
 
-    {"type": "test", "seed": 7, ...}                        the first line: what was run
+The first line has the settings of the run.
+
+    {"type": "test", "seed": 7, ...}
+
+An operation has an `invoke` event and an event with its result.
+
     {"type": "invoke", "process": 3, "op": 12, "f": "txn", "time": ..., "sends": [[key, value]]}
-    {"type": "committing", "process": 3, "op": 12, ...}     before a transaction asks to commit
-    {"type": "ok" | "fail" | "info", "process": 3, "op": 12, "time": ..., ...}
+
+The type of the result is `ok`, `fail` or `info`.
+
+    {"type": "ok", "process": 3, "op": 12, "time": ..., ...}
+
+A transaction has another event, written before it requests the commit.
+
+    {"type": "committing", "process": 3, "op": 12, ...}
+
+The nemesis and the end of the run write the other events. `final` means that all records have been
+read.
+
     {"type": "fault", "f": "broker-kill", "time": ..., ...}
     {"type": "stuck", "key": 2, "last_stable_offset": 7, "high_watermark": 9}
-    {"type": "final", "time": ...}                          everything there was has been read
+    {"type": "final", "time": ...}
 
-A key is a partition, a value a number that is sent once only. A process is one incarnation of a
-client: whoever comes after a crash has a new number. `info` means that nobody can tell whether
-it happened. An operation without an end was cut off by the death of its process: a transaction
-that had not asked to commit yet cannot have committed, everything else is `info`.
+A key is a partition. A value is a number that is sent only once. A process is one incarnation of a
+client: after a crash the next incarnation has a new number. `info` means that the result is
+unknown. An operation without a result was cut off by the death of its process. If it is a
+transaction that had not requested the commit, it cannot have committed. Otherwise it is `info`.
 """
 
 from __future__ import annotations
@@ -26,12 +41,12 @@ from typing import Any, NamedTuple
 OK, FAIL, INFO = "ok", "fail", "info"
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 ENDS = (OK, FAIL, INFO)
-# The readers at the end of a run have numbers from here on.
+# The process numbers of the final readers begin here.
 FINAL_PROCESS = 1 << 30
 
 
 class Send(NamedTuple):
-    """One value on its way to a key. `offset` None: not told. `status`: of this send alone."""
+    """One value sent to a key. `offset` is None if unknown. `status` is the status of this send."""
 
     key: int
     value: int
@@ -47,13 +62,13 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class Op:
-    """One operation of one process, with its end.
+    """One operation of one process, with its result.
 
-    f: txn (sends, reads, or both, atomically), send (each send on its own), poll, commit (of a
-    group's offsets), assign, subscribe, open. `moved`: keys whose position a rebalance may have
-    changed during the operation. `sought`: keys that the client itself placed at an offset, after
-    what it read. `positions`: what was committed for `group`. `protocol`: 2 for
-    transactions of the second one.
+    `f` is the function: txn (sends, reads, or both, atomically), send (independent sends), poll,
+    commit (of a group's offsets), assign, subscribe, open. `moved` holds the keys whose position a
+    rebalance may have changed during the operation. `sought` holds the keys for which the client
+    set the position, after its reads. `positions` holds the offsets committed for `group`.
+    `protocol` is 2 for transactions of the second protocol.
     """
 
     process: int
@@ -78,13 +93,16 @@ class Op:
         return f"{self.process}/{self.number}"
 
     def status_of(self, send: Send) -> str:
-        """Of one write: a transaction's are all alike."""
+        """Return the status of one write. All writes of a transaction have the same status."""
         return self.status if self.f == "txn" else send.status
 
 
 @dataclass(slots=True)
 class History:
-    """`ops` in the order in which they were invoked; `complete`: the final reads ended well."""
+    """A parsed history.
+
+    `ops` are in the order of invocation. `complete` means that the final reads succeeded.
+    """
 
     test: dict[str, Any] = field(default_factory=dict)
     ops: list[Op] = field(default_factory=list)
@@ -94,7 +112,7 @@ class History:
 
 
 def parse(lines: Iterable[str]) -> History:
-    """The history in these lines; their order does not matter, only their times do."""
+    """Parse a history. The events are ordered by their times, not by the order of the lines."""
     history = History()
     events: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for line in lines:
@@ -115,7 +133,7 @@ def parse(lines: Iterable[str]) -> History:
 
 
 def _op(events: list[dict[str, Any]]) -> Op:
-    """One operation from its two or three events."""
+    """Return one operation from its two or three events."""
     merged: dict[str, Any] = {}
     for event in sorted(events, key=lambda event: event["time"]):
         merged.update(event)

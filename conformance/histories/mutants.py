@@ -1,11 +1,16 @@
-"""Odradek with one rule broken, to show that the checker finds it. For tests only.
+"""Odradek with one rule broken, to show that the checker finds the defect. For tests only.
+
+Serve a mutant.
 
     python -m conformance.histories.mutants NAME serve --listen HOST:PORT --data DIR
+
+List the mutants, or run the workload against a mutant.
+
     python -m conformance.histories.mutants list
     python -m conformance.histories.mutants run NAME [arguments of conformance.histories.run]
 
-The rule is patched in the process of the broker before it starts; the product has no switch for
-it. Each mutant names the anomalies of which at least one gives it away.
+The rule is patched in the broker's process before the broker starts. The product has no switch for
+it. Each mutant lists the anomalies of which at least one must be found.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`faults`: those of the nemesis that bring it to light; `clients`: who has to be there."""
+    """A broken rule. `faults` and `clients` are those of the run that exposes it."""
 
     name: str
     what: str
@@ -60,7 +65,7 @@ def _no_verification() -> None:
             return ask(services, transaction, sequences, operation)
         return Result(dict.fromkeys(sequences, verification.NOT_VERIFIED))
 
-    _patch(verification, "verify", believe)  # its users are imported on their first request
+    _patch(verification, "verify", believe)  # its users are imported with their first request
 
 
 def _lso_high() -> None:
@@ -90,7 +95,7 @@ def _offsets_of_aborted() -> None:
 
 
 def _no_epoch_bump() -> None:
-    """The client is told the old epoch as if it were the next, and begins its sequences anew."""
+    """Return the old epoch to the client as the next epoch. The client resets its sequences."""
     from odradek.coordinator.transaction import transaction_decisions as state
 
     end = state._end_v2
@@ -100,7 +105,7 @@ def _no_epoch_bump() -> None:
         if decision.next is None:
             return decision
         epoch = current.producer_epoch
-        # The first protocol's markers: for the second's, partitions have a check of their own.
+        # Markers of the first protocol, because partitions check the epochs of the second's.
         prepared = replace(decision.next, producer_epoch=epoch, client_transaction_version=0)
         response = decision.response._replace(producer_epoch=epoch)
         return replace(decision, response=response, next=prepared)
@@ -109,7 +114,7 @@ def _no_epoch_bump() -> None:
 
 
 def _raise_everywhere() -> None:
-    """For a test of the harness: each Produce request fails inside the broker."""
+    """Fail each Produce request inside the broker. This is for a test of the harness."""
     from odradek.log.unified_log import UnifiedLog
 
     def fail(*_: Any, **__: Any) -> None:
@@ -119,7 +124,7 @@ def _raise_everywhere() -> None:
 
 
 def _patch(owner: Any, name: str, instead: Any) -> None:
-    """A name that is gone, or that is not called, must not make a mutant harmless."""
+    """Replace a function. A name that does not exist or is never called must not go unnoticed."""
     assert hasattr(owner, name), f"{owner} has no {name} any more"
     called = False
 
@@ -134,9 +139,9 @@ def _patch(owner: Any, name: str, instead: Any) -> None:
 
 
 class EndBroken(logging.Handler):
-    """Ends the broker when an error is logged that a mutant causes which does not fit the code.
+    """A log handler that ends the broker when a mutant that does not fit the code logs an error.
 
-    Otherwise every request would fail, and the run would look for anomalies until its time limit.
+    Otherwise every request would fail, and the run would search for anomalies until its time limit.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -207,7 +212,7 @@ MUTANTS = {
 }
 
 
-# Not a broken rule: for the tests of the harness.
+# Not a broken rule. It is for the tests of the harness.
 MISFIT = Mutant(
     "misfit",
     "appends raise TypeError",
@@ -219,7 +224,7 @@ MISFIT = Mutant(
 
 
 def command(name: str) -> str:
-    """The `--start` of `conformance.histories.run`."""
+    """Return the value of `--start` for `conformance.histories.run`."""
     return (
         f"{sys.executable} -m conformance.histories.mutants {name} serve --listen {{address}} "
         "--data {data} --set advertised.listeners={advertised}"
@@ -227,7 +232,7 @@ def command(name: str) -> str:
 
 
 def options(name: str) -> list[str]:
-    """The arguments of `conformance.histories.run` for a run against a mutant."""
+    """Return the arguments of `conformance.histories.run` for a run against a mutant."""
     mutant = MUTANTS[name]
     return [
         *("--start", command(name)),
@@ -235,7 +240,7 @@ def options(name: str) -> list[str]:
         *("--mode", mutant.mode),
         *("--faults", ",".join(mutant.faults)),
         *("--abort-share", str(ABORT_SHARE)),
-        # Some of them are found by a last stable offset that stays behind.
+        # Some mutants are found by a last stable offset that does not advance.
         *("--stable-s", str(STABLE_S)),
     ]
 

@@ -1,8 +1,8 @@
-"""Faults at random, from a seed: of the broker, of clients, of the network between them.
+"""Random faults from a seed: of the broker, of clients, and of the network between them.
 
-One thing after the other, with pauses between them; a quarter of the time nothing is done. Kills
-of the broker may be scheduled besides: each comes in its own part of the run, or as soon after as
-the fault before it has ended.
+Faults come one at a time, with pauses between them. A quarter of the time there is no fault. Kills
+of the broker may be scheduled in addition. Each scheduled kill comes in its own part of the run, or
+as soon as the fault before it has ended.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ BROKER_KILL = "broker-kill"
 BROKER_FAULTS = (BROKER_KILL, "broker-stop", "broker-pause")
 NETWORK_FAULTS = ("net-cut", "net-mute", "net-delay", "net-overtake", "net-late")
 CLIENT_FAULTS = ("client-kill", "client-pause", "client-zombie")
-# A request to end a transaction that is held back and delivered later may end the next one of
-# its producer: with clients of the first transaction protocol Kafka itself cannot tell.
+# A delayed EndTxn request may end the producer's next transaction. With clients of the first
+# transaction protocol Kafka cannot distinguish the two transactions.
 OTHER_FAULTS = ("net-late-end",)
 KILLS_SHARE = 0.8
 FAULTS = (*BROKER_FAULTS, *NETWORK_FAULTS, *CLIENT_FAULTS)
 
 
 def kill_times(kills: int, seconds: float, seed: int) -> list[float]:
-    """When the broker is killed, in seconds from the start: once in each of equal parts of a run.
+    """Return the times of the kills in seconds from the start: one in each equal part of a run.
 
     The last part ends early enough for a kill that waits for the fault before it.
     """
@@ -46,9 +46,9 @@ class BrokerEnded(Exception):
 
 
 class ManagedBroker:
-    """A broker of our own behind the proxy: what the nemesis may kill.
+    """A broker process behind the proxy, which the nemesis may kill.
 
-    The thread of the nemesis kills and starts it. Others only call `check`.
+    The thread of the nemesis kills and starts it. Other threads only call `check`.
     """
 
     def __init__(self, process: BrokerProcess, proxy: Proxy) -> None:
@@ -58,7 +58,7 @@ class ManagedBroker:
         self._ended = ""
 
     def check(self) -> None:
-        """Raise BrokerEnded if the broker has ended and nothing has ended it."""
+        """Raise BrokerEnded if the broker has ended and the nemesis has not ended it."""
         process = self.process
         code = process.process.poll()
         if code is not None and process is not self._to_end:
@@ -104,7 +104,7 @@ def _tail(process: BrokerProcess) -> str:
 
 
 class Nemesis:
-    """Runs in a thread of its own until `stop`, which heals everything first."""
+    """The thread that injects faults until `stop`, which first ends all faults."""
 
     def __init__(
         self,
@@ -190,13 +190,13 @@ class Nemesis:
         return f"{self.broker.proxy.delay(for_s, frozenset({PRODUCE}))} requests, {for_s:.2f} s"
 
     def _net_overtake(self) -> str:
-        """Long enough for the impatient clients to give a delivery up, and abort."""
+        """Hold requests long enough for clients with a short delivery timeout to abort."""
         assert self.broker is not None
         for_s = 1.5 + self.random.random()
         return f"{self.broker.proxy.overtake(for_s)} times in {for_s:.2f} s"
 
     def _net_late(self, kinds: frozenset[int]) -> str:
-        """Held for a while, or for as long as it takes the client to try again elsewhere."""
+        """Deliver held requests up to 2 s after a cut, when the client may have reconnected."""
         assert self.broker is not None
         held_s = 0.05 + self.random.random() * 0.5
         after_s = self.random.choice([0.0, 0.2, 2.0]) * self.random.random()
@@ -215,7 +215,7 @@ class Nemesis:
         return client.settings.role
 
     def _client_pause(self) -> str:
-        """Now and then for longer than a session of the group lasts."""
+        """Pause a client, sometimes for longer than the group's session timeout."""
         client = self._pick()
         if client is None:
             return "nobody"
@@ -226,7 +226,7 @@ class Nemesis:
         return f"{client.settings.role} {for_s:.2f} s"
 
     def _client_zombie(self) -> str:
-        """Another one with the same transactional id takes over; then the old one wakes up."""
+        """Replace a paused client by another with the same transactional id, then resume it."""
         client = self._pick(lambda c: c.settings.transacts)
         if client is None:
             return "nobody"

@@ -1,16 +1,16 @@
 """The network between clients and broker, and its faults: a TCP proxy on loopback.
 
-The broker advertises the proxy's address, so every connection passes it. Faults act on the
-connections that are open when they begin:
+The broker advertises the proxy's address, so every connection passes the proxy. Faults act on the
+connections that are open when the fault begins:
 
-    cut       the connection is closed on both sides
-    mute      what the broker answers is thrown away for a while, then the connection is closed:
-              requests were executed and nobody knows
-    delay     requests of some kinds are held back for a while, then delivered; what goes through
-              other connections meanwhile overtakes them
-    late      the same, but the client's side is closed before they are delivered
-    overtake  produce requests are held back until a request of the same client that ends its
-              transaction has passed them on another connection, at the latest at its end
+- `cut`: the connection is closed on both sides.
+- `mute`: the broker's responses are discarded for some time, then the connection is closed. The
+  broker has executed the requests, but the client does not know it.
+- `delay`: requests with some API keys are held for some time and then delivered. Requests on other
+  connections overtake them.
+- `late`: the same as `delay`, but the client's side is closed before the delivery.
+- `overtake`: produce requests are held until an EndTxn request of the same client has passed them
+  on another connection, or until the fault ends.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from typing import Any
 HOST = "127.0.0.1"
 PRODUCE = 0
 END_TXN = 26
-# From the request that ends a transaction to the produce request that it has overtaken: long
-# enough for the markers to be written, and too short for the next transaction to begin.
+# The delay from an EndTxn request to the produce request that it has overtaken. It is long enough
+# for the markers to be written, and too short for the next transaction to begin.
 OVERTAKEN_S = 0.01
 DRAIN_S = 0.5
 READ_BYTES = 1 << 16
 
 
 def api_key(frame: bytes) -> int:
-    """Of a request with its four bytes of size."""
+    """Return the API key of a request that begins with its four bytes of size."""
     return int(struct.unpack_from(">h", frame, 4)[0])
 
 
 def client_of(frame: bytes) -> bytes:
-    """The client id in a request's header (its length is an int16, -1 for null)."""
+    """Return the client id in a request's header (its length is an int16, -1 for null)."""
     length = int(struct.unpack_from(">h", frame, 12)[0])
     return frame[14 : 14 + max(0, length)]
 
 
 class Link:
-    """One connection of a client with its own to the broker. Belongs to the proxy's loop."""
+    """A client's connection and its connection to the broker. The proxy's loop owns it."""
 
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.client = client
@@ -59,7 +59,7 @@ class Link:
                 writer.transport.abort()
 
     def release(self) -> None:
-        """What was held goes on; when the client is gone, only what it was held for."""
+        """Deliver the held requests. If the client has gone, deliver only the held API keys."""
         held, kinds = self.held, self.holds
         self.held, self.holds = [], frozenset()
         gone = self.client.is_closing()
@@ -71,10 +71,10 @@ class Link:
 
 
 class Proxy:
-    """Runs on a loop in a thread of its own; the methods may be called from any thread."""
+    """A proxy on an event loop in its own thread. Its methods may be called from any thread."""
 
     def __init__(self, port: int, target_port: int) -> None:
-        """`port` 0: any free one."""
+        """Listen on `port`, or on any free port if it is 0."""
         self.port = port
         self.target_port = target_port
         self.links: set[Link] = set()
@@ -82,7 +82,7 @@ class Proxy:
         self.tasks: set[asyncio.Task[None]] = set()
         self.overtaking: set[Link] = set()
         self.overtaken = 0
-        self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # what ends a fault
+        self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # its end ends a fault
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -99,22 +99,22 @@ class Proxy:
         self.loop.close()
 
     def cut(self, share: float = 1.0) -> int:
-        """Reset this share of the connections; the number."""
+        """Reset this share of the connections. Return their number."""
         return self._run(self._cut(share))
 
     def mute(self, for_s: float) -> int:
         return self._run(self._mute(for_s))
 
     def delay(self, for_s: float, kinds: frozenset[int]) -> int:
-        """Hold requests of these API keys back for `for_s`; how many there were."""
+        """Hold requests of these API keys for `for_s` seconds. Return their number."""
         return self._run(self._delay(for_s, kinds))
 
     def overtake(self, for_s: float) -> int:
-        """Let the ends of transactions overtake produce requests; how many times it happened."""
+        """Let EndTxn requests overtake produce requests. Return how many times it happened."""
         return self._run(self._overtake(for_s))
 
     def late(self, for_s: float, after_s: float, kinds: frozenset[int]) -> int:
-        """Hold requests of these API keys for `for_s`, cut their clients, deliver `after_s` on."""
+        """Hold requests of these API keys for `for_s`, cut the clients, deliver after `after_s`."""
         return self._run(self._late(for_s, after_s, kinds))
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -131,7 +131,7 @@ class Proxy:
         for task in list(self.tasks):
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # the transports close in the loop's next round
+        await asyncio.sleep(0)  # the transports close in the loop's next iteration
 
     async def _cut(self, share: float) -> int:
         chosen = list(self.links)[: max(1, round(len(self.links) * share))]
@@ -149,7 +149,7 @@ class Proxy:
         return len(chosen)
 
     async def _hold(self, for_s: float, kinds: frozenset[int]) -> list[Link]:
-        """The links on which something was held."""
+        """Hold requests. Return the links that held at least one request."""
         chosen = list(self.links)
         for link in chosen:
             link.holds = kinds
@@ -185,7 +185,7 @@ class Proxy:
         return self.overtaken
 
     def _ended(self, frame: bytes) -> None:
-        """A transaction is being ended: what its client has on the way comes after that."""
+        """Release the produce requests of a client shortly after its EndTxn request."""
         for link in list(self.overtaking):
             if link.held and client_of(link.held[0]) == client_of(frame):
                 self.overtaking.discard(link)
@@ -218,7 +218,7 @@ class Proxy:
         self.links.discard(link)
 
     async def _requests(self, link: Link, reader: asyncio.StreamReader) -> None:
-        """Frame by frame, so that one can be held back; later ones of its kind wait behind it."""
+        """Forward requests frame by frame, so that a frame and later frames can be held."""
         assert link.broker is not None
         while True:
             size = await reader.readexactly(4)

@@ -1,4 +1,4 @@
-"""Polls: what was read, and every way in which a consumer's place can move."""
+"""Polls: the records read, and every cause that moves a consumer's position."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ OFFSET_INVALID = -1001
 
 
 class Reader:
-    """A read_committed consumer. `reads`, `moved`: of the operation at hand, see `begin`.
+    """A read_committed consumer.
 
-    `taken`: the keys that a rebalance moved after something had been read, with how much it was.
+    `reads`, `moved` and `taken` belong to the current operation, which `begin` starts. `taken` maps
+    each key that a rebalance moved after a read to the number of reads before it.
     """
 
     def __init__(self, settings: Settings, random: Random) -> None:
@@ -37,7 +38,7 @@ class Reader:
         self.reads, self.moved, self.taken = [], set(), {}
 
     def subscribe(self) -> list[str]:
-        """All topics, or now and then one of them."""
+        """Subscribe to all topics, or sometimes to one topic. Return the topics."""
         topics = self.settings.topics
         if self.random.random() < 0.3:
             topics = [self.random.choice(topics)]
@@ -46,14 +47,14 @@ class Reader:
         return topics
 
     def assign(self, offsets: dict[int, int]) -> None:
-        """These keys from these offsets on, and no others."""
+        """Assign only these keys, starting at these offsets."""
         self.next = dict(offsets)
         self.consumer.assign(
             [TopicPartition(*self.settings.place(key), offset) for key, offset in offsets.items()]
         )
 
     def committed(self, keys: list[int]) -> dict[int, int]:
-        """The group's offsets; 0 where there is none."""
+        """Return the group's committed offsets, or 0 for a key without a committed offset."""
         asked = [TopicPartition(*self.settings.place(key)) for key in keys]
         found = attempt(lambda left: self.consumer.committed(asked, timeout=left))
         for each in found:
@@ -63,7 +64,7 @@ class Reader:
         return dict(zip(keys, offsets, strict=True))
 
     def poll(self) -> None:
-        """One wait, then whatever is there already."""
+        """Poll once with a wait, then read all records that are available without a wait."""
         wait = POLL_S
         for _ in range(RECORDS_PER_POLL_MAX):
             message = self.consumer.poll(wait)
@@ -80,14 +81,14 @@ class Reader:
             wait = 0
 
     def positions(self) -> dict[int, int]:
-        """Where each key that was read goes on."""
+        """Return the next offset of each key that was read."""
         return {key: offset + 1 for key, offset, _ in self.reads}
 
     def as_partitions(self, positions: dict[int, int]) -> list[TopicPartition]:
         return [TopicPartition(*self.settings.place(k), offset) for k, offset in positions.items()]
 
     def rewind(self) -> dict[int, int]:
-        """Back to the first record of each key that was read since the key was given."""
+        """Seek back to the first record of each key read since the key was assigned."""
         sought: dict[int, int] = {}
         for place, (key, offset, _) in enumerate(self.reads):
             if place >= self.taken.get(key, 0):
@@ -123,7 +124,7 @@ def _consumer_config(settings: Settings) -> dict[str, Any]:
 
 
 class PlainReader:
-    """Role `consumer`: at least once in a group, anywhere at all when it assigns itself."""
+    """Role `consumer`. It is at-least-once in a group, and reads any offsets with `assign`."""
 
     def __init__(self, settings: Settings, record: Recorder, random: Random) -> None:
         self.settings = settings

@@ -1,15 +1,20 @@
-"""Runs the workload and checks its history.
+"""Run the workload and check its history.
+
+Start a broker by its name in testkit.peer, or by a command.
 
     python -m conformance.histories.run --start odradek --seconds 60
     python -m conformance.histories.run --start kafka --seed 7 --mode subscribe
     python -m conformance.histories.run --start "COMMAND with {address}, {data} and {advertised}"
+
+Use a running broker.
+
     python -m conformance.histories.run --bootstrap-server HOST:PORT
 
-With `--start` the broker is our own, behind a proxy: it is killed, stopped and paused, and the
-network has its faults; at an address only the clients have theirs. The seed is printed: it
-decides what each client does and which faults come when, not how the machine interleaves them.
-Ends with 1 when there is an anomaly that Kafka does not allow. With `--json` the last line has the
-figures and the anomalies, and the exit code is 0 whenever the run came to its end.
+With `--start` the broker runs behind a proxy. It is killed, stopped and paused, and the network has
+faults. With `--bootstrap-server` only the clients have faults. The seed is printed. It determines
+each client's operations and the times of the faults, but not the interleaving of the processes.
+The exit code is 1 if there is an anomaly that Kafka does not allow. With `--json` the last line has
+the figures and the anomalies, and the exit code is 0 if the run was completed.
 """
 
 from __future__ import annotations
@@ -49,9 +54,9 @@ from testkit.peer.server import STARTERS, free_ports, start_command
 TOPICS = 2
 PARTITIONS = 2
 CLIENTS = {TXN: 3, "producer": 1, "plain": 1, "consumer": 2}
-# With transactions of both protocols, librdkafka's and franz-go's; these need Go.
+# Clients with both transaction protocols: librdkafka's and franz-go's. The latter need Go.
 MIXED = {TXN: 2, TXN_V2: 2, "producer": 1, "plain": 1, "consumer": 1}
-# The kind of operation that each role is there for.
+# The kind of operation that each role must perform.
 KINDS = {TXN: "txn", TXN_V2: "txn-v2", "producer": "send", "plain": "send", "consumer": "poll"}
 MODES = ("assign", "subscribe", "both")
 GO_ON_S = 300.0
@@ -60,7 +65,10 @@ CHECK_S = 0.5
 
 @dataclass(slots=True)
 class Plan:
-    """What to run. `start`: a name of testkit.peer, or a command; None: at `bootstrap`."""
+    """The settings of a run.
+
+    `start` is a name of testkit.peer, or a command. None: use the broker at `bootstrap`.
+    """
 
     seed: int
     seconds: float
@@ -73,13 +81,13 @@ class Plan:
     assignor: str = "range"
     abort_share: float = 0.2
     stable_s: float = STABLE_S
-    kills: int = 0  # of the broker, scheduled besides the faults at random
+    kills: int = 0  # of the broker, scheduled in addition to the random faults
 
 
 def run(plan: Plan, directory: Path, history_path: Path) -> Report:
-    """One run in a directory of its own."""
+    """Run the workload in its own directory and analyse the history."""
     for role in plan.clients:
-        command_of(role)  # whether it can be had, before anything is started
+        command_of(role)  # raises Skip before any process is started
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(_broker(plan, directory)) if plan.start else None
@@ -114,7 +122,7 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
 
 
 def _let_run(plan: Plan, history: HistoryFile, check: Callable[[], None]) -> None:
-    """A slow machine is given more time: until something of every kind has succeeded."""
+    """Wait for the end of the run, and on a slow machine until every kind has succeeded."""
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
         check()
@@ -127,7 +135,7 @@ def _let_run(plan: Plan, history: HistoryFile, check: Callable[[], None]) -> Non
 
 
 def _nothing_to_check() -> None:
-    """A broker at an address of others may end when it likes."""
+    """Check nothing: the run does not own a broker at a `bootstrap` address."""
 
 
 @contextlib.contextmanager
@@ -184,9 +192,10 @@ def _settings(plan: Plan, bootstrap: str) -> Settings:
 
 
 def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
-    """With mode `both`, every other client of a role assigns itself; franz-go's never do.
+    """Yield the settings of each client.
 
-    Those that transact and subscribe are one group, whatever their protocol.
+    With mode `both`, every second client of a role assigns keys itself, except franz-go's clients.
+    All transactional clients that subscribe are one group, independent of their protocol.
     """
     slot = 0
     for role, number in plan.clients.items():
@@ -214,7 +223,7 @@ def _create_topics(settings: Settings, check: Callable[[], None]) -> None:
 
 
 def parse_clients(text: str) -> dict[str, int]:
-    """`txn=3,consumer=2`: how many clients of each role."""
+    """Parse the number of clients of each role, for example `txn=3,consumer=2`."""
     pairs = (pair.split("=") for pair in text.split(","))
     found = {role: int(number) for role, number in pairs}
     assert set(found) <= set(MIXED), f"roles are {', '.join(MIXED)}"

@@ -1,4 +1,4 @@
-"""Sends: each value once, with what became of it."""
+"""Sends: each value is sent once, and its result is recorded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Outbox:
 
 
 def plan_sends(random: Random, settings: Settings, values: Any, most: int) -> list[list[int]]:
-    """Keys and new values; a key comes more than once quite often."""
+    """Return random keys with new values. A key often occurs more than once."""
     chosen = random.sample(range(settings.keys), min(2, settings.keys))
     return [[random.choice(chosen), next(values)] for _ in range(random.randint(1, most))]
 

@@ -1,4 +1,4 @@
-"""What a client is told, and how it tells what happened."""
+"""The settings of a client, and the recorder of its events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S = 25.0
 GAVE_UP = 3
 VALUES_PER_PROCESS = 1_000_000
 TXN, TXN_V2 = "txn", "txn-v2"
-# The transaction of a client that died is aborted by its next incarnation, or after this.
+# The next incarnation aborts the transaction of a client that died, or this time-out does.
 TRANSACTION_TIMEOUT_MS = 15_000
 COMMON = {
     "reconnect.backoff.ms": 30,
@@ -33,7 +33,10 @@ COMMON = {
 
 @dataclass(slots=True)
 class Settings:
-    """`slot`: which client; `process`: which incarnation of it, unique in the history."""
+    """The settings of a client.
+
+    `slot` identifies the client. `process` identifies its incarnation and is unique in the history.
+    """
 
     bootstrap: str
     process: int
@@ -58,7 +61,7 @@ class Settings:
         return len(self.topics) * self.partitions
 
     def place(self, key: int) -> tuple[str, int]:
-        """A key's topic and partition."""
+        """Return a key's topic and partition."""
         return self.topics[key // self.partitions], key % self.partitions
 
     def key(self, topic: str, partition: int) -> int:
@@ -69,7 +72,7 @@ class Settings:
 
     @property
     def common(self) -> dict[str, Any]:
-        """What all clients of this process are configured with."""
+        """Return the configuration of all Kafka clients of this process."""
         address = {"bootstrap.servers": self.bootstrap, "client.id": f"process-{self.process}"}
         return {**COMMON, **address}
 
@@ -78,7 +81,7 @@ class Settings:
 
 
 class Recorder:
-    """Writes the events of this process; one operation at a time."""
+    """The writer of this process's events, one operation at a time."""
 
     def __init__(self, process: int) -> None:
         self.process = process
@@ -95,7 +98,7 @@ class Recorder:
         os.write(1, json.dumps(event).encode() + b"\n")
 
     def give_up(self, kind: str, error: object, **fields: Any) -> None:
-        """The end of the operation and of the process."""
+        """Write the result of the operation and end the process."""
         self.event(kind, error=str(error), **fields)
         sys.stdout.flush()
         os._exit(GAVE_UP)
@@ -106,7 +109,7 @@ def kafka_error(error: KafkaException) -> KafkaError:
 
 
 def attempt(call: Callable[[float], Any], deadline_s: float = DEADLINE_S) -> Any:
-    """`call(timeout_s)` again for as long as the library says that it may be tried again."""
+    """Repeat `call(timeout_s)` while the library reports a retriable error."""
     deadline = time.monotonic() + deadline_s
     while True:
         left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Transactions: poll and send in any mix, commit the group's offsets with them, or abort."""
+"""Transactions: polls and sends in random order, then a commit with offsets, or an abort."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from conformance.histories.settings import (
 
 SENDS_MAX = 4
 OPEN_DEADLINE_S = 60.0
-# Some give a delivery up soon, and abort while it may still be on its way.
+# Clients with the short delivery timeout abort while a produce request may still be in flight.
 PATIENCE_MS = (1_000, TRANSACTION_TIMEOUT_MS)
-# How far an aborted transaction comes.
+# The stages at which a client aborts a transaction.
 IN_FLIGHT, DELIVERED, WITH_OFFSETS = "in flight", "delivered", "with its offsets"
 
 
 class Abandoned(Exception):
-    """This transaction is to be aborted by the client's own choice."""
+    """The client chose to abort this transaction."""
 
 
 class Transactor:
-    """Role `txn`. An abort puts the consumer back to where the transaction began."""
+    """Role `txn`. An abort moves the consumer back to the positions before the transaction."""
 
     def __init__(self, settings: Settings, record: Recorder, random: Random) -> None:
         self.settings = settings
@@ -157,7 +157,7 @@ class Transactor:
 
     @property
     def _unknown(self) -> str:
-        """How it ended when the library gave up: what never asked to commit has failed."""
+        """Return the status after a library error: FAIL before the commit request, else INFO."""
         return INFO if self.committing else FAIL
 
     def _seen(self, outbox: Outbox) -> dict[str, Any]:
