@@ -1,1 +1,1 @@
-"""One script a question, always beside a peer; results as a table and a plot under docs/."""
+"""Benchmarks: one script for each question. Results are tables and plots under docs/."""

@@ -1,11 +1,12 @@
-"""One producer or one consumer of RabbitMQ over bare AMQP 0-9-1: prints one JSON object.
+"""One producer or one consumer of RabbitMQ over AMQP 0-9-1. It prints one JSON object.
 
 python -m benchmarks.amqp produce ADDRESS QUEUE --records N --size BYTES --batch N
 python -m benchmarks.amqp consume ADDRESS QUEUE --records N
 
-Persistent messages to a durable queue with publisher confirms, at most a thousand unconfirmed; a
-batch is what goes into one write. The consumer has a prefetch of a thousand and acknowledges each
-half of that at once. The frames are encoded once, so that the broker is the limit.
+The producer sends persistent messages to a durable queue with publisher confirms. At most a
+thousand messages are unconfirmed. A batch is the messages of one write. The consumer has a prefetch
+of a thousand and acknowledges five hundred messages at a time. The frames are encoded once, so that
+the broker is the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ METHOD, HEADER, BODY = 1, 2, 3
 END = b"\xce"
 WINDOW = 1000
 DEADLINE_S = 60.0
-# Class and method of what is sent and awaited.
+# Class and method of the frames that are sent and awaited.
 START, START_OK, TUNE, TUNE_OK = (10, 10), (10, 11), (10, 30), (10, 31)
 OPEN, OPEN_OK = (10, 40), (10, 41)
 CHANNEL_OPEN, CHANNEL_OPEN_OK = (20, 10), (20, 11)
@@ -81,7 +82,7 @@ class Channel:
                 raise SystemExit(f"{found} instead of {name}: {payload[4:]!r}")
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """The frames that the next bytes complete."""
+        """Yield the frames that the next received bytes complete."""
         chunk = self.socket.recv(1 << 18)
         if not chunk:
             raise SystemExit("the broker closed the connection")
@@ -124,7 +125,7 @@ class Confirmed:
 
 
 def produce(address: str, queue: str, records: int, size: int, batch: int) -> dict[str, float]:
-    """Seconds from the first message to the last confirmation."""
+    """Return the seconds from the first message to the last confirmation."""
     channel = Channel(address, queue)
     channel.call(CONFIRM, b"\0", CONFIRM_OK)
     one = method(PUBLISH, b"\0\0" + short("") + short(queue) + b"\0")
@@ -144,7 +145,7 @@ def produce(address: str, queue: str, records: int, size: int, batch: int) -> di
 
 
 def consume(address: str, queue: str, records: int) -> dict[str, float]:
-    """Seconds from the subscription to the last message."""
+    """Return the seconds from the subscription to the last message."""
     channel = Channel(address, queue)
     channel.call(QOS, struct.pack(">IHB", 0, WINDOW, 0), QOS_OK)
     arguments = b"\0\0" + short(queue) + short("one") + b"\0" + struct.pack(">I", 0)

@@ -1,10 +1,10 @@
-"""OffsetCommits on a few connections, many in flight: prints one JSON object.
+"""OffsetCommits on a few connections, with many in flight. It prints one JSON object.
 
 python -m benchmarks.commits ADDRESS TOPIC --commits N --connections N --in-flight N
 
-The requests are encoded once and differ in the correlation id only, and of an answer no more than
-its size is looked at until the end, so that the broker is the limit and not this program.
-Each connection commits for a group of its own, without members.
+The broker must be the limit, not this program. The requests are therefore encoded once and differ
+only in the correlation id. Of each response the program reads only the size, until the end of the
+run. Each connection commits for its own group, which has no members.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEADLINE_S = 120.0
 
 
 def commit(group_id: str, topic: str, partitions: int) -> OffsetCommitRequest:
-    """As a consumer commits that assigned itself its partitions."""
+    """Return the commit of a consumer that assigned its partitions itself."""
     places = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
         for index in range(partitions)
@@ -43,7 +43,7 @@ def commit(group_id: str, topic: str, partitions: int) -> OffsetCommitRequest:
 
 
 def await_coordinator(address: str, groups: list[str], topic: str) -> None:
-    """Until each group's coordinator is there and takes a commit; creates the offsets topic."""
+    """Wait until each group's coordinator accepts a commit. This creates the offsets topic."""
     end = time.monotonic() + DEADLINE_S
     with WireClient(address) as client:
         for group_id in groups:
@@ -62,7 +62,7 @@ def _taken(client: WireClient, group_id: str, topic: str) -> bool:
 
 
 class Connection:
-    """One socket with `in_flight` requests on their way."""
+    """One socket with `in_flight` requests in flight."""
 
     def __init__(self, address: str, frame: bytes, count: int) -> None:
         host, _, port = address.rpartition(":")
@@ -78,7 +78,7 @@ class Connection:
         self._last = b""
 
     def send(self, count: int) -> None:
-        """The next `count` requests, or what is left of them, in one write."""
+        """Send the next `count` requests, or the remaining requests, in one write."""
         count = min(count, self.unsent)
         numbers = range(self._sent, self._sent + count)
         requests = [self._before + struct.pack(">i", n) + self._after for n in numbers]
@@ -87,7 +87,7 @@ class Connection:
         self.socket.sendall(b"".join(requests))
 
     def receive(self) -> int:
-        """How many answers the next bytes completed."""
+        """Return the number of responses that the next received bytes complete."""
         chunk = self.socket.recv(1 << 18)
         if not chunk:
             raise SystemExit("the broker closed the connection")
@@ -106,7 +106,7 @@ class Connection:
         return found
 
     def check(self) -> None:
-        """The last answer is that to the last request, without an error."""
+        """Check that the last response belongs to the last request and has no error."""
         (number,) = struct.unpack_from(">i", self._last)
         answer = decode(OffsetCommitResponse, VERSION, self._last, 5)
         errors = {p.error_code for t in answer.topics for p in t.partitions}
@@ -117,7 +117,7 @@ class Connection:
 def run(
     address: str, topic: str, commits: int, connections: int, in_flight: int, partitions: int
 ) -> dict[str, float]:
-    """Commits a second, from the first request to the last answer."""
+    """Return the commits per second, from the first request to the last response."""
     groups = [f"commits-{topic}-{number}" for number in range(connections)]
     await_coordinator(address, groups, topic)
     selector = selectors.DefaultSelector()

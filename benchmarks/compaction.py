@@ -1,9 +1,10 @@
 """How fast a log is compacted, and in how much memory.
 
-A worker process compacts a log of `keys` different keys, each written twice (records of 100 bytes
-of value in batches of 1,000): MB of log a second, and the largest resident set of the worker. A
-dedupe buffer that is too small for the keys needs several passes. `make evidence-compaction` runs
-it. Its effect on produce and fetch: `compaction_beside`.
+A worker process compacts a log of `keys` different keys, each written twice. The records have
+values of 100 bytes and are in batches of 1,000. The results are MB of log per second and the
+largest resident set of the worker. A dedupe buffer that is too small for the keys needs several
+passes. `make evidence-compaction` runs it. `compaction_beside` measures the effect on produce and
+fetch.
 """
 
 from __future__ import annotations

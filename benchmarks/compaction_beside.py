@@ -1,11 +1,11 @@
-"""Produce and fetch beside a compaction: the same load alone and beside one, in turns.
+"""Produce and fetch during a compaction: the same load alone and beside a compaction.
 
-One client produces a batch of 100 records and fetches it back, over and over, as fast as it goes.
-A phase beside a compaction lasts exactly as long as the compaction of one log does: it begins when
-the cleaner is at work and ends when the log's cleaned offset is on the disk. The phase alone lasts
-as long as that one did; which of the two comes first changes from pair to pair. All logs are
-written, and synced, before the first phase; each pair has its own. The percentiles
-of all requests of all pairs together decide. `make evidence-compaction-beside` runs it.
+One client repeatedly produces a batch of 100 records and fetches it back, as fast as possible. A
+phase beside a compaction lasts exactly as long as the compaction of one log. It begins when the
+cleaner is running and ends when the log's cleaned offset is on the disk. The phase alone lasts as
+long as that phase. The order of the two phases changes from pair to pair. All logs are written and
+synced before the first phase, and each pair has its own log. The percentiles of all requests of all
+pairs together decide. `make evidence-compaction-beside` runs it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ LOOK_EVERY = 20
 RATIO = "min.cleanable.dirty.ratio"
 KAFKAS_THREAD = "kafka-log-clean"  # the system keeps 15 characters of it
 CHECKPOINT = "cleaner-offset-checkpoint"
-# Before a phase alone: what the last compaction left to be written and removed is gone by then.
+# The wait before a phase alone, in which the last compaction's pending writes and removals end.
 SETTLE_S = 3.0
 DEADLINE_S = 120.0
 BEGUN_CPU_S = 0.05  # more than a look that finds nothing
 SETTINGS = {
     "log.cleaner.backoff.ms": "200",
-    # Only what a checkpoint says is on the disk is compacted.
+    # Only records that are on the disk according to a checkpoint are compacted.
     "log.flush.offset.checkpoint.interval.ms": "2000",
 }
 RECORD_BYTES = 126  # of a record of `benchmarks.compaction` in its log, roughly
@@ -67,7 +67,7 @@ class Phase:
     fetch: list[float] = field(default_factory=list)
 
     def values(self) -> dict[str, Any]:
-        """The seconds, and how many requests took how many microseconds."""
+        """Return the seconds and the histogram of the requests in microseconds."""
         found: dict[str, Any] = {"seconds": self.seconds}
         for request in REQUESTS:
             counts = Counter(round(taken * 1e6) for taken in getattr(self, request))
@@ -76,7 +76,7 @@ class Phase:
 
 
 class RoundTrips:
-    """One client that produces a batch, waits, and fetches it back, over and over."""
+    """One client that repeatedly produces a batch, waits, and fetches it back."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -103,7 +103,7 @@ class RoundTrips:
 
 
 class Compactions:
-    """Logs that are filthy, each compacted when it is asked for."""
+    """Dirty logs, each of which is compacted on request."""
 
     def __init__(self, broker: BrokerProcess, count: int, keys: int) -> None:
         self._broker = broker
@@ -129,7 +129,7 @@ class Compactions:
                 assert answer.responses[0].partition_responses[0].error_code == 0, answer
 
     def begin(self) -> Callable[[float], bool]:
-        """Returns when the cleaner is at work; the answer tells whether it is through."""
+        """Wait until the cleaner is running. Return a function that reports whether it is done."""
         topic = self._left.pop(0)
         set_topic_config(self._broker.bootstrap, topic, RATIO, "0.01")
         before = cleaners_cpu_s(self._broker.pid)
@@ -158,7 +158,7 @@ def set_topic_config(address: str, topic: str, name: str, value: str) -> None:
 
 
 def cleaners_cpu_s(pid: int) -> float:
-    """The processor time of the cleaner: of the children of Odradek, of a thread of Kafka."""
+    """Return the cleaner's CPU seconds: of Odradek's child processes, or of Kafka's thread."""
     broker = psutil.Process(pid)
     total = 0.0
     for child in broker.children():
@@ -173,7 +173,7 @@ def cleaners_cpu_s(pid: int) -> float:
 
 
 class Sessions:
-    """One broker at a time, with a dirty log for each pair that is still to come."""
+    """One broker at a time, with a dirty log for each remaining pair."""
 
     def __init__(self, work: Path, keys: int) -> None:
         self._work = work
@@ -191,7 +191,7 @@ class Sessions:
             self._broker = None
 
     def pair(self, name: str, pair: int, pairs: int) -> dict[str, Any]:
-        """Both phases of a pair. A broker that is started for it runs a warm-up pair first."""
+        """Run both phases of a pair. A newly started broker runs a warm-up pair first."""
         if name != self._name or self._broker is None:
             self.__exit__()
             self._broker = STARTERS[name](self._work / name, SETTINGS)
@@ -213,7 +213,7 @@ class Sessions:
 
 
 def order(pair: int) -> tuple[str, ...]:
-    """The one before the other by turns; the pair that does not count says how long they last."""
+    """Return the order of the phases, which alternates. The warm-up pair measures their length."""
     return PHASES[::-1] if pair % 2 == 0 else PHASES
 
 

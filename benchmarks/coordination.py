@@ -19,7 +19,7 @@ MEMBERS = 50
 
 
 def client(broker: BrokerProcess, module: str, topic: str, **options: int) -> dict[str, float]:
-    """A load of one of the client programs: what it printed, and the broker's CPU-seconds."""
+    """Run a load with a client program. Return its output and the broker's CPU seconds."""
     command = [sys.executable, "-m", f"benchmarks.{module}", broker.bootstrap, topic]
     for key, value in options.items():
         command += [f"--{key.replace('_', '-')}", str(value)]
@@ -48,7 +48,7 @@ def transactions(
 
 
 def _rate(seen: dict[str, float], unit: str, per: int) -> dict[str, float]:
-    """Units a second, and CPU-milliseconds per so many of them; the client's CPU beside it."""
+    """Return units per second, CPU milliseconds for `per` units, and the client's CPU."""
     return {
         "rate": seen[unit] / seen["seconds"],
         "cpu_ms": seen["cpu_s"] * 1000 * per / seen[unit],

@@ -1,12 +1,12 @@
-"""A classic group of many members joins until it is stable: prints one JSON object.
+"""A classic group of many members that joins until it is stable. It prints one JSON object.
 
 python -m benchmarks.group_join ADDRESS TOPIC --members N
 
-All members are in this process, each on a connection of its own, and do what a consumer does:
-JoinGroup (again with the member id that it is given), SyncGroup, Heartbeat, and JoinGroup again
-when a rebalance is under way; the leader assigns. They heartbeat each 100 ms, and not each 3 s,
-so that the time is the coordinator's and not that of waiting for a heartbeat. Stable is the group
-when all members have the assignment of one generation. All connections stand before the start.
+All members are in this process, each with its own connection. They send the requests of a consumer:
+JoinGroup (again with the returned member id), SyncGroup, Heartbeat, and JoinGroup again during a
+rebalance. The leader assigns. The heartbeat interval is 100 ms instead of 3 s, so that the result
+is the coordinator's time and not the wait for a heartbeat. The group is stable when all members
+have the assignment of one generation. All connections are open before the start.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Member:
         self._send(request, HEARTBEAT_VERSION)
 
     def receive(self) -> None:
-        """The answer that came, and what follows from it."""
+        """Receive a response and send the next request."""
         answer = self.client.receive()
         kind = type(answer).__name__
         if kind == "JoinGroupResponse":

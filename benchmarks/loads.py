@@ -21,7 +21,7 @@ from testkit.peer.artifacts import ROOT
 MILLION = 1_000_000
 GIB = 1 << 30
 LOAD_TIMEOUT_S = 900.0
-# What ProducerPerformance is told, the last one of a name counts: it sends acks=1 otherwise.
+# Producer properties for ProducerPerformance, whose default is acks=1. A repeated name overrides.
 IDEMPOTENT = ("enable.idempotence=true", "acks=all")
 # 61 bytes of batch header and 50 records of 200 bytes with 9 or 10 bytes around them.
 BATCH_OF_50_BYTES = 10_600
@@ -63,12 +63,12 @@ def drop_topic(broker: BrokerProcess, name: str) -> None:
 
 
 def measured(broker: BrokerProcess, command: list[str]) -> tuple[str, float]:
-    """Run a client to its end; its output, and the broker's CPU-seconds meanwhile."""
+    """Run a client to its end. Return its output and the broker's CPU seconds during the run."""
     before = cpu_seconds(broker.pid)
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=ROOT
     )
-    # What the broker still does for this load (a flush of a queue, a close) belongs to it.
+    # The broker's remaining work for this load (a flush of a queue, a close) is included.
     time.sleep(0.2)
     used = cpu_seconds(broker.pid) - before
     if done.returncode != 0:
@@ -149,7 +149,7 @@ def large_batches(broker: BrokerProcess, topic: str, scale: float, *properties: 
 
 
 def fetch_all(broker: BrokerProcess, topic: str, scale: float) -> Measure:
-    """Filled and read once before; what is measured comes from the page cache."""
+    """Measure fetches from the page cache: the topic is filled and read once before."""
     records = int(2 * MILLION * scale)
     producer_performance(broker, topic, records, 1024, "batch.size=131072", "linger.ms=5")
     os.sync()

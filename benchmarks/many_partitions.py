@@ -119,7 +119,7 @@ def figures(broker: BrokerProcess) -> dict[str, float]:
 
 
 def restarted(broker: BrokerProcess, partitions: int) -> tuple[BrokerProcess, dict[str, float]]:
-    """Stop, start, and what was seen."""
+    """Stop and start the broker. Return the measurements."""
     stop_s = broker.stop()
     began = time.monotonic()
     broker = broker.restart()

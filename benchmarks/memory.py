@@ -1,10 +1,10 @@
-"""Memory that costs the same each time it is used, for as long as something is measured.
+"""Memory with a constant cost of use during a measurement.
 
-A virtual machine may lend its free memory back to the host (free page reporting): the next use of
-such a page is an exit to the host, which makes writing a gigabyte into the page cache cost two or
-three CPU-seconds instead of a fifth of one, at random, and to whichever broker happens to write.
-Where this program may (root), lending is off while it measures, and the free memory is touched once
-before.
+A virtual machine may return its free memory to the host (free page reporting). The next use of such
+a page is an exit to the host. Writing a gigabyte into the page cache then costs two or three CPU
+seconds instead of a fifth of a second. This happens at random and to any broker that writes. If
+this program has the permission (root), free page reporting is off during the measurement, and the
+free memory is touched once before.
 """
 
 from __future__ import annotations

@@ -41,14 +41,14 @@ ANSWERS = {C_EACH: "each", C_TOGETHER: "together"}
 RUNS = 4
 IN_FLIGHT = 5
 VERSION = 12
-"""Version of the produce requests: the last one that names its topics."""
+"""Version of the produce requests: the last version with topic names."""
 CLIENT_ID = "producer-1"
 SEED = 1
 TIMESTAMP_MS = 1_700_000_000_000
 WARM_UP = 500
 """Requests to each new Odradek before its run. The last response is the C program's fixed one."""
 SAME_LENGTH = "bench-cprogram"
-"""The name in the requests to the C program, as long as that of a topic of Odradek."""
+"""The name in the requests to the C program, as long as Odradek's topic name."""
 METRIC = "cpu_us_per_request"
 DEADLINE_S = 120.0
 

@@ -1,4 +1,4 @@
-"""The plots of the results."""
+"""Plots of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process tree has cost, from /proc."""
+"""The CPU time and the memory of a process tree, from /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tree(root: int) -> list[int]:
             if fields:
                 parents[int(entry.name)] = int(fields[1])
     found = [root]
-    for pid in found:  # Grows while it is walked.
+    for pid in found:  # The list grows during the iteration.
         found += [child for child, parent in parents.items() if parent == pid]
     return found
 
@@ -41,8 +41,8 @@ def cpu_seconds(root: int) -> float:
 def cpu_nanoseconds(root: int) -> int:
     """User and system time of the living processes of the tree so far, in nanoseconds.
 
-    The clock of a process counts all its threads, also those that have ended (Linux encodes the
-    process id in the number of the clock, see clock_getcpuclockid(3)).
+    The clock of a process counts all its threads, including ended threads. Linux encodes the
+    process id in the number of the clock, see clock_getcpuclockid(3).
     """
     total = 0
     for pid in tree(root):

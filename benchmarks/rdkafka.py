@@ -1,4 +1,4 @@
-"""The load that librdkafka makes, as a process of its own; prints one JSON object.
+"""The load of librdkafka, as a separate process. It prints one JSON object.
 
 python -m benchmarks.rdkafka produce ADDRESS TOPIC --records N --size BYTES --batch N
 python -m benchmarks.rdkafka latency ADDRESS TOPIC --rate N --seconds S --size BYTES
@@ -22,10 +22,11 @@ def acknowledged(idempotent: bool) -> dict[str, str | int | bool]:
 
 
 def begin(producer: Producer, topic: str, payload: bytes, idempotent: bool) -> None:
-    """Knows the leader, and the producer id.
+    """Wait until the producer knows the leader and its producer id.
 
-    For that librdkafka often takes half a second, whatever the broker: it asks only when metadata
-    arrive or that timer fires, and the first metadata make it connect anew.
+    librdkafka often takes half a second for the producer id with any broker. It requests the id
+    only when metadata arrive or when a timer of half a second fires, and the first metadata make it
+    connect again.
     """
     producer.list_topics(topic, timeout=30)
     if idempotent:
@@ -126,7 +127,7 @@ def latency(
 def fetch(address: str, topic: str, records: int) -> dict[str, float]:
     """Seconds from the first to the last record of partition 0, and from the assignment on.
 
-    What is fetched while the first records are handed over is in the second figure only.
+    Only the second figure includes records fetched during the delivery of the first records.
     """
     consumer = Consumer(
         {
@@ -134,8 +135,8 @@ def fetch(address: str, topic: str, records: int) -> dict[str, float]:
             "group.id": "unused",
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 262_144,
-            # By default a consumer that has 100,000 records to hand over asks for no more for a
-            # whole second: a faster broker would only make it sleep more often.
+            # By default a consumer with 100,000 queued records sends no fetch for a whole second.
+            # A faster broker would only make it sleep more often.
             "fetch.queue.backoff.ms": 10,
         }
     )
@@ -145,7 +146,7 @@ def fetch(address: str, topic: str, records: int) -> dict[str, float]:
     while found < records:
         messages = consumer.consume(min(10_000, records - found), timeout=5)
         if not messages:
-            raise SystemExit(f"no more after {found} records")
+            raise SystemExit(f"no further message after {found} records")
         began = began or time.perf_counter()
         for message in messages:
             if message.error():

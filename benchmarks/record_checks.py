@@ -1,14 +1,17 @@
 """The cost of work per record: checks for compacted topics, and searches for timestamps.
 
+There are two commands.
+
     python -m benchmarks.record_checks compacted [--pairs N] [--scale X] [--broker NAME]
     python -m benchmarks.record_checks lookups [--rounds N] [--seconds S]
 
-`compacted` produces keyed records of 200 bytes (key and value) to plain and to compacted topics, in
-batches of 50 and of 500, of equal and of varying sizes, uncompressed and with lz4. It prints the
-broker's CPU-seconds for a million records, all values, and the median of the paired ratios.
+The first command produces keyed records of 200 bytes (key and value) to topics with and
+without compaction. The batches have 50 or 500 records of equal or varying sizes, uncompressed or
+with lz4. It prints the broker's CPU-seconds for a million records, all values, and the median of
+the paired ratios.
 
-`lookups` sends produce requests of one record, one in flight, and prints percentiles of their
-latencies in three phases. In the first the client is alone. In the second two clients look up
+The command `lookups` sends produce requests of one record, one in flight. It prints percentiles of
+their latencies in three phases. In the first the client is alone. In the second two clients look up
 timestamps in a batch of 300,000 records, with one request in flight each. In the third a foreign
 program uses as much CPU as those look-ups cost the broker. The phases alternate, and the values of
 all rounds are pooled. The same is done with two clients that send large compressed batches to a

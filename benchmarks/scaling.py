@@ -1,8 +1,9 @@
 """The cost of 100 times the bytes: `make evidence-scaling`.
 
-One partition of 64 MB and one of 6.4 GB, segments of 16 MB, each in a broker of its own. Measured
-are the time from start to first answer after a clean stop, and the CPU and p50 of fetches of
-64 KiB at random offsets, warm (the whole log is read once before).
+A partition of 64 MB and a partition of 6.4 GB, with segments of 16 MB, are each in a separate
+broker. The first figure is the time from the start to the first response after a clean stop. The
+others are the CPU and the p50 of fetches of 64 KiB at random offsets. The page cache is warm: the
+whole log is read once before.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Fetcher:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fetch(self, offset: int) -> int:
-        """Fetch one piece of partition 0; the bytes of the answer."""
+        """Fetch one piece of partition 0. Return the size of the response in bytes."""
         name = TOPIC.encode()
         # Header v1, then replica id, max wait, min bytes, max bytes, isolation; one topic, one
         # partition with its offset and its max bytes.
@@ -106,7 +107,7 @@ def fetches(broker: BrokerProcess, records: int, count: int) -> dict[str, float]
     fetcher = Fetcher(broker.bootstrap)
     chosen = random.Random(1)
     for log in sorted((broker.log_dir / f"{TOPIC}-0").glob("*.log")):
-        log.read_bytes()  # Into the page cache, whatever the size of the log.
+        log.read_bytes()  # Read the log into the page cache.
     offsets = [chosen.randrange(records - 100) for _ in range(count)]
     for offset in offsets[:WARM_UP_FETCHES]:
         fetcher.fetch(offset)

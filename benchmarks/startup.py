@@ -1,7 +1,9 @@
 """How soon and how small: `make evidence-startup`.
 
-Idle memory of `odradek serve`; the first `Broker()` of a fresh interpreter, imports included; the
-next ones in the same interpreter; `reset()` with ten topics that hold records.
+The figures are the idle memory of `odradek serve` and three times. The first is the time of the
+first `Broker()` of a fresh interpreter with its imports. The second is the time of further
+`Broker()` calls in the same interpreter. The third is the time of `reset()` with ten topics that
+hold records.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ print(taken)
 
 
 def idle_memory_mib() -> float:
-    """The resident size of a broker that was started and not asked anything."""
+    """Return the resident size of a broker that was started and has received no request."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as work,
         start_odradek(Path(work)) as broker,
@@ -89,6 +91,6 @@ def measure(what: str, repeats: int) -> list[float]:
     if what == "idle_memory":
         return [idle_memory_mib() for _ in range(IDLE_REPEATS)]
     if what == "first":
-        # The first one warms the page cache.
+        # The first run warms the page cache.
         return [run_script(FIRST)[0] for _ in range(repeats + 1)][1:]
     return run_script({"next": NEXT, "reset": RESET}[what])

@@ -1,4 +1,4 @@
-"""What the sections of docs/benchmarks.md share."""
+"""Functions that the sections of docs/benchmarks.md share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def median(values: list[float]) -> float:
 
 
 def show(value: float | None) -> str:
-    """Three digits, or all of them before the point."""
+    """Format a value with three digits, or with all digits before the decimal point."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -14,7 +14,7 @@ TIMEOUT_S = 120.0
 
 
 class ConnectionClosed(Exception):
-    """The broker closed the connection, or did not answer in time (the cause tells which)."""
+    """The broker closed the connection or did not respond in time. The cause has the details."""
 
 
 class WireClient(BlockingClient):

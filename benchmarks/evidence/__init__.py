@@ -6,29 +6,29 @@
 
 A record is ``docs/evidence/NAME.json``. An experiment that is not complete writes
 ``docs/evidence/partial/NAME.json``, which git ignores, and moves it when the last unit is done.
-Below, times are seconds and dates are UTC::
+Below, times are seconds and dates are UTC.
 
     {
-      "experiment": "commits",         NAME, as in `benchmarks.evidence.catalogue`
-      "date": "2026-11-23",            the day, or the first and the last day, of the units
-      "commit": "59b5c47...",          the last commit that changed src/
-      "src_tree": "8a1f...",           git's object id of src/: the same after a rebase
-      "src_modified": false,           true: src/ had uncommitted changes (--trial), never published
-      "complete": true,                whether every planned unit is recorded
-      "seed": 1,                       all random choices of the experiment derive from it
-      "scale": 1.0,                    factor on the amount of work; 1.0 is what is published
+      "experiment": "commits",         NAME, as in `benchmarks.evidence.catalogue`.
+      "date": "2026-11-23",            the day, or the first and the last day, of the units.
+      "commit": "59b5c47...",          the last commit that changed src/.
+      "src_tree": "8a1f...",           git's object id of src/: the same after a rebase.
+      "src_modified": false,           true: src/ had uncommitted changes (--trial): not published.
+      "complete": true,                whether every planned unit is recorded.
+      "seed": 1,                       all random choices of the experiment derive from it.
+      "scale": 1.0,                    factor on the amount of work. Published records have 1.0.
       "machine": {"processor": "2 x AMD EPYC", ...},    `benchmarks.machine.description`
       "tuning": {"odradek": {"send buffer": "614400 bytes", ...}, "kafka": {...}},
-                                       how each side was set up (`benchmarks.tuning`); null where
-                                       an experiment has no peer
-      "settings": {...},               what the experiment says about itself, see below
+                                       how each side was set up (`benchmarks.tuning`), or null
+                                       if an experiment has no peer.
+      "settings": {...},               the settings of the experiment, see below.
       "units": [
         {
-          "key": "commits_1/3",        unique; NAME, row, seed or pair, separated by slashes
+          "key": "commits_1/3",        unique: NAME, row, seed or pair, separated by slashes.
           "date": "2026-11-23T08:01:22+00:00",
-          "seconds": 31.2,             how long the unit took
-          "load_average": 0.4,         of the machine, before the unit began
-          "values": {...},             raw values; each unit has these or a failure
+          "seconds": 31.2,             how long the unit took.
+          "load_average": 0.4,         of the machine, before the unit began.
+          "values": {...},             raw values: each unit has these or a failure.
           "failure": "..."             the promise that was broken, in one line
         }
       ]
@@ -37,15 +37,15 @@ Below, times are seconds and dates are UTC::
 A unit is the smallest piece of work that is recorded. A stop loses at most the one in progress.
 Nothing computed is stored: medians, ratios and verdicts are made from the raw values at rendering.
 
-Records of paired rows (`benchmarks.evidence.paired`) have in ``settings``::
+Records of paired rows (`benchmarks.evidence.paired`) have these ``settings``.
 
     {"pairs": 9, "rows": {"commits_1": {"title": "...", "metrics": {"rate": "commits/s"}}}}
 
-and in the ``values`` of the unit ``GROUP/PAIR``, for each row of the group and each broker, the
-metrics of one run. Where a load keeps the time of each record, ``histogram_us`` counts them::
+The ``values`` of the unit ``GROUP/PAIR`` have the metrics of one run for each row of the group and
+each broker. If a load keeps the time of each record, ``histogram_us`` counts the times.
 
     {"commits_1": {"odradek": {"rate": 40968.0, "histogram_us": {"99": 12, "101": 3}},
                    "kafka": {"rate": 6615.0, ...}}}
 
-A row without a peer has ``odradek`` and the name of what it is compared with instead of ``kafka``.
+A row without a peer has the name of the compared program in the position of ``kafka``.
 """

@@ -73,7 +73,7 @@ class EqualSockets(FirstTable):
 
 
 def socket_states(record: Record) -> list[str]:
-    """What the kernel said of the sockets of each broker, each state once."""
+    """Return the kernel's states of each broker's sockets, each state once."""
     seen: dict[str, None] = {}
     for unit in record.values.values():
         for name, found in unit.get("socket", {}).items():

@@ -1,4 +1,4 @@
-"""Histories of concurrent clients while everything is killed, and of brokers with a planted bug."""
+"""Histories of concurrent clients during kills, and of brokers with a planted bug."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ HEAD = ["seed", "mode", "operations", "transactions committed/aborted/unknown",
 
 
 class Histories(CommandExperiment):
-    """Units `seed N`. The seed decides the mode, so that all modes take turns.
+    """Units `seed N`. The seed determines the mode, so that the modes alternate.
 
     Runs go on until they have enough seconds and enough SIGKILLs together.
     """

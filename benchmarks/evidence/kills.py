@@ -1,4 +1,4 @@
-"""Experiments that kill processes and then compare what is left with what was acknowledged."""
+"""Experiments that kill processes and then compare the data with the acknowledged data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SeededKills(CommandExperiment):
         return ["-m", self.module, "--kills", kills, "--seed", key.removeprefix("seed ")]
 
     def shown(self, record: Record, columns: dict[str, str], zeros: dict[str, str]) -> str:
-        """A line for each seed, and their sum. `zeros`: what a unit without failure shows."""
+        """Return a line for each seed and their sum. `zeros`: columns of a unit without failure."""
         rows = [
             [str(values["seed"]), *(f"{values[name]:,}" for name in columns), *("0" for _ in zeros)]
             for values in record.values.values()

@@ -2,9 +2,9 @@
 
 Both brokers of a session run for the whole of it, and one is driven at a time. Each group of rows
 has a warm-up pair in each session, which is not recorded. The order of the brokers, and of the
-rows of a group, changes from pair to pair. The rows of a group are compared with one another: a
-JVM goes on compiling for gigabytes, so the later one of two rows measured one after the other
-would meet a faster Kafka.
+rows of a group, changes from pair to pair. The rows of a group are compared with one another. A JVM
+goes on compiling for gigabytes of load. If two rows were measured one after another, the second row
+would therefore meet a faster Kafka.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUANTILES = {"p50": 0.50, "p99": 0.99, "p999": 0.999}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One load. `metrics`: what `run` measures, with its unit.
+    """One load. `metrics` maps each metric that `run` measures to its unit.
 
     `run` takes a broker, a fresh topic of one partition and the scale. It may return each
     record's microseconds as `latencies_us`.
@@ -170,7 +170,7 @@ def runs(record: Record, row: str) -> dict[str, list[Values]]:
     for values in record.values.values():
         for name, run in values.get(row, {}).items():
             found.setdefault(name, []).append(run)
-    # The order in the record is that of the runs of the first pair.
+    # The record has the order in which the first pair was run.
     return {name: found[name] for name in sorted(found, key=lambda name: name != NAMES[0])}
 
 
@@ -203,7 +203,7 @@ def middle(record: Record, row: str, name: str, metric: str) -> float:
 
 
 def sides(record: Record, row: str) -> tuple[str, str]:
-    """Odradek and what it is compared with."""
+    """Return the names of Odradek and of the broker or program compared with it."""
     other = next(name for name in runs(record, row) if name != NAMES[0])
     return NAMES[0], other
 

@@ -1,4 +1,4 @@
-"""Records of experiments: what git says about src/, the file format, and which records are due."""
+"""Records of experiments: the commit of src/ in git, the file format, and the due records."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def load(path: Path) -> Record:
 
 
 def save(record: Record, path: Path) -> None:
-    """Replace the file at once, one unit a line, so that a stop never leaves half of it."""
+    """Replace the file atomically, one unit a line, so that a stop never leaves a partial file."""
     found = {"experiment": record.experiment, "date": record.date, **asdict(record)}
     units = [{k: v for k, v in unit.items() if v != "" and v != {}} for unit in found.pop("units")]
     lines = ",\n  ".join(json.dumps(unit, ensure_ascii=False) for unit in units)

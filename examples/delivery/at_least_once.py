@@ -1,8 +1,8 @@
-"""Copies a topic at least once: `python examples/delivery/at_least_once.py HOST:PORT FROM TO`.
+"""Copy a topic at least once: `python examples/delivery/at_least_once.py HOST:PORT FROM TO`.
 
 The offsets are committed after the copies have been acknowledged, every hundred records or when
-there is nothing to do: whatever goes wrong in between, those records are copied again. Any error
-ends the program; started again, it goes on at the committed offsets.
+there are no new records. After a failure in between, these records are copied again. Any error ends
+the program. When it is started again, it continues at the committed offsets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Copies a topic at most once: `python examples/delivery/at_most_once.py HOST:PORT FROM TO`.
+"""Copy a topic at most once: `python examples/delivery/at_most_once.py HOST:PORT FROM TO`.
 
-The offsets are committed before the records are copied, and a send is never repeated: whatever
-goes wrong in between, those records are not copied by anybody. Any error ends the program;
-started again, it goes on at the committed offsets.
+The offsets are committed before the records are copied, and a send is never repeated. After a
+failure in between, these records are never copied. Any error ends the program. When it is started
+again, it continues at the committed offsets.
 """
 
 from __future__ import annotations

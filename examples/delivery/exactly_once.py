@@ -1,9 +1,9 @@
-"""Copies a topic exactly once: `python examples/delivery/exactly_once.py HOST:PORT FROM TO`.
+"""Copy a topic exactly once: `python examples/delivery/exactly_once.py HOST:PORT FROM TO`.
 
-The copies and the offsets are one transaction: both are there, or neither is. Whoever reads the
-target with `isolation.level=read_committed` sees each record once. Any error ends the program;
-started again with the same transactional id, it first ends what its predecessor left open, and
-goes on at the committed offsets.
+The copies and the offsets are one transaction: both take effect, or neither does. A consumer of the
+target with `isolation.level=read_committed` receives each record once. Any error ends the program.
+When it is started again with the same transactional id, it first aborts the open transaction of the
+previous run. Then it continues at the committed offsets.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Runs the three programs while they and the broker are killed, and counts.
+"""Run the three programs while they and the broker are killed, and count records.
 
-    python -m examples.delivery.harness                        Odradek
+    python -m examples.delivery.harness
     python -m examples.delivery.harness --broker kafka --kills 40 --seed 7
 
-Every program copies numbered records. Each life of a program, or of the broker, ends with SIGKILL
-after a few copied batches, from a seed that is printed. Then the program may finish, and what is
-in the target is counted: records that are missing, and copies beyond the first of each.
+The default broker is Odradek. Every program copies numbered records. The program or the broker is
+killed with SIGKILL after a few copied batches, again and again. The kills come from a seed that is
+printed. Then the program may finish. The harness counts the records that are missing from the
+target, and the copies beyond the first copy of each record.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Copier:
         self.batches = 0
         self.progress = threading.Condition()
         self.finishing = False
-        self.changing = threading.Lock()  # of `process`: who is told to finish is the last one
+        self.changing = threading.Lock()  # of `process`, so that the last process gets the signal
         self.process = self._start()
         self.thread = threading.Thread(target=self._supervise, daemon=True)
         self.thread.start()

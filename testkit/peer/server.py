@@ -1,8 +1,8 @@
 """Brokers as child processes: started on free loopback ports, stopped by their own pid.
 
-Both get a directory of their own under the one that the caller names, so that their data lie on
-the same disk. `BrokerProcess.started_s` is the time from the start of the process to the first
-answered request (ApiVersions v0 over a plain socket), formatting of the storage not included.
+Each broker gets its own directory under the caller's directory, so that their data are on the same
+disk. `BrokerProcess.started_s` is the time from the start of the process to the first response
+(ApiVersions v0 over a plain socket). It does not include the formatting of the storage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KAFKA_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# What a single node needs set in Kafka; a single Odradek means the same when these are unset.
+# Settings that Kafka needs on a single node. A single Odradek behaves the same without them.
 SINGLE_NODE = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -133,8 +133,8 @@ def start_odradek(
 ) -> BrokerProcess:
     """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings.
 
-    With `bytecode` Python keeps the compiled source, as after an installation by pip, whatever
-    PYTHONDONTWRITEBYTECODE says here. Without it each start compiles the source again, unless
+    With `bytecode` Python keeps the compiled source, as after an installation by pip, even if
+    PYTHONDONTWRITEBYTECODE is set here. Without it each start compiles the source again, unless
     `source` has compiled modules.
     """
     (port,) = free_ports(1)
@@ -188,10 +188,10 @@ STARTERS = {"kafka": start_kafka, "odradek": start_odradek}
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that are given to nobody else on this machine for long.
+    """Return ports without a listener that no other process of this user gets for a long time.
 
-    They lie below those that outgoing connections get, so that they are still free when a broker
-    is started, and started again. A file counts them, for all processes of this user.
+    The ports are below the range of outgoing connections, so that they are still free when a broker
+    is started and restarted. A file counts them for all processes of this user.
     """
     path = _cache_directory() / "ports"
     ports: list[int] = []
@@ -265,7 +265,7 @@ def _launch(
 def spawn(
     command: list[str], output: BinaryIO, directory: Path, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """The process in a session of its own; what it says goes to `output`."""
+    """Start a process in a new session. Its output goes to `output`."""
     return subprocess.Popen(
         command,
         stdout=output,

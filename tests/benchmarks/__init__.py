@@ -1,1 +1,1 @@
-"""Tests of the benchmarks: what they compute, apart from what they measure."""
+"""Tests of the benchmarks' computations, without measurements."""

@@ -1,4 +1,4 @@
-"""What the benchmark of a compaction's neighbours computes, apart from what it measures."""
+"""The computations of the benchmark of loads beside a compaction, without measurements."""
 
 from __future__ import annotations
 

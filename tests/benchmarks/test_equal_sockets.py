@@ -1,4 +1,4 @@
-"""The network namespace of the second table, and what `ss` says of a broker's sockets."""
+"""The network namespace of the second table, and the output of `ss` for a broker's sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of experiments: which are due, how a run continues, and what is refused."""
+"""Records of experiments: due records, continued runs, and refused records."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_a_command_without_values_was_not_run(program: str) -> None:
 
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
-    """What git says of src/, the last one first."""
+    """The states of src/ in git. The last item of the list is the current state."""
     found = [SOURCE]
     monkeypatch.setattr(records, "source", lambda: found[-1])
     return found

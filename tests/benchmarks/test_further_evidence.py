@@ -1,4 +1,4 @@
-"""Tables of the further comparisons: which side decides, and what is equal."""
+"""Tables of the further comparisons: the deciding side and the equal settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C program that Odradek's CPU per request is compared with, and what decides."""
+"""The C program for the comparison of CPU per request, and the deciding ratio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paired rows: the order of the runs, and what the raw values say."""
+"""Paired rows: the order of the runs, and the values computed from raw values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks compute, apart from what they measure."""
+"""The computations of the benchmarks, without measurements."""
 
 from __future__ import annotations
 

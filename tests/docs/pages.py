@@ -1,11 +1,10 @@
 """The pages of the site and their code blocks.
 
-A comment before a block says how the test treats it::
+A comment before a block determines how the test treats the block:
 
-    <!-- not run: REASON -->    the block cannot run in a test
-    <!-- fails -->              the command ends with an error, as the page says
-    <!-- output -->             the text is the output of the block before; ... stands for anything
-
+- ``<!-- not run: REASON -->``: the block cannot run in a test.
+- ``<!-- fails -->``: the command ends with an error, as the page says.
+- ``<!-- output -->``: the text is the output of the block before. ``...`` matches any text.
 A block with a title is a file. A Python block without a title is run as a program.
 """
 

@@ -1,17 +1,17 @@
-"""A broker of one node as it should be, with clients that a scheduler interleaves at will.
+"""A model of a correct broker of one node, with clients that a scheduler interleaves at random.
 
-It writes the history that real clients would write. `broken` names a rule that it does not
-keep, so that the checker can be shown to miss nothing::
+It writes the history that real clients would write. `broken` names a rule that the model breaks. A
+test shows that the checker finds each of them:
 
-    no-dedupe       a send whose answer was lost is written again
-    lso-high        the last stable offset is one too high
-    abort-list      aborted transactions are not told to readers
-    lost-batch      a batch is acknowledged and not kept
-    late-produce    a batch of an aborted transaction is written after its marker
-    torn-commit     a commit leaves out a partition
-    offsets-always  an aborted transaction's offsets count
-    skip            a fetch begins one record late
-    late-end        an end that comes again ends its producer's next transaction (KIP-890)
+- no-dedupe: a send whose response was lost is written again.
+- lso-high: the last stable offset is one too high.
+- abort-list: aborted transactions are not returned to readers.
+- lost-batch: a batch is acknowledged and not kept.
+- late-produce: a batch of an aborted transaction is written after its marker.
+- torn-commit: a commit leaves out a partition.
+- offsets-always: an aborted transaction's offsets count.
+- skip: a fetch begins one record late.
+- late-end: a repeated EndTxn ends the producer's next transaction (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who runs, and in which group."""
+"""The clients of a run and their groups."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_a_mutant_is_found(name: str, tmp_path: Path, seed: int) -> None:
             faults=mutant.faults,
             clients=parse_clients(mutant.clients),
             abort_share=0.3,
-            stable_s=30.0,  # what is stuck is what some of them are found by
+            stable_s=30.0,  # some mutants are found by a stuck partition
         )
         report = run(plan, tmp_path / f"{attempt}", tmp_path / f"{attempt}.jsonl")
         assert not idle(report.history), "it is out of order, and not in one rule"

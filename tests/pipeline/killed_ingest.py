@@ -1,9 +1,8 @@
 """An ingest for the killer, which writes each of its steps as a line of JSON to stdout.
 
-    {"step": "table-committed", "batch": 7}     a step was reached
-    {"stopped": "table-committed", "batch": 7}  the ingest blocks here and waits for SIGKILL
-    {"done": 3}                                 the topic's end was reached, after 3 batches
-
+- ``{"step": "table-committed", "batch": 7}``: a step was reached.
+- ``{"stopped": "table-committed", "batch": 7}``: the ingest blocks here and waits for SIGKILL.
+- ``{"done": 3}``: the topic's end was reached, after 3 batches.
 The ingest blocks when it reaches the step `stop_at` for the n-th time, so that the killer can read
 the files. `killer.Killer` runs this module. The plan is JSON in argv.
 """
