@@ -8,9 +8,9 @@ import pytest
 
 from testkit.prose import LONG, check, prose_files, read_prose
 
-FINDINGS_MAX = 11.5
+FINDINGS_MAX = 2.5
 """Findings per 1,000 words."""
-SHORT_FINDINGS_MAX = 9.5
+SHORT_FINDINGS_MAX = 1.5
 """The same without long sentences."""
 
 PLANTED = {
