@@ -15,7 +15,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_ten_lines_of_python_print_what_was_produced(tmp_path: Path) -> None:
+def test_the_ten_lines_of_python_print_the_produced_records(tmp_path: Path) -> None:
     program = blocks("python")[0]
     statements = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.stmt)]
     assert len(statements) == 10

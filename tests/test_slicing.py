@@ -47,7 +47,7 @@ def test_other_work_runs_between_the_slices() -> None:
     asyncio.run(test())
 
 
-def test_the_result_that_the_work_returns_is_followed() -> None:
+def test_a_result_returned_by_the_work_is_followed() -> None:
     async def test() -> None:
         response: PendingResult[str] = PendingResult()
         result = sliced(slices(2, [], response))

@@ -302,7 +302,7 @@ def test_failed_units_run_again_on_request(tmp_path: Path, sources: list[Source]
     assert set(found.failures) == {"row/2/failed try 1"}
 
 
-def test_an_interrupt_reaches_the_command_and_what_it_started(tmp_path: Path) -> None:
+def test_an_interrupt_reaches_the_command_and_its_child_processes(tmp_path: Path) -> None:
     """The command removes its file on the way out, as a harness stops its broker."""
     program = (
         "import sys, time\n"

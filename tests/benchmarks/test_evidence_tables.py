@@ -27,7 +27,7 @@ def record_of(name: str, units: dict[str, Values], **changes: Any) -> Record:
 # --- the pages ---
 
 
-def test_each_table_in_the_pages_is_what_its_record_says() -> None:
+def test_each_table_in_the_pages_agrees_with_its_record() -> None:
     assert pages.problems(EXPERIMENTS, ROOT) == []
 
 

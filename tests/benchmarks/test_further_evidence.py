@@ -35,7 +35,7 @@ def test_each_size_is_run_four_times() -> None:
     assert set(sizes) == set(experiment.bounds)
 
 
-def test_the_program_that_answers_each_request_decides() -> None:
+def test_the_c_program_with_a_response_for_each_request_decides() -> None:
     units = {"one_record/1": sides(17, 12, 9), "one_record/2": sides(20, 10, 8.5)}
     units |= {"large_batch/1": sides(120, 100, 60)}
     text = further.CProgram().snippets(record_of(further.CProgram(), units))["c-program"]

@@ -90,7 +90,7 @@ def drive(
 
 @pytest.mark.parametrize("answers", ANSWERS.values())
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.key)
-def test_c_program_appends_each_batch_and_answers_with_the_fixed_response(
+def test_c_program_appends_each_batch_and_returns_the_fixed_response(
     programs: Path, tmp_path: Path, size: Size, answers: str
 ) -> None:
     batch = batch_of(size)

@@ -49,13 +49,13 @@ def test_quantiles_of_a_record_without_histograms_are_the_pooled_ones_that_it_ha
     assert paired.ratio(record, "x", "p99") == 3.0
 
 
-def test_a_row_is_compared_with_whatever_its_second_side_is() -> None:
+def test_a_row_is_compared_with_its_second_side() -> None:
     record = record_of("x", {"odradek": {"cpu_us": 3.0}, "c_program": {"cpu_us": 2.0}})
     assert paired.sides(record, "x") == ("odradek", "c_program")
     assert paired.ratio(record, "x", "cpu_us") == 1.5
 
 
-def test_rows_of_a_group_are_measured_in_turns_and_in_both_orders(
+def test_rows_of_a_group_are_measured_alternately_in_both_orders(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken: list[tuple[str, str]] = []

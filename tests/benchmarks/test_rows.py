@@ -62,7 +62,7 @@ def test_of_many_partitions_the_pairs_alternate(
     assert found[1] == {"kafka": {"stop_s": 3.0, **before}, "odradek": {"stop_s": 4.0, **before}}
 
 
-def test_an_idle_partition_costs_what_the_broker_without_topics_did_not() -> None:
+def test_the_cost_of_an_idle_partition_excludes_the_broker_without_topics() -> None:
     def broker(open_files: float) -> dict[str, Any]:
         values = dict.fromkeys(
             ("start_s", "served_s", "stop_s", "memory_bytes", "mapped_files"), 1.0

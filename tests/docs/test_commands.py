@@ -9,7 +9,7 @@ from tests.helpers.command_docs import PATH, commands, render
 PAGE = PATH.read_text("utf-8")
 
 
-def test_page_is_what_the_commands_say() -> None:
+def test_the_page_agrees_with_the_help_of_the_commands() -> None:
     assert render() == PAGE, "run: python -m tests.helpers.command_docs"
 
 

@@ -69,7 +69,7 @@ def test_a_clean_history_has_no_anomaly() -> None:
     assert not analyse(book.history).anomalies
 
 
-def test_a_read_of_what_an_aborted_transaction_wrote_is_g1a() -> None:
+def test_a_read_of_an_aborted_transactions_write_is_g1a() -> None:
     book = Book()
     book.txn((0, 1, 0), status=FAIL)
     book.poll((0, 0, 1))
@@ -83,7 +83,7 @@ def test_an_aborted_write_that_only_read_uncommitted_saw_is_fine() -> None:
     assert not book.forbidden()
 
 
-def test_a_value_that_nobody_sent_is_a_phantom() -> None:
+def test_a_value_that_no_client_sent_is_a_phantom() -> None:
     book = Book()
     book.poll((0, 0, 77))
     assert book.forbidden() == {"phantom"}
@@ -95,7 +95,7 @@ def test_a_transaction_that_reads_its_own_write_is_a_precommitted_read() -> None
     assert book.forbidden() == {"precommitted-read"}
 
 
-def test_an_acknowledged_write_below_the_highest_read_that_nobody_read_is_lost() -> None:
+def test_an_unread_acknowledged_write_below_the_highest_read_is_lost() -> None:
     book = Book()
     book.send((0, 1, 0), (0, 2, 1))
     book.poll((0, 1, 2))
@@ -198,7 +198,7 @@ def test_the_next_poll_of_a_process_goes_back() -> None:
     assert book.forbidden() == {"nonmonotonic-poll"}
 
 
-def test_a_rebalance_ends_what_is_known_of_a_place() -> None:
+def test_after_a_rebalance_the_expected_position_is_unknown() -> None:
     book = Book()
     book.send((0, 1, 0), (0, 2, 1))
     book.poll((0, 0, 1), (0, 1, 2))
@@ -272,7 +272,7 @@ def test_a_group_that_committed_past_a_record_that_no_member_read() -> None:
     assert not book.forbidden()
 
 
-def test_a_partition_whose_last_stable_offset_stays_behind_hangs() -> None:
+def test_a_partition_whose_last_stable_offset_does_not_advance_is_stuck() -> None:
     book = Book()
     book.history.stuck = [
         {"type": "stuck", "key": 0, "last_stable_offset": 3, "high_watermark": 5, "time": 1}
@@ -307,7 +307,7 @@ def test_a_circle_that_needs_the_order_of_writes_is_allowed() -> None:
     assert "G1c-ww" in book.allowed()
 
 
-def test_a_read_that_missed_what_another_read_of_it_saw_is_g_single_and_allowed() -> None:
+def test_a_transaction_with_inconsistent_reads_is_g_single_and_allowed() -> None:
     book = Book()
     book.send((0, 1, 0))
     book.txn((0, 2, 1), (1, 3, 0), process=1)

@@ -35,7 +35,7 @@ def test_transactors_of_both_protocols_that_subscribe_are_one_group() -> None:
 
 
 @pytest.mark.parametrize("mode", ["assign", "both"])
-def test_who_assigns_itself_has_a_group_alone(mode: str) -> None:
+def test_a_client_that_assigns_itself_has_its_own_group(mode: str) -> None:
     settings = _crew(mode)
     assert all(each.mode == "subscribe" for each in settings if each.role == TXN_V2)
     alone = [each.group for each in settings if each.mode == "assign"]

@@ -28,6 +28,6 @@ def test_a_broken_rule_is_found_by_its_anomaly(broken: str) -> None:
     assert found & BROKEN[broken], found
 
 
-def test_the_same_history_gives_the_same_report_whatever_the_order_of_its_lines() -> None:
+def test_the_order_of_the_lines_does_not_change_the_report() -> None:
     lines = World(7, "lso-high").run(STEPS)
     assert render(analyse(parse(lines))) == render(analyse(parse(reversed(lines))))

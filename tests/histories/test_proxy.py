@@ -154,7 +154,7 @@ def test_a_cut_ends_the_connection(connect, proxy: Proxy) -> None:  # type: igno
     assert _is_over(peer)
 
 
-def test_a_muted_request_arrives_and_its_answer_does_not(
+def test_a_muted_request_arrives_and_its_response_does_not(
     connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     peer = connect()
@@ -199,7 +199,7 @@ def test_a_late_request_arrives_after_its_connection_has_gone(
     assert broker.wait_for(2) == [0, 1]
 
 
-def test_the_end_of_a_transaction_overtakes_what_its_client_produced(
+def test_the_end_of_a_transaction_overtakes_its_clients_produce_request(
     connect, proxy: Proxy, broker: Broker, clock: Clock
 ) -> None:  # type: ignore[no-untyped-def]
     mine, coordinator, other = connect(), connect(), connect()
