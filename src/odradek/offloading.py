@@ -49,7 +49,7 @@ def run_here(work: Work[R]) -> R:
 
 
 class WorkRunner:
-    """Runs pieces of work of one kind, on one event loop.
+    """The runner of all pieces of work of one kind on one event loop.
 
     At most `jobs_max` of them are in progress, in the order of arrival, because each may hold an
     unpacked batch in memory. Runners that share `slices` run at most one slice in an iteration of

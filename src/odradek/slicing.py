@@ -38,7 +38,7 @@ async def end_slice() -> None:
 
 
 class SliceCounter:
-    """Counts the elements of one piece of work in a coroutine, over all of its lists."""
+    """The count of elements of one piece of work in a coroutine, over all of its lists."""
 
     __slots__ = ("_left",)
 

@@ -129,8 +129,10 @@ class BrokerServer:
         report_addresses(self.config, self._running_server.endpoints)
 
     def _endpoints(self) -> list[ListenEndpoint]:
-        """Return the endpoints to listen on. Raise KafkaError if the configs of the addresses are
-        invalid.
+        """Return the endpoints to listen on.
+
+        Raises:
+            KafkaError: The configs of the addresses are invalid.
         """
         advertised_listeners(self.config)
         sends_files = self._environment.files.sends_files
@@ -267,8 +269,10 @@ class BrokerServer:
         )
 
     async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:
-        """Return the initial metadata of a new store if the log directories are those of a stopped
-        Kafka broker, otherwise None.
+        """Return the initial metadata of a new store, or None.
+
+        A new store begins with the metadata of a stopped Kafka broker if the log directories belong
+        to one.
         """
         config = self.config
         paths = [each.path for each in log_manager.log_dirs if not each.offline]
@@ -409,8 +413,9 @@ class BrokerServer:
 
 
 def _net_limits(config: BrokerConfig) -> NetLimits:
-    """Return the limits of the network layer from Kafka's configs. Unset ones keep the defaults of
-    the network layer.
+    """Return the limits of the network layer from Kafka's configs.
+
+    Limits without a config keep the defaults of the network layer.
     """
     queued = config.get_int("queued.max.request.bytes")
     idle_ms = config.get_int("connections.max.idle.ms")

@@ -87,7 +87,7 @@ class LogCleaner:
         self._lock = asyncio.Lock()
         self._threads: ThreadPool | None = None
 
-    # --- life ---
+    # --- start and stop ---
 
     def start(self) -> None:
         """Start the periodic passes, unless ``log.cleaner.enable`` is false."""
@@ -168,8 +168,10 @@ class LogCleaner:
         return None
 
     async def _retain(self) -> None:
-        """Delete segments below the log start offset, and with the cleanup policy
-        ``compact,delete`` those past their retention.
+        """Delete the segments that retention no longer keeps.
+
+        These are the segments below the log start offset and, with the cleanup policy
+        ``compact,delete``, those past their retention.
         """
         now_ms = self._clock.time_ms()
         for log in self._manager.all_logs():
@@ -304,8 +306,10 @@ class LogCleaner:
             return False
 
     def _swap_failed(self, log: UnifiedLog, old: list[LogSegment], error: OSError) -> None:
-        """Handle an error of a swap. Without free descriptors undo the swap and retry later,
-        because no segment has been replaced yet. Any other error fails the directory.
+        """Handle an error of a swap.
+
+        Without free descriptors undo the swap and retry later, because no segment has been replaced
+        yet. Any other error fails the directory.
         """
         what = f"swapping in a cleaned segment of {log.topic_partition}"
         if error.errno not in NO_DESCRIPTOR_ERRNOS:

@@ -107,6 +107,7 @@ def build_config(
 
 def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> BrokerConfig:
     """Take the node id from the log directories if no config sets it and they contain one.
+
     An unreadable meta.properties is skipped here. The start of the broker reports it.
     """
     if config.explicit("node.id"):

@@ -256,7 +256,7 @@ def _decoded(sent: _InFlight, frame: memoryview) -> Message:
 
 
 def expects_response(request: Message) -> bool:
-    """Whether a broker responds to the request. It responds to all but Produce with acks=0."""
+    """Return whether a broker responds: to every request but Produce with acks=0."""
     return not (isinstance(request, ProduceRequest) and request.acks == 0)
 
 

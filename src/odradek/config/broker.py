@@ -229,7 +229,7 @@ class BrokerConfig:
         return [part.strip() for part in self.get_str(name).split(",") if part.strip()]
 
     def explicit(self, name: str) -> bool:
-        """Whether a value was set at the start or at run time, instead of the default."""
+        """Return whether a value was set at the start or at run time, instead of the default."""
         return name in self._static or name in self._broker or name in self._cluster
 
     def shown_value(self, name: str) -> str | None:

@@ -74,7 +74,7 @@ def number_text(value: float) -> str:
 
 
 class Validator(Protocol):
-    """Raises INVALID_CONFIG for a parsed value that is not valid."""
+    """A check of a parsed value. It raises INVALID_CONFIG for a value that is not valid."""
 
     def check(self, name: str, value: ConfigValue) -> None: ...
 

@@ -52,7 +52,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _continues(line: str) -> bool:
-    """Whether a line ends with a backslash that no other backslash escapes."""
+    """Return whether a line ends with a backslash that no other backslash escapes."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 

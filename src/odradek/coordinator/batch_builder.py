@@ -95,8 +95,10 @@ def build_coordinator_batch(
 
 
 def _record(number: int, key: bytes, value: bytes | None) -> bytes:
-    """Return the record with offset delta `number`: no attributes, no headers, timestamp delta
-    0."""
+    """Return the record with offset delta `number`.
+
+    It has no attributes and no headers, and its timestamp delta is 0.
+    """
     key_size = len(key)
     size = -1 if value is None else len(value)
     if value is not None and number < _KNOWN and key_size < _KNOWN and size < _KNOWN:

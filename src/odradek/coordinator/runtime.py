@@ -61,7 +61,8 @@ logger = logging.getLogger(__name__)
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
 # Kafka's default of offsets.commit.timeout.ms.
 COMMIT_TIMEOUT_MS = 5_000
-# The hash reads a name code unit by code unit, and each commit and heartbeat of a group needs it.
+# Size of the cache of `partition_for`. Each commit and heartbeat of a group needs the hash, which
+# reads the name code unit by code unit.
 PARTITIONS_REMEMBERED_MAX = 10_000
 
 
@@ -110,8 +111,10 @@ class _Write(Generic[R_co]):
         self.pending: PendingResult[R_co] = PendingResult()
 
     def end(self, code: ErrorCode, now: Timestamp) -> CoordinatorResult[None] | None:
-        """Send the response, unless a time-out has sent it before. Return the result to perform
-        next."""
+        """Send the response, unless a time-out has sent it before.
+
+        Return the result to perform next.
+        """
         after_commit = self._result.after_commit
         following = None if after_commit is None else after_commit(code, now)
         if not self.pending.done:
@@ -195,9 +198,9 @@ class CoordinatorRuntime(Generic[S]):
         return self._shards.get(partition) is shard
 
     def load(self, partition: int) -> S | None:
-        """Return a loaded shard, or begin to load it and return None.
+        """Return the shard if it is loaded. Otherwise begin to load it and return None.
 
-        An empty partition needs no loading.
+        The shard of an empty partition needs no loading.
 
         Raises:
             KafkaError: NOT_COORDINATOR when this broker does not lead the partition, or its log is
@@ -222,8 +225,10 @@ class CoordinatorRuntime(Generic[S]):
         return None
 
     def load_all(self, partition_count: int) -> None:
-        """Begin to load every shard of the topic. Log a warning for each partition that this broker
-        cannot serve."""
+        """Begin to load every shard of the topic.
+
+        Log a warning for each partition that this broker cannot serve.
+        """
         for partition in range(partition_count):
             try:
                 self.load(partition)
@@ -231,8 +236,11 @@ class CoordinatorRuntime(Generic[S]):
                 logger.warning("cannot serve %s-%d: %s", self._topic, partition, error)
 
     def all_shards(self, partition_count: int) -> list[S]:
-        """Return every shard of the topic that this broker serves. Raise
-        COORDINATOR_LOAD_IN_PROGRESS when one of them is not loaded."""
+        """Return every shard of the topic that this broker serves.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS when one of them is not loaded.
+        """
         shards = []
         for partition in range(partition_count):
             try:
@@ -300,15 +308,19 @@ class CoordinatorRuntime(Generic[S]):
             self.unload(partition, code)
 
     def reload(self, partition: int) -> None:
-        """Drop the uncommitted state and load the shard from the log again. Its leader epoch has
-        ended, or the log was truncated."""
+        """Drop the uncommitted state and load the shard from the log again.
+
+        Its leader epoch has ended, or the log was truncated.
+        """
         self.unload(partition, ErrorCode.NOT_COORDINATOR)
         with suppress(KafkaError):  # this broker does not lead it any longer
             self.load(partition)
 
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Drop the shards whose leader epoch ends when `new` replaces `old`. Drop all shards when
-        the topic was deleted or created again."""
+        """Drop the shards whose leader epoch ends when `new` replaces `old`.
+
+        Drop all shards when the topic was deleted or created again.
+        """
         before = old.topics_by_name.get(self._topic)
         after = new.topics_by_name.get(self._topic)
         if before is None or before is after:
@@ -523,8 +535,10 @@ class CoordinatorRuntime(Generic[S]):
             self._waiting.popleft()
 
     def _time_out(self, _: str) -> None:
-        """Send an error to the writes that are not committed in time. They stay in the state,
-        because their records stay in the log."""
+        """Send an error to the writes that are not committed in time.
+
+        They stay in the state, because their records stay in the log.
+        """
         now_ms = self._clock.monotonic_ms()
         waiting = self._waiting
         while waiting and (waiting[0][2].pending.done or waiting[0][0] <= now_ms):

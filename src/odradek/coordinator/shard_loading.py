@@ -44,8 +44,10 @@ class Shard(Protocol):
         """Apply one record to the state: at load time, and right after it was appended."""
 
     def keep(self, offset: int, key: Message) -> None:
-        """Keep the committed value that the record at `offset` with this key will replace. The
-        record is appended, but not committed yet."""
+        """Keep the committed value that the record at `offset` with this key will replace.
+
+        The record is appended, but not committed yet.
+        """
 
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""
@@ -118,8 +120,11 @@ class RecordDecoder:
         self._skipped: set[str] = set()
 
     def __call__(self, record: Record) -> tuple[Message, Message | None] | None:
-        """Return the key and the value (None: a tombstone), or None when this version cannot read
-        them."""
+        """Return the key and the value of a record.
+
+        The value of a tombstone is None. The result is None when this version cannot read the
+        record.
+        """
         if record.key is None:
             self._skip("a record without a key", record.offset)
             return None
@@ -189,8 +194,10 @@ class ShardLoader:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)
 
     async def load_piece(self, shard: Shard, data: bytes, first: int) -> int:
-        """Replay the batches in `data` from offset `first` on. Return the offset after the last
-        batch."""
+        """Replay the batches in `data` from offset `first` on.
+
+        Return the offset after the last batch.
+        """
         next_offset = pos = 0
         bulk = shard.bulk(data) if isinstance(shard, BulkShard) else None
         with postponed_full_collections():

@@ -3,7 +3,7 @@
 When a file on ext4 grows, the file system allocates each page of a write separately. That is more
 than half of the cost of an append of 128 KiB. The same write into space that was reserved in one
 piece costs a third less CPU. The size of the file does not change, because the reserved space lies
-behind its end and is never read. Truncating the file to its own size releases the space:
+after its end and is never read. Truncating the file to its own size releases the space:
 `LogSegment` does so when it is rolled or closed, and recovery does so after a SIGKILL of the
 broker.
 """

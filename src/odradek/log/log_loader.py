@@ -160,7 +160,8 @@ class LogLoader:
     def _restart_at(self, log_start_offset: int) -> None:
         """Start an empty log at `log_start_offset`, because all records are below it.
 
-        The empty segment that the deletion of all records created did not survive the crash.
+        The deletion of all records had created an empty segment there, which did not survive the
+        crash.
         """
         for segment in self._segments:
             self._log_dir.remove_later(segment.mark_deleted(), self._options.now_ms)

@@ -226,7 +226,7 @@ class UnifiedLog:
     ) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that overlap a read.
 
-        The result may include transactions slightly behind the region, because the end of the
+        The result may include transactions slightly after the region, because the end of the
         region is looked up in the sparse index.
 
         Raises:
@@ -257,7 +257,7 @@ class UnifiedLog:
 
         Raises:
             KafkaError: The batch is refused, or KAFKA_STORAGE_ERROR. After a full disk the log is
-                unchanged. After an I/O error the directory is offline.
+                unchanged, and appends may succeed later. An I/O error takes the directory offline.
         """
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
@@ -361,8 +361,8 @@ class UnifiedLog:
         The entry is written before its marker. A full disk then refuses the marker, but never
         leaves a marker without its entry.
         """
-        # Replicated transactions are removed here too, because the partition may have no readers of
-        # committed records, which would do that otherwise.
+        # This call removes the ended transactions whose markers are below the high watermark.
+        # Reads of committed records do that too, but the partition may have no such readers.
         self.producers.first_unstable_offset(self.high_watermark)
         if marker.committed:
             return
@@ -666,7 +666,7 @@ class UnifiedLog:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
 
     def delete_old_segments(self, now_ms: int, *, wait: bool = True) -> int:
-        """Apply retention by time, by size and by log start offset. Return the number of segments.
+        """Apply retention by time, size and log start. Return the number of deleted segments.
 
         Raises:
             NotResident: Without `wait`, the disk would have to be read: see `load_for_retention`.

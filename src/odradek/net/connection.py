@@ -1,7 +1,7 @@
 """One client's connection: frames in, execution in order, responses out in the same order.
 
 Every request takes this path, from the received bytes to the bytes handed to the socket, so the
-path makes few calls. `buffer_updated` takes all complete frames of a read in one loop, and
+path makes few function calls. `buffer_updated` takes all complete frames of a read in one loop, and
 responses that are ready together are sent in one write.
 
 `dispatch(connection, frame)` returns a `Result` of the chunks of the response, without its size.
@@ -67,7 +67,7 @@ them.
 Dispatch = Callable[["Connection", memoryview], Reply]
 
 # Reasons why requests of a connection may not start now, as bits of `_hold`. 0: they may.
-_EXECUTING = 1  # The request before is being executed.
+_EXECUTING = 1  # The previous request is being executed.
 _UNSENT = 2  # Responses wait until the peer has received earlier ones.
 _IN_FLIGHT = 4  # Too many responses are pending, or too many bytes of them wait.
 _MEMORY = 8  # A frame waits for its share of the memory for requests.
@@ -408,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.budget.release(charged)
 
     def mute(self, seconds: float) -> None:
-        """Start no request for `seconds`, but send responses. The longest mute counts."""
+        """Start no request for `seconds`, but send responses. The mute that ends last counts."""
         self._hold |= _MUTED
         self._mutes += 1
         self._shared.timers.call_later(seconds, self._unmute)
@@ -507,7 +507,7 @@ class Connection(asyncio.BufferedProtocol):
             self._limit()
 
     def _executed(self, reply: Result[Chunks]) -> None:
-        """The request is executed. The next one may start."""
+        """Handle the end of a request's execution: the next request may start."""
         self._shared.executing.discard(reply)
         self._uncharge()
         if self._lent:
@@ -606,7 +606,7 @@ class Connection(asyncio.BufferedProtocol):
     # Closing.
 
     def _refuse(self, out: Chunks, error: BaseException) -> None:
-        """Close the connection after a request without a response, behind the earlier responses."""
+        """Close the connection for a request without a response. Send earlier responses first."""
         try:
             if out:
                 self._write(out)
@@ -638,7 +638,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finish()
 
     def stop(self) -> None:
-        """Stop reading, and close when the received requests are executed and answered."""
+        """Stop reading, and close when the responses to the received requests are sent."""
         if self.closed or self._stopping:
             return
         self._stopping = True
@@ -670,7 +670,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> bool:
-        """Whether it closes by itself as soon as its peer has received the last responses."""
+        """Whether the connection closes as soon as its peer has received the last responses."""
         return self._stopping
 
     @property

@@ -146,7 +146,7 @@ def _exchange_congestion(sock: socket.socket, name: bytes) -> bytes | None:
 
 
 def _is_this_machine(sock: socket.socket, peer: Any) -> bool:
-    """Whether the peer of an accepted socket is a program on this machine."""
+    """Return whether the peer of an accepted socket is a program on this machine."""
     host, own = plain_address(peer)[0], plain_address(sock.getsockname())[0]
     return host.startswith(_LOOPBACK) or host == own
 

@@ -1,7 +1,7 @@
 """Sending of responses that hold file regions, in order: by sendfile, or by reads without it.
 
-A connection writes bytes to its transport itself as long as nothing waits. Everything else is
-passed to a `Sender`: a queue of chunks, sent from the front. While the transport holds bytes
+A connection writes bytes to its transport itself as long as no chunk is queued. All other chunks
+are passed to a `Sender`: a queue that is sent from the front. While the transport holds bytes
 (`paused`, because its limits are zero), nothing is sent past it. While it holds none, the header of
 a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`.
 
@@ -160,8 +160,8 @@ class Sender:
     ) -> bool:
         """Send a response with one large region directly, while nothing waits.
 
-        Everything that is not sent immediately, for any reason, is queued. The queue then meets the
-        same reason and handles it.
+        Everything that is not sent immediately, for any reason, is queued. The sending of
+        the queue then meets the same condition and handles it.
 
         Returns:
             False, without having done anything, if the chunks do not have that shape.

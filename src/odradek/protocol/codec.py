@@ -2,7 +2,7 @@
 
 The codec of a message and version is compiled on first use.
 
-A decoder takes a buffer and a position, and returns the message and the position behind it. Bytes
+A decoder takes a buffer and a position, and returns the message and the position after it. Bytes
 that follow the message are not an error, as in Kafka. Fields of type records stay views into the
 buffer, everything else is copied. An encoder passes chunks to `append`. Records are appended by
 reference, without a copy.

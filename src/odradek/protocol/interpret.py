@@ -28,7 +28,7 @@ _FORMATS = {
 
 
 def decode(cls: type[M], version: int, buffer: memoryview | bytes, pos: int = 0) -> tuple[M, int]:
-    """Return the message at `pos` and the position behind it, or raise `MalformedMessage`."""
+    """Return the message at `pos` and the position after it, or raise `MalformedMessage`."""
     reader = _Reader(cls, version, memoryview(buffer), pos)
     message: M = reader.struct(reader.spec.body)
     return message, reader.pos
@@ -155,7 +155,7 @@ class _Reader(_Codec):
         return data if field.kind == "records" else bytes(data)
 
     def is_null(self, field: FieldSpec) -> bool:
-        """Whether a nullable struct is null, from the byte before it, or the varint in a tag."""
+        """Return whether a nullable struct is null, from the byte before it or a tag's varint."""
         if field.tagged.has(self.version):
             return self.uvarint() == 0
         return bool(self.number("int8") < 0)

@@ -2,7 +2,7 @@
 
 A definition is read when its first codec is needed, never at import. Versions are closed ranges.
 "3+" ends at `ANY_LATER`, and "none" is the empty range. The fields of a struct are in wire order.
-In a version in which a field is tagged, it is not in the body but in the tag section behind it.
+In a version in which a field is tagged, it is not in the body but in the tag section after it.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def min_element_size(field: FieldSpec, version: int, flexible: bool) -> int:
 
 
 class _DefinitionReader:
-    """Converts one JSON definition into a `MessageSpec`. Collects its structs, children first."""
+    """Conversion of one JSON definition to a `MessageSpec`, with its structs, children first."""
 
     def __init__(self, path: str, definition: dict[str, Any]) -> None:
         self.path = path

@@ -66,7 +66,7 @@ def uvarint_rest(view: memoryview, pos: int, first: int) -> tuple[int, int]:
 
 
 def uvarint_at(view: memoryview, pos: int) -> tuple[int, int]:
-    """Return the varint at `pos` and the position behind it."""
+    """Return the varint at `pos` and the position after it."""
     first = view[pos]
     return (first, pos + 1) if first < 0x80 else uvarint_rest(view, pos + 1, first)
 
@@ -105,7 +105,7 @@ def tag_count(view: memoryview, pos: int, first: int) -> tuple[int, int]:
 
 
 def tag_header(view: memoryview, pos: int) -> tuple[int, int, int]:
-    """Return one tagged field's tag, the position of its bytes, and the position behind them."""
+    """Return one tagged field's tag, the position of its bytes, and the position after them."""
     tag, pos = uvarint_at(view, pos)
     size, pos = uvarint_at(view, pos)
     if size > len(view) - pos:

@@ -151,7 +151,7 @@ def _unpack(compression: Compression, data: bytes | memoryview, bytes_max: int) 
 def unpack_in_thread(
     compression: Compression, data: bytes | memoryview, bytes_max: int
 ) -> Work[Body]:
-    """As `unpack`, in a thread unless unpacking surely takes less time than a change of threads."""
+    """Unpack in a thread, unless unpacking surely takes less time than a change of threads."""
     if len(data) <= SMALL_PACKED_BYTES or compression is Compression.NONE:
         try:
             return unpack(compression, data, min(bytes_max, SMALL_UNPACKED_BYTES))

@@ -156,7 +156,7 @@ class FileRegion:
             at = last if last < PROBE_STEP_BYTES else PROBE_STEP_BYTES
         try:
             while True:
-                files.preadv(fd, _PROBE, position + at, nowait)  # behind the file's end: no wait
+                files.preadv(fd, _PROBE, position + at, nowait)  # after the file's end: no wait
                 if at == last:
                     return length
                 found, at = at, at + PROBE_STEP_BYTES

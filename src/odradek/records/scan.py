@@ -60,7 +60,7 @@ _unpack_length_and_timestamp = struct.Struct("7B").unpack_from
 def check_records(body: Body, count: int) -> Generator[None, None, tuple[list[int], int]]:
     """Check that `count` records decode and have the offset deltas 0, 1, 2, ...
 
-    Yields at the end of each slice. Bytes behind the last record are not read.
+    Yields at the end of each slice. Bytes after the last record are not read.
 
     Returns:
         The indexes of the records without a key, and the position after the last record.
@@ -119,7 +119,7 @@ def is_usual(batch: memoryview) -> bool:
 def _check_runs(
     body: Body, position: int, index: int, end: int, keyless: list[int]
 ) -> tuple[int, int]:
-    """As `_check_usual`, with runs of records that have the same sizes checked together."""
+    """Check as `_check_usual` does, but runs of records that have the same sizes together."""
     stretch = STRETCH_MIN
     while index < end:
         template = position
@@ -281,7 +281,7 @@ def _value_lengths() -> list[bytes]:
 def _check_others(  # noqa: C901 - calls for each varint would double the time
     body: Body, position: int, first: int, end: int, keyless: list[int]
 ) -> tuple[int, int]:
-    """As `_check_usual`, for valid records of any form with few headers.
+    """Check as `_check_usual` does, for valid records of any form with few headers.
 
     Reads may pass the end of a record, so a record counts only if its last field ends there.
     """
@@ -497,7 +497,7 @@ def _skip_older(  # noqa: C901 - calls for each varint would double the time
     """Skip records of the usual form whose timestamp delta is below `delta_min`.
 
     The length of such a record has one or two bytes, the timestamp delta up to four. Return the
-    number of the skipped records and the position behind them.
+    number of the skipped records and the position after them.
     """
     data, size, unpack = body.data, body.size, _unpack_length_and_timestamp
     delta_min_twice = 2 * delta_min

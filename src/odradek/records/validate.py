@@ -81,7 +81,7 @@ class BatchRules:
 def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Writable, HeaderTuple]:
     """Return the batch and the 13 fields of its header.
 
-    A valid batch is exactly one whole v2 batch. An incomplete batch behind it is cut off, as in
+    A valid batch is exactly one whole v2 batch. An incomplete batch after it is cut off, as in
     Kafka, so the returned batch may be shorter.
 
     Raises:
@@ -118,7 +118,7 @@ def validate_batch(batch: Writable, rules: BatchRules, now_ms: int) -> tuple[Wri
 
 
 def one_batch(batch: Writable) -> Writable:
-    """Return the only batch (magic 2) in these bytes, without an incomplete one behind it.
+    """Return the only batch (magic 2) in these bytes, without an incomplete one after it.
 
     Raises:
         KafkaError: There is no whole batch, more than one, or one of another magic.

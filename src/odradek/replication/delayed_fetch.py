@@ -76,8 +76,8 @@ class FetchParams:
     """The properties of a fetch that hold for all of its partitions (Kafka's ``FetchParams``).
 
     Attributes:
-        reads_zstd: Whether the client can read zstd. Otherwise topics with this compression.type
-            have the error UNSUPPORTED_COMPRESSION_TYPE.
+        reads_zstd: Whether the client can read zstd. If not, topics with this compression.type get
+            the error UNSUPPORTED_COMPRESSION_TYPE.
     """
 
     isolation: FetchIsolation
@@ -254,9 +254,9 @@ def close_regions(data: FetchData) -> None:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that is delayed, or may be.
+    """A fetch that is delayed, or may become delayed after its first read.
 
-    If it has many partitions, it watches them from the time of its first read.
+    A fetch of many partitions watches them from the time of its first read.
     """
 
     __slots__ = (

@@ -186,15 +186,12 @@ class Partition:
     ) -> None:
         """Become the leader, or update the replicas and the ISR of an epoch that this broker leads.
 
-        A new epoch is written to the log's epoch cache before any request is served. For an empty
+        A new epoch is added to the log's epoch cache before any request is served. For an empty
         log this is postponed to its first record, because many topics may be created at the same
         time. If the epoch is unchanged, the high watermark, the epoch cache and the delayed
         operations stay unchanged: records that wait for a flush still need it. An older epoch is
         ignored. If the unflushed records that recovery found reach flush.messages, the caller
         starts a flush.
-
-        Raises:
-            KafkaError: The epoch cannot be written.
         """
         if leader_epoch < self.leader_epoch:
             return

@@ -4,10 +4,11 @@
 leadership. It deletes the logs of topics whose deletion is recorded (`deletions`), and passes
 changed topic configs on to the logs.
 
-All methods run on the event loop. The executor runs only reads that wait for the disk, and fsync,
-once at a time for each log. A flush acknowledges all records that were appended before it began
-(group commit). A flush that fails takes the log directory offline and is not repeated: after a
-failed fsync the page cache may report data as clean that never reached the disk.
+All methods run on the event loop. The executor runs only the calls that wait for the disk: reads,
+the sync of log directories with deleted logs, and fsync, one at a time for each log. A flush
+acknowledges all records that were appended before it began (group commit). A flush that fails takes
+the log directory offline and is not repeated: after a failed fsync the page cache may report data
+as clean that never reached the disk.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class ReplicaManager:
     def applying(
         self, old_image: MetadataImage | None, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """As `apply`, with a yield at the end of each time slice.
+        """Apply the image as `apply` does, and yield at the end of each time slice.
 
         Between slices a new partition may not exist yet, and a removed one may still exist. Clients
         try again, as they do in a cluster.
@@ -289,10 +290,10 @@ class ReplicaManager:
     def fetch_records(
         self, params: FetchParams, targets: Sequence[FetchTarget]
     ) -> Result[list[FetchPartitionData]]:
-        """Read the targets. Respond when at least `params.min_bytes` can be read, or time is up.
+        """Read the targets. The result is done when `params.min_bytes` can be read, or time is up.
 
         The data is in the order of the targets. The caller closes its regions. The result is
-        executed after the first read. `cancel` ends the delay.
+        executed after the first read. `Result.cancel` ends the delay.
         """
         return sliced(fetch(self, params, targets))
 
@@ -421,10 +422,11 @@ class ReplicaManager:
         timeout_ms: int | None,
         on_ready: Callable[[dict[Partition, ErrorCode]], None],
     ) -> None:
-        """Call `on_ready(errors)` when each high watermark has reached its offset, or on errors.
+        """Call `on_ready(errors)` when each partition has reached its offset, or has failed.
 
-        Start the flushes that are due, because on a single node the high watermark waits only for
-        flushes.
+        A partition whose high watermark has not reached its offset after `timeout_ms` has the error
+        REQUEST_TIMED_OUT. Start the flushes that are due, because on a single node the high
+        watermark waits only for flushes.
         """
         delayed = DelayedProduce(required_offsets, on_ready)
         if timeout_ms is not None:
@@ -467,7 +469,7 @@ class ReplicaManager:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def log_dir_failed(self, log_dir: LogDir) -> None:
-        """Stop the partitions of an offline log directory. They respond KAFKA_STORAGE_ERROR."""
+        """Stop the partitions of an offline log directory. Requests get KAFKA_STORAGE_ERROR."""
         for partition in tuple(self._partitions.values()):
             if partition.log.log_dir is log_dir:
                 partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -515,7 +517,8 @@ class ReplicaManager:
 
         A transaction is late when it is open although it should have ended long ago. For each
         partition the result has the transaction that holds back the last stable offset. Their
-        number is Kafka's metric ``PartitionsWithLateTransactionsCount``."""
+        number is Kafka's metric ``PartitionsWithLateTransactionsCount``.
+        """
         return {
             partition.topic_partition: late
             for partition in self._partitions.values()

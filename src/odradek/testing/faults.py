@@ -1,4 +1,4 @@
-"""Faults on a running broker: selected requests are refused, delayed, cut off or not responded to.
+"""Faults on a running broker: requests are refused, delayed, disconnected or get no response.
 
 `Faults` is the interceptor of requests in the environment of a `Broker`. While no fault is set, it
 executes each request without decoding it. Only the broker's loop changes the faults. Tests read the
@@ -38,7 +38,7 @@ ApiName = str | int | ApiKey
 
 
 class Request:
-    """A request for the faults. Its body is decoded when a fault first reads it."""
+    """A request to which faults may apply. Its body is decoded when a fault first reads it."""
 
     def __init__(
         self, connection: InterceptedConnection, frame: memoryview, server: BrokerServer
@@ -82,7 +82,7 @@ class Request:
 
 
 Execute = Callable[[], Reply]
-# The effect of a fault on a request that matches. It replies like a dispatcher.
+# The effect of a fault on a request that matches. It returns a `Reply`, as a dispatcher does.
 Strike = Callable[[Request, Execute], Reply]
 
 
@@ -476,7 +476,7 @@ def _swallowed(reply: Reply) -> Result[Chunks]:
 
 
 def _late(reply: Reply, seconds: float, timers: Timers) -> Reply:
-    """Return the `reply` of a dispatcher with its response `seconds` after the execution."""
+    """Delay the response of a dispatcher's `reply` until `seconds` after the execution."""
     if not reply:
         return reply  # there is no response to delay
     result = _result(reply)

@@ -82,8 +82,9 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 
 
 def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Return the dynamic default configs of all brokers, which belong to the broker resource
-    without a name.
+    """Return the dynamic default configs of all brokers.
+
+    They belong to the broker resource without a name.
     """
     entries = []
     for name, key in BROKER_CONFIGS.items():

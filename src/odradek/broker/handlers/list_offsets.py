@@ -138,8 +138,9 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the end of the records that the client may read
-    (``Partition.fetchOffsetForTimestamp``).
+    """Return the end of the records that the client may read.
+
+    Kafka: ``Partition.fetchOffsetForTimestamp``.
     """
     if request.replica_id != CONSUMER:
         return partition.end_offset(FetchIsolation.LOG_END)

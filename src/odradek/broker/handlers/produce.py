@@ -12,8 +12,8 @@ internal and compacted topics need keys and are checked one by one
 
 A transactional batch needs a transactional id in the request. Before the first batch of a
 transaction in a partition, the coordinator must confirm that the partition is in the transaction
-(`odradek.broker.transactions.partition_verification`). From version 12 on, the coordinator adds the
-partition in the same step (KIP-890).
+(`odradek.broker.transactions.partition_verification`). From version 12 on, the coordinator adds
+the partition to the transaction in the same step (KIP-890).
 
 KIP-467 (error messages), KIP-516 (topic ids, version 13), KIP-951 (the current leader, version 10).
 """
@@ -156,8 +156,9 @@ def _entry(version: int, topic: TopicProduceData, data: PartitionProduceData) ->
 
 
 def _attributes(records: memoryview | None) -> int:
-    """Return the low byte of the batch's attributes. It is 0 if the batch is too short for one,
-    which the append reports as an error.
+    """Return the low byte of the batch's attributes.
+
+    It is 0 if the batch is too short for one, which the append reports as an error.
     """
     if records is None or len(records) <= LOW_ATTRIBUTES_POSITION:
         return 0

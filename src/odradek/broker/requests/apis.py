@@ -33,8 +33,9 @@ class Api:
 
     @property
     def message_name(self) -> str:
-        """The common start of the names of the request and response classes, for example
-        ``InitProducerId`` for the handler ``init_producer_id``.
+        """Return the common start of the names of the request and response classes.
+
+        For example ``InitProducerId`` for the handler ``init_producer_id``.
         """
         return "".join(part.capitalize() for part in self.handler.split("_"))
 

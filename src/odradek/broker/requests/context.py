@@ -77,8 +77,9 @@ class RequestContext:
         self._connection.mute(pause_ms / 1000)
 
     def set_client_software(self, name: str, version: str) -> None:
-        """Record the client's software name and version (ApiVersions), cut to
-        `CLIENT_SOFTWARE_CHARACTERS_MAX`.
+        """Record the client's software name and version (ApiVersions).
+
+        Both are cut to `CLIENT_SOFTWARE_CHARACTERS_MAX`.
         """
         software = f"{name} {version}"
         self._connection.client_software = software[:CLIENT_SOFTWARE_CHARACTERS_MAX]

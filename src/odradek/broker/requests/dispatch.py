@@ -100,7 +100,7 @@ class _Entry:
 
 
 class Dispatcher:
-    """Executes the requests of all connections. Used on the event loop only.
+    """The executor of the requests of all connections. Used on the event loop only.
 
     A connection calls `dispatch` with each frame. `odradek.net.connection` describes the values
     that it may return.

@@ -11,8 +11,9 @@ from odradek.ids import BrokerId
 
 
 class LeaderEndpoint(NamedTuple):
-    """The address at which this client reaches a broker. The fields and their order are those of
-    ``NodeEndpoint``.
+    """The address at which this client reaches a broker.
+
+    The fields and their order are those of ``NodeEndpoint``.
     """
 
     node_id: int

@@ -6,13 +6,13 @@ that took the general path. A frame with the same bytes at the same positions is
 being decoded. Its response differs from the earlier one in three numbers for each partition, so it
 is not encoded either. For one partition this saves half of the broker's CPU time for a request
 (measured: 8.5 instead of 17.4 us). The shape comes from the codec and is compared with the frame.
-This module does not know the layout of any version. A producer with 12 partitions sends any of
-4,095 selections of them, so the parts between two partitions are learnt separately.
+This module does not know the layout of any version. A producer with 12 partitions may send any of
+4,095 combinations of them, so the parts between two partitions are learnt separately.
 
-This is the only exception from the rule that a request has one path. The general path executes
+This is the only exception to the rule that a request has one path. The general path executes
 every request that needs a further check: a partition that does not commit on append, a flush that
 is due, a transaction, a quota. A shape belongs to one value of `ReplicaManager.generation`, which
-rises with every change of topics, leadership and configs. Shapes of another generation are
+increases with every change of topics, leadership and configs. Shapes of another generation are
 forgotten. If the log refuses a batch, the request stays on this path, because the log may already
 have written into the batch. The handler then makes the response. Tests change every byte of a frame
 and compare both paths.
@@ -127,8 +127,9 @@ class RememberedShapes:
 
 
 class RepeatedProduce:
-    """Executes produce requests by remembered shapes, and learns shapes. Used on the event loop
-    only.
+    """The executor of produce requests with remembered shapes. It also learns the shapes.
+
+    Used on the event loop only.
     """
 
     __slots__ = ("_budget", "_quota", "_services")

@@ -28,7 +28,9 @@ class ShapeHolder(Protocol):
 
 
 class ShapeBudget:
-    """Counts the bytes of all shapes. Owned by the dispatcher, used on its event loop only.
+    """The number of bytes of all shapes, and its limit.
+
+    Owned by the dispatcher, used on its event loop only.
 
     Holders are evicted by the CLOCK algorithm. The use of a shape only sets the holder's flag
     `used`. The algorithm clears the flag and passes over the holder once.

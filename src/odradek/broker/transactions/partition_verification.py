@@ -34,8 +34,9 @@ RETRY_MS_MAX = "add.partitions.to.txn.retry.backoff.max.ms"
 
 
 class Operation(IntEnum):
-    """The operation and the errors that a client supports, by the version of its request
-    (``TransactionSupportedOperation``).
+    """The operation and the errors that a client supports (``TransactionSupportedOperation``).
+
+    The version of its request decides which.
     """
 
     DEFAULT_ERROR = 0

@@ -81,8 +81,10 @@ RETRY_MS = 1_000
 
 
 class GroupTime(NamedTuple):
-    """The configs of one duration: the group's own, the broker's default, and the broker's bounds
-    of both."""
+    """The configs of one duration of a group.
+
+    These are the group's own config, the broker's default, and the broker's bounds of both.
+    """
 
     own: str
     name: str
@@ -243,8 +245,10 @@ class ConsumerRequests:
     def join(
         self, request: JoinGroupRequest, client: GroupClient, version: int
     ) -> Result[JoinGroupResponse]:
-        """Handle JoinGroup to a consumer group with members. The result is done when its records
-        are committed."""
+        """Handle JoinGroup to a consumer group with members.
+
+        The result is done when its records are committed.
+        """
         context = self._context(request.group_id, client, version)
         return self._with_patterns(context, partial(self._join, request))
 
@@ -303,8 +307,10 @@ class ConsumerRequests:
     # -- time --------------------------------------------------------------------------------------
 
     def expire(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Remove the members whose deadlines have passed. Try again after `RETRY_MS` when the
-        records cannot be appended."""
+        """Remove the members whose deadlines have passed.
+
+        Try again after `RETRY_MS` when the records cannot be appended.
+        """
         now_ms = self._runtime.now().monotonic_ms
         late: dict[str, ConsumerMember] = {}
         for (kind, member_id), deadline in list(group.deadlines.items()):
@@ -327,8 +333,10 @@ class ConsumerRequests:
             self._runtime.arm(shard.partition, group.group_id, group.next_deadline_ms())
 
     def loaded(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        """Begin the sessions of all members again after the group was loaded, and the rebalance
-        time-outs of the members that have to revoke partitions."""
+        """Restart the sessions of all members after the group was loaded.
+
+        Restart the rebalance time-outs of the members that have to revoke partitions, too.
+        """
         now_ms = self._runtime.now().monotonic_ms
         session_ms = self.settings(group.group_id).session_timeout_ms
         timers = []
@@ -383,7 +391,7 @@ class ConsumerRequests:
 
 
 def _assignors(names: list[str]) -> tuple[str, ...]:
-    """Return the configured assignors by their short names. Raise INVALID_CONFIG for others."""
+    """Return the short names of the configured assignors. Raise INVALID_CONFIG for others."""
     found = tuple(KAFKA_CLASSES.get(name, name) for name in names)
     for name in found:
         if name not in ASSIGNORS:
@@ -415,10 +423,10 @@ def _consumer_group(shard: GroupShard, group_id: str) -> ConsumerGroup:
 def _group_to_join(
     shard: GroupShard, group_id: str, context: ConsumerContext
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord], list[MemberTimer]]:
-    """Return the group that a new member joins, with the records that create it and the timers of
-    its members.
+    """Return the group that a new member joins.
 
-    It is the existing consumer group, a new one, or the upgrade of a classic group.
+    The group is the existing consumer group, a new one, or the upgrade of a classic group. The
+    result also has the records that create the group and the timers of its members.
     """
     group = shard.groups.get(group_id)
     if group is None:

@@ -216,8 +216,10 @@ class GroupCoordinator:
         return code
 
     def leave(self, group_id: str, members: list[MemberIdentity]) -> Result[LeaveGroupResponse]:
-        """Handle LeaveGroup, with a code for each member. The result is done when the record of a
-        group that became empty is committed."""
+        """Handle LeaveGroup, with a code for each member.
+
+        The result is done when the record of a group that became empty is committed.
+        """
         try:
             shard, group = self.shards.group_of_members(group_id)
         except KafkaError as error:
@@ -300,8 +302,10 @@ class GroupCoordinator:
             )
 
     def _unloaded(self, shard: GroupShard, code: ErrorCode) -> None:
-        """Complete the waiting requests of a shard that is dropped. Their clients then look for the
-        coordinator again."""
+        """Complete the waiting requests of a shard that is dropped.
+
+        Their clients then look for the coordinator again.
+        """
         for group in shard.groups.values():
             if isinstance(group, ClassicGroup):
                 complete_tickets(group.unload(code, self.runtime.now()).completed)

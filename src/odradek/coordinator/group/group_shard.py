@@ -128,8 +128,11 @@ class GroupShard:
         offset: int = -1,
         producer_id: int = NO_PRODUCER,
     ) -> None:
-        """Apply one committed offset. An unknown group is created as a "simple" one: a classic
-        group without members and protocol type."""
+        """Apply one committed offset.
+
+        An unknown group is created as a "simple" one: a classic group without members and protocol
+        type.
+        """
         if value is not None and key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(group_id=key.group)
         self.offsets.replay(key, value, offset, producer_id)
@@ -164,8 +167,10 @@ class GroupShard:
         group.replay(value)
 
     def replay_consumer_group(self, key: consumer_records.Key, value: Message | None) -> None:
-        """Apply a record of a consumer group. The first record creates the group, and the tombstone
-        of its epoch removes it."""
+        """Apply a record of a consumer group.
+
+        The first record creates the group, and the tombstone of its epoch removes it.
+        """
         group = self.groups.get(key.group_id)
         if value is None and (
             not isinstance(group, ConsumerGroup) or isinstance(key, ConsumerGroupMetadataKey)

@@ -54,16 +54,23 @@ class GroupShards:
         return self._runtime.shard(self.partition_of(group_id))
 
     def of_members(self, group_id: str) -> GroupShard:
-        """Return the shard of a group with members, as `of`. Raise INVALID_GROUP_ID for an empty
-        group id, which only groups without members may have."""
+        """Return the shard of a group with members, as `of`.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID for an empty group id, which only groups without members
+                may have.
+        """
         self.require_active()
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.of(group_id)
 
     def group_of_members(self, group_id: str) -> tuple[GroupShard, Group]:
-        """Return shard and group of a request that only members send. Raise UNKNOWN_MEMBER_ID when
-        the group does not exist."""
+        """Return shard and group of a request that only members send.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID when the group does not exist.
+        """
         shard = self.of_members(group_id)
         group = shard.groups.get(group_id)
         if group is None:
@@ -71,7 +78,10 @@ class GroupShards:
         return shard, group
 
     def loaded(self) -> list[GroupShard]:
-        """Return all shards of this broker. Raise COORDINATOR_LOAD_IN_PROGRESS when one is not
-        loaded."""
+        """Return all shards of this broker.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS when one is not loaded.
+        """
         self.require_active()
         return self._runtime.all_shards(self.existing_partitions())

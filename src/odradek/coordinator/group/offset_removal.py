@@ -37,8 +37,10 @@ from odradek.protocol.messages.offset_delete_response import (
 def expire(
     shard: GroupShard, group_ids: Iterable[str], now_ms: int, retention_ms: int
 ) -> list[CoordinatorRecord]:
-    """Return tombstones for the expired offsets of these groups, and for the groups without members
-    that have no offsets left."""
+    """Return tombstones for the expired offsets of these groups.
+
+    Groups without members that have no offsets left get a tombstone, too.
+    """
     records: list[CoordinatorRecord] = []
     for group_id in group_ids:
         if group_id not in shard.groups:
@@ -57,8 +59,10 @@ def expire_group(
     retention_ms: int,
     records: list[CoordinatorRecord],
 ) -> bool:
-    """Add the tombstones of one group's expired offsets to `records`. Return whether no other
-    offset is left."""
+    """Add the tombstones of one group's expired offsets to `records`.
+
+    Return whether no other offset is left.
+    """
     offsets = shard.offsets.of_group(group_id)
     if not offsets:
         return not shard.offsets.has_open_transactions(group_id)
@@ -112,8 +116,11 @@ def tombstones_of(group: Group) -> list[CoordinatorRecord]:
 
 
 def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[CoordinatorRecord]]:
-    """Return the code of DeleteGroups for one group, and the tombstones of its offsets and of the
-    group. A group with members is not deleted."""
+    """Return the code of DeleteGroups for one group, and the tombstones.
+
+    The tombstones are those of its offsets and of the group itself. A group with members is not
+    deleted.
+    """
     group = shard.groups.get(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND, []
@@ -126,8 +133,10 @@ def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[Coor
 def delete_offsets(
     shard: GroupShard, request: OffsetDeleteRequest
 ) -> tuple[OffsetDeleteResponse, list[CoordinatorRecord]]:
-    """Return the response of OffsetDelete and its tombstones. A topic that a consumer of the group
-    subscribes to gets GROUP_SUBSCRIBED_TO_TOPIC."""
+    """Return the response of OffsetDelete and its tombstones.
+
+    A topic that a consumer of the group subscribes to gets GROUP_SUBSCRIBED_TO_TOPIC.
+    """
     group = shard.groups.get(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
     if group is None or code is not ErrorCode.NONE:

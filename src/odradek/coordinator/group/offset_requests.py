@@ -109,8 +109,10 @@ class OffsetRequests:
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, guard: int
     ) -> Result[TxnOffsetCommitResponse]:
-        """Handle TxnOffsetCommit, whose transaction was verified with `guard`. The offsets are
-        pending when the result is done. The marker of the transaction commits them."""
+        """Handle TxnOffsetCommit, whose transaction was verified with `guard`.
+
+        The offsets are pending when the result is done. The marker of the transaction commits them.
+        """
         shard = None
         try:
             shard = self._shards.of_members(request.group_id)
@@ -127,8 +129,10 @@ class OffsetRequests:
     def refuse_transactional(
         self, request: TxnOffsetCommitRequest, code: ErrorCode
     ) -> TxnOffsetCommitResponse:
-        """Return the response for a transaction that must not write to this group because of
-        `code`."""
+        """Return the response for a transaction that must not write to this group.
+
+        `code` is the reason.
+        """
         return transactional_commit(request, code, self._context()).response
 
     def complete_transaction(
@@ -139,8 +143,9 @@ class OffsetRequests:
         coordinator_epoch: int,
         committed: bool,
     ) -> Result[ErrorCode]:
-        """Append a transaction's marker to a partition of ``__consumer_offsets``. It commits or
-        drops the pending offsets.
+        """Append a transaction's marker to a partition of ``__consumer_offsets``.
+
+        It commits or drops the pending offsets.
 
         Returns:
             NONE when the marker is committed, or the error when it is not committed in time.
@@ -162,8 +167,10 @@ class OffsetRequests:
         )
 
     def all_committed(self, group_id: str) -> Result[ErrorCode]:
-        """Return a result that is done when all present writes to the group's shard are committed,
-        or have timed out."""
+        """Return a result that waits for all present writes to the group's shard.
+
+        It is done when they are committed, or have timed out.
+        """
         try:
             shard = self._shards.of(group_id)
         except KafkaError:
@@ -185,8 +192,10 @@ class OffsetRequests:
         )
 
     def delete_group(self, group_id: str) -> Result[DeletableGroupResult]:
-        """Handle DeleteGroups for one group. The result is done when the tombstones are
-        committed."""
+        """Handle DeleteGroups for one group.
+
+        The result is done when the tombstones are committed.
+        """
         try:
             shard = self._shards.of(group_id)
         except KafkaError as error:
@@ -209,8 +218,11 @@ class OffsetRequests:
         return removed
 
     def forget_topics(self, topics: Sequence[str]) -> None:
-        """Remove the committed offsets of deleted topics, because a later topic may have the same
-        name. The offsets in a shard that is still loading are removed when it is loaded."""
+        """Remove the committed offsets of deleted topics.
+
+        Otherwise a later topic with the same name would inherit them. The offsets in a shard that
+        is still loading are removed when it is loaded.
+        """
         for partition in range(self._shards.existing_partitions()):
             try:
                 shard = self._runtime.load(partition)
@@ -229,8 +241,10 @@ class OffsetRequests:
             self._remove(shard, shard.offsets.tombstones(sorted(topics)))
 
     async def expire(self) -> None:
-        """Remove the offsets and groups that are past ``offsets.retention.minutes``, in time
-        slices."""
+        """Remove expired offsets and groups, in time slices.
+
+        Offsets expire after ``offsets.retention.minutes``.
+        """
         for shard in self._runtime.shards():
             group_ids = list(shard.groups)
             for first in range(0, len(group_ids), GROUPS_PER_SLICE_MAX):

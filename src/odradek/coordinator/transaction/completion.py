@@ -71,8 +71,11 @@ class Completions:
         self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
 
     def begin(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
-        """Begin to complete a transaction whose Prepare is committed. If its shard was dropped in
-        the meantime, the next broker that loads it completes the transaction."""
+        """Begin to complete a transaction whose Prepare is committed.
+
+        If its shard was dropped in the meantime, the next broker that loads it completes the
+        transaction.
+        """
         if not shard.served:
             return
         task = asyncio.get_running_loop().create_task(self._complete(shard, prepared))

@@ -112,7 +112,7 @@ class TransactionCoordinator:
             commit=self._commit,
         )
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to serve requests and to load the shards that have a log."""
@@ -233,7 +233,8 @@ class TransactionCoordinator:
         """Return the committed metadata of a transactional id.
 
         Raises:
-            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or the error of its shard.
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST for an empty id, or the error of
+                its shard.
         """
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -245,8 +246,13 @@ class TransactionCoordinator:
         return found
 
     def all_transactions(self) -> list[TransactionMetadata]:
-        """Return the committed metadata of all transactional ids. Raise
-        COORDINATOR_LOAD_IN_PROGRESS while a shard is loading."""
+        """Return the committed metadata of all transactional ids.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a shard is loading, or
+            COORDINATOR_NOT_AVAILABLE
+                before the start and after the stop.
+        """
         if not self._active:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shards = self.runtime.all_shards(self._existing_partitions())
@@ -277,8 +283,10 @@ class TransactionCoordinator:
         return state.fence(current, now_ms, self.transaction_version, fresh_id)
 
     def remove_expired(self) -> None:
-        """Remove the transactional ids that were not used for
-        ``transactional.id.expiration.ms``."""
+        """Remove the transactional ids that were not used for a long time.
+
+        The time is ``transactional.id.expiration.ms``.
+        """
         now_ms = self._clock.time_ms()
         expiration_ms = self._config.get_int("transactional.id.expiration.ms")
         for shard in self.runtime.shards():
@@ -325,7 +333,7 @@ class TransactionCoordinator:
         return self._perform(shard, result)
 
     def _run_behind(self, transactional_id: str, decide: state.Decide) -> None:
-        """Run a decision whose response no client waits for."""
+        """Run a decision in the background: no client waits for its response."""
         result = self._run(transactional_id, decide)
         if not result.done:
             self._background.add(result)
@@ -388,8 +396,10 @@ class TransactionCoordinator:
             )
 
     def _unloaded(self, shard: TransactionShard, code: ErrorCode) -> None:
-        """Cancel the completions of a shard that is dropped. The next broker that loads it
-        completes its transactions."""
+        """Cancel the completions of a shard that is dropped.
+
+        The next broker that loads it completes its transactions.
+        """
         self.completions.cancel(shard)
 
 

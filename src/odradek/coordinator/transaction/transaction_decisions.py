@@ -5,9 +5,9 @@ committed to the log. These functions do not append, wait or read the clock.
 `transaction_coordinator` does.
 
 The rules are those of Kafka's ``TransactionCoordinator`` and ``TransactionMetadata`` (KIP-98,
-KIP-360, KIP-890). When a producer id must be replaced, the result is `needs_producer_id`, and the
-coordinator decides again with a new id. With ``transaction.version`` 2 every EndTxn increments the
-epoch, so a delayed request of an earlier transaction cannot reach a later one.
+KIP-360, KIP-890). When a producer id must be replaced, the result has `needs_producer_id` set, and
+the coordinator decides again with a new id. With ``transaction.version`` 2 every EndTxn increments
+the epoch, so a delayed request of an earlier transaction cannot reach a later one.
 
 Two steps are safer than Kafka's (docs/deviations.md):
 
@@ -125,8 +125,10 @@ def init_producer_id(
     transaction_version: int,
     fresh_id: int | None,
 ) -> TransactionResult:
-    """Decide about InitProducerId: return the producer id, and an epoch that fences earlier
-    producers (rule T2)."""
+    """Decide about InitProducerId (rule T2).
+
+    Return the producer id, and an epoch that fences earlier producers.
+    """
     if current is None:
         return _first(event, now_ms, fresh_id)
     if current.pending or current.state in PREPARED:
@@ -165,8 +167,10 @@ def init_producer_id(
 
 
 def _first(event: Init, now_ms: int, fresh_id: int | None) -> TransactionResult:
-    """Create a transactional id that is new or had expired. The producer id and epoch that the
-    producer may have sent are ignored."""
+    """Create a transactional id that is new or had expired.
+
+    The producer id and epoch that the producer may have sent are ignored.
+    """
     if fresh_id is None:
         return _needs_producer_id()
     created = TransactionMetadata(event.transactional_id, fresh_id, 0, event.timeout_ms)
@@ -317,8 +321,10 @@ def end_transaction(
 
 
 def _again(state: TransactionState, committed: bool) -> ErrorCode:
-    """Return the code for an EndTxn of a transaction that has ended already. A repeated request
-    succeeds. INVALID_TXN_STATE is for a commit after an abort, or the reverse."""
+    """Return the code for an EndTxn of a transaction that has ended already.
+
+    A repeated request succeeds. INVALID_TXN_STATE is for a commit after an abort, or the reverse.
+    """
     if committed != (state in (_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT)):
         return ErrorCode.INVALID_TXN_STATE
     return ErrorCode.CONCURRENT_TRANSACTIONS if state in PREPARED else ErrorCode.NONE
@@ -366,8 +372,11 @@ def _end_v2(
 
 
 def _is_next_identity(current: TransactionMetadata, identity: Identity) -> bool:
-    """Return whether the client has the id and epoch that the EndTxn which is being completed has
-    returned. Such a request is early; its sender is not fenced."""
+    """Return whether the client already uses the id and epoch for the next transaction.
+
+    The response to that EndTxn has returned them, and its transaction is still being completed. The
+    client's request is early, but the client is not fenced.
+    """
     if current.next_producer_id != NO_PRODUCER_ID:
         return identity.producer_id == current.next_producer_id and identity.producer_epoch == 0
     return (identity.producer_id, identity.producer_epoch) == (
@@ -379,8 +388,11 @@ def _is_next_identity(current: TransactionMetadata, identity: Identity) -> bool:
 def _prepare_v2(
     current: TransactionMetadata, committed: bool, now_ms: int, fresh_id: int | None
 ) -> TransactionResult:
-    """Prepare with the incremented epoch, which the markers have too. When the epochs are exhausted
-    the client gets a new producer id, which takes effect with Complete."""
+    """Prepare with the incremented epoch, which the markers have too.
+
+    When the epochs are exhausted the client gets a new producer id, which takes effect with
+    Complete.
+    """
     exhausted = current.epoch_exhausted
     if exhausted and fresh_id is None:
         return _needs_producer_id()
@@ -403,8 +415,10 @@ def _prepare_v2(
 def fence(
     current: TransactionMetadata, now_ms: int, transaction_version: int, fresh_id: int | None
 ) -> TransactionResult:
-    """Abort an ongoing transaction without a request of its producer. The epoch is incremented
-    (once, KAFKA-19367), which fences the producer."""
+    """Abort an ongoing transaction without a request of its producer.
+
+    The epoch is incremented (once, KAFKA-19367), which fences the producer.
+    """
     if transaction_version >= EPOCH_BUMP_FROM:
         return _prepare_v2(current, False, now_ms, fresh_id)
     following = replace(
@@ -466,8 +480,10 @@ def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
 
 
 def is_expired(current: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether a transactional id was not used for `expiration_ms`. An id with an open
-    transaction never expires."""
+    """Return whether a transactional id was not used for `expiration_ms`.
+
+    An id with an open transaction never expires.
+    """
     return (
         current.state in IDLE
         and not current.pending

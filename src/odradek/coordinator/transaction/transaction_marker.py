@@ -10,8 +10,9 @@ from odradek.ids import TopicPartition
 
 
 class TransactionMarker(NamedTuple):
-    """One marker for many partitions. For `transaction_version` see
-    `ProducerStateManager.check_marker`.
+    """One marker for many partitions.
+
+    For `transaction_version` see `ProducerStateManager.check_marker`.
     """
 
     producer_id: int

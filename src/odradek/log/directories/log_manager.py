@@ -335,8 +335,7 @@ class LogManager:
     def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
         """Return whether the last stop closed every log, and whether all of it is on the disk.
 
-        The marker of the clean stop is removed, so that a later crash is not taken for a clean
-        stop.
+        The mark of the clean stop is removed, so that a later crash is not taken for a clean stop.
         """
         unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
         synced, marked = (
@@ -627,7 +626,8 @@ class LogManager:
             checkpoints.RECOVERY_POINT_FILE: lambda: {
                 log.topic_partition: log.flusher.checkpoint_offset for log in logs()
             },
-            # Also logs with a segment that begins there: its name may not survive a power cut.
+            # Also logs whose first segment begins at this offset: the segment's file name may not
+            # survive a power cut.
             checkpoints.LOG_START_FILE: lambda: {
                 log.topic_partition: log.log_start_offset for log in logs() if log.log_start_offset
             },
@@ -673,10 +673,10 @@ class LogManager:
         its directory is not marked.
 
         Args:
-            clean: False writes nothing, because the files are about to be removed. within_ms: After
-            this time nothing further is synced, apart from the marks. unlock: False keeps the
-            directories locked until `unlock` is called, because other threads of this process may
-            still be working in them.
+            clean: False writes nothing, because the files are about to be removed.
+            within_ms: After this time nothing further is synced, apart from the marks.
+            unlock: False keeps the directories locked until `unlock` is called, because other
+                threads of this process may still be working in them.
         """
         if clean:
             closed = close_logs(self.all_logs(), self.clock, within_ms=within_ms)

@@ -237,7 +237,7 @@ class LogSegment:
 
         Raises:
             OSError: The segment's state is unchanged, but a part of the batch may be in the file
-                behind `size`. The caller cuts it off with `cut_torn_write`.
+                after `size`. The caller cuts it off with `cut_torn_write`.
         """
         file, position = self.file, self.size
         handle = file.handle or file.open()
@@ -285,7 +285,7 @@ class LogSegment:
         self._allocated = self._allocated or reserved
 
     def _release_reserved_space(self) -> None:
-        """Release the space behind the end of the file. A failure only wastes that space."""
+        """Release the space after the end of the file. A failure only wastes that space."""
         if not self._allocated:
             return
         try:
@@ -651,7 +651,7 @@ class LogSegment:
     def offset_bound(self, position: int, *, wait: bool = True) -> int | None:
         """Return an offset above all batches before `position`, close to them if indexed.
 
-        The result is None if the index has no entry behind `position`.
+        The result is None if the index has no entry after `position`.
 
         Raises:
             NotResident: Without `wait`, the disk would have to be read.

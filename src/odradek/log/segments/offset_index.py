@@ -112,7 +112,7 @@ class OffsetIndex:
 
 
 def append_entries(files: Files, path: str, data: bytes, position: int, *, sync: bool) -> None:
-    """Write index entries at `position` and cut off the bytes behind them."""
+    """Write index entries at `position` and cut off the bytes after them."""
     fd = files.open(path, READ_WRITE)
     try:
         write_all(files, fd, data, position)

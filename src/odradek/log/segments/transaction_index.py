@@ -63,7 +63,7 @@ class TransactionIndex:
         """Append one entry.
 
         Raises:
-            OSError: The index is unchanged. There may be torn bytes behind it, which `truncate`
+            OSError: The index is unchanged. There may be torn bytes after it, which `truncate`
                 cuts off.
         """
         data = self._loaded()

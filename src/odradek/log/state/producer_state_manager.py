@@ -427,7 +427,7 @@ class ProducerStateManager:
     ) -> LateTransaction | None:
         """Return the oldest open transaction if it hangs, or None (KIP-664).
 
-        It holds back the last stable offset. It hangs if its producer has been silent for so long
+        It holds back the last stable offset. It hangs if its producer has not written for so long
         that the coordinator must have ended the transaction
         (``ProducerStateManager.hasLateTransaction``).
         """

@@ -38,7 +38,7 @@ class Frame(NamedTuple):
 
 
 def read_frames(directory: Path) -> Iterator[Frame]:
-    """Yield the records of the newest whole snapshot, then the records of the log behind it.
+    """Yield the records of the newest whole snapshot, then the records of the log after it.
 
     The log ends before the first batch that a crash has torn, as in Kafka's recovery.
 
@@ -129,7 +129,7 @@ def _frame(value: bytes) -> Frame:
 
 
 def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at a position, and the position behind it. ValueError if it is torn."""
+    """Return the number at a position, and the position after it. ValueError if it is torn."""
     number = 0
     for i, byte in enumerate(data[position : position + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * i)

@@ -52,7 +52,7 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Creates a node with version 0. Its parent must exist."""
+    """The creation of a node with version 0. Its parent must exist."""
 
     path: str
     data: bytes = b""
@@ -70,7 +70,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Changes nothing. Fails the whole `multi` if the node is missing or has another version."""
+    """A condition. The whole `multi` fails if the node is missing or has another version."""
 
     path: str
     version: int = ANY_VERSION

@@ -1,7 +1,7 @@
 """A group of the classic protocol: its handlers for requests and timers. Pure.
 
 Kafka's rules (``ClassicGroup``, ``GroupMetadataManager``: classicGroupJoin, -Sync, -Heartbeat,
--Leave, prepareRebalance and their neighbours). A rebalance has two phases: in PreparingRebalance
+-Leave, prepareRebalance and related methods). A rebalance has two phases: in PreparingRebalance
 every member must join again; in CompletingRebalance the leader hands in the assignment and every
 member fetches its own with SyncGroup.
 
@@ -96,8 +96,11 @@ class ClassicGroup(GroupMembership):
     def sync(
         self, request: SyncGroupRequest, ticket: Ticket, settings: ClassicSettings, now: Timestamp
     ) -> GroupResult:
-        """Handle SyncGroup. The leader's request has the assignment. All tickets are completed when
-        the assignment is committed."""
+        """Handle SyncGroup.
+
+        The leader's request has the assignment. All tickets are completed when the assignment is
+        committed.
+        """
         result = CoordinatorResult([], None)
         code = self._validate_sync(request)
         if code is not ErrorCode.NONE:
@@ -118,8 +121,10 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def heartbeat(self, request: HeartbeatRequest, now: Timestamp) -> ErrorCode:
-        """Begin the session of a member again (Heartbeat). REBALANCE_IN_PROGRESS makes the member
-        join again."""
+        """Restart the session of a member (Heartbeat).
+
+        REBALANCE_IN_PROGRESS makes the member join again.
+        """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         code = self.validate_member(request.member_id, request.group_instance_id)
@@ -135,8 +140,9 @@ class ClassicGroup(GroupMembership):
     def leave(
         self, members: list[MemberIdentity], settings: ClassicSettings, now: Timestamp
     ) -> CoordinatorResult[LeaveGroupResponse]:
-        """Remove the named members (LeaveGroup). Administrators name static members by instance id
-        alone.
+        """Remove the named members (LeaveGroup).
+
+        Administrators name static members by instance id alone.
 
         Only a group that becomes empty writes a record. The members are copied only if the request
         may name all of them, so a LeaveGroup of one member does not copy a large group.
@@ -173,12 +179,11 @@ class ClassicGroup(GroupMembership):
         return result
 
     def expire(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """Handle the deadlines that have passed at `now`: sessions, the join phase, missing
-        SyncGroups.
+        """Handle the deadlines that have passed at `now`.
 
-        Each deadline is checked once. Deadlines that this call sets are for the next call. When the
-        record of an emptied group cannot be appended, the call is repeated after
-        `EXPIRY_RETRY_MS`.
+        These are the deadlines of sessions, of the join phase and of missing SyncGroups. Each
+        deadline is checked once. Deadlines that this call sets are for the next call. When the
+        record of an emptied group cannot be appended, the call is repeated after `EXPIRY_RETRY_MS`.
         """
         result = CoordinatorResult([], None)
         draft = self.draft(self.members) if self._may_expire_all(now.monotonic_ms) else self
@@ -188,8 +193,10 @@ class ClassicGroup(GroupMembership):
         return result
 
     def _may_expire_all(self, due: float) -> bool:
-        """Return whether the passed deadlines may remove all members. A wrong True costs only a
-        copy."""
+        """Return whether the passed deadlines may remove all members.
+
+        A wrong True costs only a copy.
+        """
         join_ends = self.join_timer is not None and self.join_timer.deadline_ms <= due
         sync_ends = self.sync_deadline_ms <= due
         return all(
@@ -233,8 +240,10 @@ class ClassicGroup(GroupMembership):
     def _draft_failed(
         self, completed: list[tuple[Ticket, object]], code: ErrorCode, now: Timestamp
     ) -> GroupResult:
-        """Respond with `code` to the waiting requests that the draft completed. Their members stay
-        in the group and can send them again."""
+        """Respond with `code` to the waiting requests that the draft completed.
+
+        Their members stay in the group and can send them again.
+        """
         result = CoordinatorResult([], None)
         tickets = {ticket for ticket, _ in completed}
         for member in self.members.values():
@@ -249,8 +258,10 @@ class ClassicGroup(GroupMembership):
         return result
 
     def loaded(self, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """Begin all sessions again after the group was loaded. A group above ``group.max.size``
-        rebalances."""
+        """Restart all sessions after the group was loaded.
+
+        A group above ``group.max.size`` rebalances.
+        """
         result = CoordinatorResult([], None)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
         self.update_subscribed_topics()
@@ -261,8 +272,10 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def downgraded(self, settled: bool, settings: ClassicSettings, now: Timestamp) -> GroupResult:
-        """Begin the sessions of a group that was a consumer group. Unless it is settled, its
-        members have to join again."""
+        """Begin the sessions of a group that was a consumer group.
+
+        Unless it is settled, its members have to join again.
+        """
         result = CoordinatorResult([], None)
         for member in self.members.values():
             member.refresh_session(now)
@@ -271,8 +284,10 @@ class ClassicGroup(GroupMembership):
         return self._with_timer(result)
 
     def unload(self, code: ErrorCode, now: Timestamp) -> GroupResult:
-        """Complete the waiting requests with `code`, because the shard is dropped. The group is
-        Dead."""
+        """Complete the waiting requests with `code`, because the shard is dropped.
+
+        The group becomes Dead.
+        """
         result = CoordinatorResult([], None)
         for member in self.members.values():
             self.respond_to_join(member, join_error(code, member.member_id), result)
@@ -299,8 +314,10 @@ class ClassicGroup(GroupMembership):
     def _join_unknown(
         self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """Handle a JoinGroup without a member id. From version 4 on the client gets an id and joins
-        again with it."""
+        """Handle a JoinGroup without a member id.
+
+        From version 4 on a dynamic member first gets an id, and joins again with it.
+        """
         instance_id = event.request.group_instance_id
         if instance_id is not None and instance_id in self.static_members:
             self._replace_static_member(event, settings, result, now)
@@ -336,8 +353,10 @@ class ClassicGroup(GroupMembership):
             result.completed.append((event.ticket, self.joined(member)))
 
     def _must_rebalance(self, member: Member, protocols: dict[str, bytes]) -> bool:
-        """Return whether a member that joins again needs a rebalance: during the join phase, with
-        other metadata, or as the leader of a stable group."""
+        """Return whether a member that joins again needs a rebalance.
+
+        It does during the join phase, with other metadata, or as the leader of a stable group.
+        """
         if self.state is GroupState.PREPARING_REBALANCE:
             return True
         if list(member.protocols.items()) != list(protocols.items()):
@@ -391,8 +410,11 @@ class ClassicGroup(GroupMembership):
     def _replace_static_member(
         self, event: JoinEvent, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """Handle a static member that returns without its member id. It replaces the member of its
-        instance id. A stable group whose protocol stays the same does not rebalance (KIP-345)."""
+        """Handle a static member that returns without its member id.
+
+        It replaces the member of its instance id. A stable group whose protocol stays the same does
+        not rebalance (KIP-345).
+        """
         old_leader = self.leader_id
         old_id = self.static_members[event.request.group_instance_id or ""]
         draft = self.draft([old_id])
@@ -425,8 +447,10 @@ class ClassicGroup(GroupMembership):
             self.complete_join_if_ready(result, now)
 
     def _take_over(self, old: Member, new_id: str, result: GroupResult) -> Member:
-        """Replace a static member by a copy with a new id. Requests that wait under the old id get
-        FENCED_INSTANCE_ID."""
+        """Replace a static member by a copy with a new id.
+
+        Requests that wait under the old id get FENCED_INSTANCE_ID.
+        """
         fenced = ErrorCode.FENCED_INSTANCE_ID
         self.respond_to_join(old, join_error(fenced, old.member_id), result)
         self.respond_to_sync(old, SyncGroupResponse(error_code=fenced), result)
@@ -445,9 +469,11 @@ class ClassicGroup(GroupMembership):
     def _static_member_stored(
         self, member_id: str, old_leader: str | None, version: int
     ) -> Callable[[ErrorCode, Timestamp], GroupResult]:
-        """Return the continuation for the time when the record that renames a static member is
-        committed, or is not in time. In both cases the member keeps its new id, because the record
-        stays in the log."""
+        """Return the continuation of the write that renames a static member.
+
+        It runs when the record is committed, or is not committed in time. In both cases the member
+        keeps its new id, because the record stays in the log.
+        """
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
             result = CoordinatorResult([], None)
@@ -472,8 +498,10 @@ class ClassicGroup(GroupMembership):
         code: ErrorCode,
         now: Timestamp,
     ) -> GroupResult:
-        """Handle the failed append of a static member's new id. The member keeps its old id, and
-        its session begins again, as in Kafka."""
+        """Handle the failed append of a static member's new id.
+
+        The member keeps its old id, and its session begins again, as in Kafka.
+        """
         result = self._draft_failed(completed, code, now)
         self.members[old_id].refresh_session(now)
         result.completed.append(event.refused(code, NO_MEMBER_ID))
@@ -568,8 +596,10 @@ class ClassicGroup(GroupMembership):
     def _expire_session(
         self, member: Member, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """Remove a member whose session has ended. While its own request waits, the session does
-        not run."""
+        """Remove a member whose session has ended.
+
+        While its own request waits, the session does not run.
+        """
         if member.has_satisfied_heartbeat():
             member.deadline_ms = inf
             return
@@ -581,8 +611,10 @@ class ClassicGroup(GroupMembership):
     def join_or_rebalance(
         self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
-        """Begin a rebalance if the state allows it. Otherwise end the join phase if all members
-        have joined."""
+        """Begin a rebalance if the state allows it.
+
+        Otherwise end the join phase if all members have joined.
+        """
         if self.can_rebalance():
             self.prepare_rebalance(settings, reason, result, now)
         else:
@@ -610,8 +642,10 @@ class ClassicGroup(GroupMembership):
             self._arm_join_timer(now)
 
     def complete_join_if_ready(self, result: GroupResult, now: Timestamp) -> None:
-        """End the join phase if all members have joined. Only its timer ends an initial
-        rebalance."""
+        """End the join phase if all members have joined.
+
+        Only its timer ends an initial rebalance.
+        """
         if (
             self.state is GroupState.PREPARING_REBALANCE
             and self.previous_state is not GroupState.EMPTY
@@ -620,8 +654,10 @@ class ClassicGroup(GroupMembership):
             self.complete_join(result, now)
 
     def on_join_timer(self, settings: ClassicSettings, result: GroupResult, now: Timestamp) -> None:
-        """End the join phase at its deadline. Extend an initial rebalance if new members have
-        joined."""
+        """End the join phase at its deadline.
+
+        Extend an initial rebalance if new members have joined.
+        """
         timer = self.join_timer
         assert timer is not None
         if timer.remaining_ms and self.new_member_added:
@@ -667,8 +703,10 @@ class ClassicGroup(GroupMembership):
         self.sync_deadline_ms = now.monotonic_ms + self._join_phase_ms()
 
     def joined(self, member: Member) -> JoinGroupResponse:
-        """Return the JoinGroup response to a member. The leader gets the metadata of all
-        members."""
+        """Return the JoinGroup response to a member.
+
+        The leader gets the metadata of all members.
+        """
         leader = self.is_leader(member.member_id)
         return JoinGroupResponse(
             generation_id=self.generation_id,
@@ -694,8 +732,10 @@ class ClassicGroup(GroupMembership):
     def on_pending_sync_expired(
         self, settings: ClassicSettings, result: GroupResult, now: Timestamp
     ) -> None:
-        """Remove the members that joined and did not send SyncGroup in time. The others have to
-        join again."""
+        """Remove the members that joined and did not send SyncGroup in time.
+
+        The others have to join again.
+        """
         missing = sorted(self.pending_syncs)
         self.sync_deadline_ms = inf
         if not missing or self.state is GroupState.EMPTY:
@@ -714,8 +754,10 @@ class ClassicGroup(GroupMembership):
     def member_removed(
         self, settings: ClassicSettings, reason: str, result: GroupResult, now: Timestamp
     ) -> None:
-        """Handle the removal of a member: begin a rebalance, or end the join phase if all remaining
-        members have joined."""
+        """Handle the removal of a member.
+
+        Begin a rebalance, or end the join phase if all remaining members have joined.
+        """
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self.join_or_rebalance(settings, reason, result, now)
         elif self.state is GroupState.PREPARING_REBALANCE and self.has_all_members_joined():
@@ -728,8 +770,10 @@ class ClassicGroup(GroupMembership):
             self.sync_deadline_ms = inf
 
     def reset_assignments(self, code: ErrorCode, result: GroupResult, now: Timestamp) -> None:
-        """Clear the assignments. Waiting SyncGroup requests get `code`, and their members join
-        again."""
+        """Clear the assignments.
+
+        Waiting SyncGroup requests get `code`, and their members join again.
+        """
         for member in self.members.values():
             member.assignment = b""
         self.respond_to_syncs(code, result, now)

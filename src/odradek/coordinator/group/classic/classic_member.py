@@ -67,8 +67,10 @@ class OffsetsAge(Enum):
 
 @dataclass(slots=True)
 class Member:
-    """One member. Its session ends at `deadline_ms` (monotonic), which is infinite while its
-    request waits."""
+    """One member of a classic group.
+
+    Its session ends at `deadline_ms` (monotonic), which is infinite while its request waits.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -88,8 +90,10 @@ class Member:
         self.deadline_ms = now.monotonic_ms + self.session_timeout_ms
 
     def has_satisfied_heartbeat(self) -> bool:
-        """Return whether the session needs no heartbeat, because a request of the member waits. A
-        new member has not received its id, so it does not count."""
+        """Return whether the session needs no heartbeat, because a request of the member waits.
+
+        A new member has not received its id, so it does not count.
+        """
         waits = self.awaiting_join is not None or self.awaiting_sync is not None
         return waits and not self.is_new
 
@@ -131,16 +135,21 @@ def replayed_member(known: Member | None, stored: MemberMetadata, protocol: str 
 
 
 class JoinTimer(NamedTuple):
-    """The end of the join phase. `remaining_ms` is the time by which an initial rebalance may still
-    be extended; otherwise it is None."""
+    """The end of the join phase.
+
+    `remaining_ms` is the time by which an initial rebalance may still be extended; otherwise it is
+    None.
+    """
 
     deadline_ms: float
     remaining_ms: int | None = None
 
 
 class JoinEvent(NamedTuple):
-    """A JoinGroup request with its client and version, the id for a new member, and the ticket of
-    the response."""
+    """A JoinGroup request with its client, its version and the ticket of the response.
+
+    It also has the id for a new member.
+    """
 
     request: JoinGroupRequest
     client: GroupClient
@@ -169,8 +178,10 @@ def in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:
-    """Return the topics in the metadata of a consumer. After the version number, all versions begin
-    with the same fields."""
+    """Return the topics in the metadata of a consumer.
+
+    After the version number, all versions begin with the same fields.
+    """
     if len(metadata) < 2:
         raise MalformedMessage("a subscription without a version")
     return codec.decode(ConsumerProtocolSubscription, 0, memoryview(metadata), 2).topics

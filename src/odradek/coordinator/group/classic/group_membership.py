@@ -76,8 +76,10 @@ class GroupMembership:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports_protocols(self, protocol_type: str, names: list[str]) -> bool:
-        """Return whether a member with these protocols may join: all members support one of
-        them."""
+        """Return whether a member with these protocols may join.
+
+        It may if all members support one of them.
+        """
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         if self.protocol_type != protocol_type:
@@ -86,8 +88,11 @@ class GroupMembership:
         return any(all(name in member.protocols for member in members) for name in names)
 
     def validate_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has the
-        instance id now."""
+        """Return NONE, or the error of a request with an outdated member id.
+
+        The error is UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has the instance
+        id now.
+        """
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is None:
@@ -101,8 +106,10 @@ class GroupMembership:
         return self.protocol_type == CONSUMER
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a consumer of this group may subscribe to the topic. Unreadable
-        subscriptions of consumers count as subscribed."""
+        """Return whether a consumer of this group may subscribe to the topic.
+
+        Unreadable subscriptions of consumers count as subscribed.
+        """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -114,8 +121,10 @@ class GroupMembership:
         return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Return NONE when OffsetDelete may delete offsets. Active consumers do not prevent it,
-        because their subscriptions are known."""
+        """Return NONE when OffsetDelete may delete offsets.
+
+        Active consumers do not prevent it, because their subscriptions are known.
+        """
         if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if self.state is GroupState.EMPTY or self.uses_consumer_protocol:
@@ -152,8 +161,10 @@ class GroupMembership:
         return deadline
 
     def committed_copy(self) -> Self:
-        """Return the group as it is now, for the committed view. Later changes of the group do not
-        reach the copy."""
+        """Return the group as it is now, for the committed view.
+
+        Later changes of the group do not reach the copy.
+        """
         return self.draft(self.members)
 
     # -- writes ------------------------------------------------------------------------------------
@@ -217,8 +228,10 @@ class GroupMembership:
         self.pending_syncs.discard(member_id)
 
     def set_awaiting_join(self, member: Member, ticket: Ticket | None) -> None:
-        """Set or clear the join ticket of a member, and count the tickets. No other code writes
-        it."""
+        """Set or clear the join ticket of a member, and count the tickets.
+
+        No other code writes it.
+        """
         if member.awaiting_join is not None:
             self.awaiting_join_count -= 1
         if ticket is not None:
@@ -239,8 +252,10 @@ class GroupMembership:
         return max(candidates, key=lambda name: votes[name])
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that has joined, or else elect a member that has joined. Return False when
-        no member has joined."""
+        """Keep a leader that has joined, or else elect a member that has joined.
+
+        Return False when no member has joined.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:

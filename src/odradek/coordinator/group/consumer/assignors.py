@@ -41,8 +41,10 @@ Assignor = Callable[[list[Subscriber], Mapping[Uuid, int]], dict[str, Assignment
 def range_assignor(
     subscribers: list[Subscriber], counts: Mapping[Uuid, int]
 ) -> dict[str, Assignment]:
-    """Assign contiguous ranges of each topic. The ranges of the first members may be longer by
-    one."""
+    """Assign contiguous ranges of each topic.
+
+    The ranges of the first members may be longer by one.
+    """
     ordered = sorted(
         subscribers, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id)
     )
@@ -66,8 +68,10 @@ def uniform_assignor(
 
 
 class _Uniform:
-    """One computation. `holder` maps a partition to its member, `held` a member to its
-    partitions."""
+    """One computation of the uniform assignor.
+
+    `holder` maps a partition to its member, `held` a member to its partitions.
+    """
 
     def __init__(self, subscribers: list[Subscriber], counts: Mapping[Uuid, int]) -> None:
         self.subscribers = {each.member_id: each for each in subscribers}
@@ -90,11 +94,11 @@ class _Uniform:
         return {member_id: assignment_of(sorted(held)) for member_id, held in self.held.items()}
 
     def _keep(self) -> None:
-        """Let each member keep the partitions of its present target to whose topics it still
-        subscribes.
+        """Let each member keep the partitions of its present target where possible.
 
-        When all members subscribe to the same topics, a member keeps at most its even share. A
-        partition in two targets stays with the first member.
+        A member keeps a partition only if it still subscribes to the topic. When all members
+        subscribe to the same topics, a member keeps at most its even share. A partition in two
+        targets stays with the first member.
         """
         total = sum(count for topic, count in self.counts.items() if self.readers[topic])
         share, extra = divmod(total, max(len(self.subscribers), 1))
@@ -121,8 +125,10 @@ class _Uniform:
         self.held[member_id].add(partition)
 
     def _hand_out(self) -> None:
-        """Assign unowned partitions to the least loaded subscriber, starting with the topics that
-        have the fewest subscribers."""
+        """Assign unowned partitions to the least loaded subscriber.
+
+        Start with the topics that have the fewest subscribers.
+        """
         topics = sorted(self.counts, key=lambda topic_id: len(self.readers[topic_id]))
         heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
         for topic_id in topics:
@@ -143,8 +149,10 @@ class _Uniform:
                 heapq.heapreplace(heap, (heap[0][0] + 1, heap[0][1]))
 
     def _balance(self) -> bool:
-        """Move partitions one by one to members with at least two fewer. Return whether one was
-        moved. Each move reduces the sum of squares, so the loop ends."""
+        """Move partitions one by one to members with at least two fewer.
+
+        Return whether one was moved. Each move reduces the sum of squares, so the loop ends.
+        """
         moved = False
         for topic_id, readers in self.readers.items():
             if len(readers) < 2:

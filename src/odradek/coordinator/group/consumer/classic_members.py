@@ -103,8 +103,11 @@ def join(
 def _is_settled(
     group: ConsumerGroup, former: ConsumerMember, joins: ConsumerMember, target_epoch: int
 ) -> bool:
-    """Return whether all members have their target assignments, and the member that replaces
-    `former` has not changed the target. The downgraded group then needs no rebalance."""
+    """Return whether the downgraded group needs no rebalance.
+
+    That is the case if all members have their target assignments, and the member that replaces
+    `former` has not changed the target.
+    """
     others = [member for member in group.members.values() if member is not former]
     return target_epoch == group.target_epoch and all(
         member.is_reconciled_to(target_epoch) for member in [*others, joins]
@@ -124,8 +127,10 @@ def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolS
 def _join_timers(
     member: ConsumerMember, request: JoinGroupRequest, context: ConsumerContext
 ) -> list[MemberTimer]:
-    """Return the timers after a JoinGroup: the member's session, and the time in which it has to
-    send SyncGroup."""
+    """Return the timers after a JoinGroup.
+
+    They are the member's session, and the time in which it has to send SyncGroup.
+    """
     now_ms, member_id = context.now.monotonic_ms, member.member_id
     return [
         MemberTimer(TimerKind.JOIN, member_id, None),
@@ -202,8 +207,11 @@ def _session(member: ConsumerMember, context: ConsumerContext) -> MemberTimer:
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether the member has to join again: the epoch of the group has changed, or the
-    member has to revoke partitions or can get more."""
+    """Return whether the member has to join again.
+
+    It has to if the epoch of the group has changed, or if the member has to revoke partitions or
+    can get more.
+    """
     if member.member_epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     waits = member.state is MemberState.UNRELEASED_PARTITIONS
@@ -230,8 +238,10 @@ def heartbeat(
 def _rejoin(
     group: ConsumerGroup, member: ConsumerMember, context: ConsumerContext
 ) -> list[MemberTimer]:
-    """Return the timer in which the member has to join again. It begins with the first response
-    that requires it."""
+    """Return the timer within which the member has to join again.
+
+    It begins with the first response that requires it.
+    """
     if (TimerKind.JOIN, member.member_id) in group.deadlines:
         return []
     at_ms = context.now.monotonic_ms + member.rebalance_timeout_ms
@@ -241,8 +251,10 @@ def _rejoin(
 def leave(
     group: ConsumerGroup, identities: list[MemberIdentity], context: ConsumerContext
 ) -> ConsumerGroupResult[LeaveGroupResponse]:
-    """Remove the named members (LeaveGroup). An administrator names static members by instance id
-    alone."""
+    """Remove the named members (LeaveGroup).
+
+    An administrator names static members by instance id alone.
+    """
     gone: dict[str, ConsumerMember] = {}
     responses = []
     for identity in identities:

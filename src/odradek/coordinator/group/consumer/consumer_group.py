@@ -120,8 +120,10 @@ class ConsumerGroup:
                     del self.partition_epochs[topic_partition]
 
     def committed_copy(self) -> ConsumerGroup:
-        """Return the group as it is now, for the committed view. Members are immutable and
-        shared."""
+        """Return the group as it is now, for the committed view.
+
+        Members are immutable and shared.
+        """
         return replace(
             self,
             members=dict(self.members),
@@ -203,8 +205,10 @@ class ConsumerGroup:
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
     def validate_offset_delete(self) -> ErrorCode:
-        """Return NONE: OffsetDelete is possible with active members, because their subscriptions
-        are known."""
+        """Return NONE, because active members do not prevent OffsetDelete.
+
+        Their subscriptions are known.
+        """
         return ErrorCode.NONE
 
     def offsets_age(self) -> OffsetsAge:

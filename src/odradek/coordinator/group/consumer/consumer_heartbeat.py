@@ -76,7 +76,7 @@ class ConsumerSettings(NamedTuple):
 
 
 class ConsumerContext(NamedTuple):
-    """The inputs of a decision beside group and request: client, settings, topics and time."""
+    """The other inputs of a decision: client, settings, topics and time."""
 
     client: GroupClient
     version: int
@@ -244,8 +244,13 @@ def _value_or(value: int, otherwise: int) -> int:
 def _regex(
     group: ConsumerGroup, asked: str | None, known: str | None, matches: PatternMatches
 ) -> str | None:
-    """Return the expression of the member: the requested one or the known one. An empty request
-    removes it. Raise KafkaError when a new expression is refused."""
+    """Return the expression of the member: the requested one or the known one.
+
+    An empty request removes it.
+
+    Raises:
+        KafkaError: A new expression is refused.
+    """
     if asked is None or asked == known:
         return known
     if asked and asked not in group.regexes:
@@ -295,8 +300,10 @@ def static_member(
 ) -> ConsumerMember:
     """Return the member of an instance id. A member that joins replaces the former member.
 
-    In the consumer protocol this is possible only after the former member has left temporarily.
-    Otherwise UNRELEASED_INSTANCE_ID is raised.
+    Raises:
+        KafkaError: UNRELEASED_INSTANCE_ID if the former member uses the consumer protocol and has
+            not left temporarily. For a member that does not join, UNKNOWN_MEMBER_ID if the instance
+            id is unknown, or FENCED_INSTANCE_ID if another member has it.
     """
     holder = group.static_member(instance_id)
     if not joins:
@@ -330,8 +337,8 @@ def static_member(
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     """Raise FENCED_MEMBER_EPOCH for an epoch that the member cannot have.
 
-    Accepted are its present epoch, and epoch 0, with which a member may always join again. The
-    previous epoch is accepted too when the response with the present one may have been lost.
+    The present epoch is accepted, and epoch 0, with which a member may always join again. The
+    previous epoch is also accepted when the response with the present one may have been lost.
     """
     known = member.member_epoch
     if epoch == JOIN_EPOCH:
@@ -371,8 +378,9 @@ def advance(
     context: ConsumerContext,
     result: ConsumerGroupResult[R],
 ) -> ConsumerMember:
-    """Store the member's new fields, move the epochs of group and target assignment if necessary,
-    and reconcile the member by one step.
+    """Store the member's new fields and reconcile the member by one step.
+
+    Before the step, increment the group epoch and compute a new target assignment if necessary.
 
     Returns:
         The member after the step. The records are added to `result`.
@@ -427,7 +435,7 @@ def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, Co
 
 
 def _rebalance_timer(member: ConsumerMember, now: Timestamp) -> MemberTimer:
-    """Return the timer in which a member has to revoke partitions: its rebalance time-out."""
+    """Return the timer within which a member has to revoke partitions: its rebalance time-out."""
     deadline = None
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         at_ms = now.monotonic_ms + member.rebalance_timeout_ms
@@ -444,7 +452,7 @@ def resolve(
     """Return the topics of each regular expression in use, and whether they have changed.
 
     Topics that are known for the present metadata are not matched again. An expression that is
-    refused now, but was accepted by another version, keeps the topics that it had.
+    refused now, but was accepted by another version of the broker, keeps the topics that it had.
 
     Raises:
         PatternsNeeded: The context lacks the matches of some expressions.
@@ -496,8 +504,10 @@ def _assign(
     counts: dict[Uuid, int],
     records: list[CoordinatorRecord],
 ) -> Assignment:
-    """Compute the target assignment, add a record for each change, and return the part of
-    `updated`."""
+    """Compute the target assignment and return the part of `updated`.
+
+    Add a record for each changed member.
+    """
     votes = [member.server_assignor for member in members.values() if member.server_assignor]
     name = max(set(votes), key=lambda each: (votes.count(each), each), default="")
     image = context.image
@@ -523,8 +533,10 @@ def _assign(
 def leave(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: ConsumerContext
 ) -> HeartbeatResult:
-    """Decide about the heartbeat of a member that leaves: permanently (-1), or as a static member
-    temporarily (-2)."""
+    """Decide about the heartbeat of a member that leaves.
+
+    The member leaves permanently (-1), or as a static member temporarily (-2).
+    """
     member_id, epoch = request.member_id, request.member_epoch
     response = heartbeat_response.ConsumerGroupHeartbeatResponse(
         member_id=member_id, member_epoch=epoch

@@ -94,10 +94,10 @@ def held_bytes(held: Assignment, version: int, image: MetadataImage) -> bytes:
 
 
 def to_consumer(classic: ClassicGroup, image: MetadataImage) -> ConsumerGroup | None:
-    """Return the consumer group of a classic group's members, or None when their metadata cannot be
-    read.
+    """Return the consumer group of a classic group's members.
 
-    The members keep their partitions. The epochs are the generation of the classic group.
+    The result is None when the members' metadata cannot be read. In the new group the members keep
+    their partitions, and the epochs are the generation of the classic group.
     """
     group = ConsumerGroup(
         classic.group_id, epoch=classic.generation_id, target_epoch=classic.generation_id
@@ -161,10 +161,10 @@ def to_classic(
     image: MetadataImage,
     now: Timestamp,
 ) -> ClassicGroup | None:
-    """Return the classic group of a consumer group's members, or None when their metadata cannot
-    be read.
+    """Return the classic group of a consumer group's members.
 
-    It is stable, and its generation is the epoch of the consumer group.
+    The result is None when the members' metadata cannot be read. The new group is stable, and its
+    generation is the epoch of the consumer group.
 
     Args:
         group: The consumer group.

@@ -18,8 +18,10 @@ class PatternsNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PatternMatches:
-    """The matched topics of some expressions in one version of the metadata, or the error of a
-    refused expression."""
+    """The matched topics of expressions in one version of the metadata.
+
+    A refused expression has its error instead.
+    """
 
     topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
@@ -28,8 +30,12 @@ class PatternMatches:
         return pattern not in self.topics and pattern not in self.refused
 
     def require(self, pattern: str) -> None:
-        """Raise INVALID_REGULAR_EXPRESSION for a refused expression. Raise PatternsNeeded when its
-        matches are not known."""
+        """Check that the matches of an expression are known.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION for a refused expression.
+            PatternsNeeded: The matches are not known.
+        """
         if pattern in self.refused:
             raise self.refused[pattern]
         if pattern not in self.topics:

@@ -66,8 +66,10 @@ def reconcile(
 
 
 def _owns(owned: Assignment | None, revoked: Assignment) -> bool:
-    """Return whether the member may still have one of these partitions. Without a report it
-    may."""
+    """Return whether the member may still have one of these partitions.
+
+    Without a report it may.
+    """
     if owned is None:
         return True
     return any(revoked.get(topic_id, frozenset()) & held for topic_id, held in owned.items())

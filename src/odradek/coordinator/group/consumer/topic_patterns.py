@@ -57,8 +57,10 @@ class TopicPatterns:
     def match(
         self, patterns: Iterable[str], names: Iterable[str], known: PatternMatches
     ) -> Generator[None, None, PatternMatches]:
-        """Return `known` and the topics in `names` that each expression matches. Yield after each
-        time slice."""
+        """Return `known` and the topics in `names` that each expression matches.
+
+        Yield after each time slice.
+        """
         topics, refused = dict(known.topics), dict(known.refused)
         for pattern in patterns:
             until_ms = self._clock.monotonic_ms() + SLICE_MS
@@ -79,8 +81,11 @@ class TopicPatterns:
         return PatternMatches(topics, refused)
 
     def _compile(self, pattern: str) -> _Compiled:
-        """Return the compiled expression. Raise INVALID_REGULAR_EXPRESSION when it is invalid or
-        too costly."""
+        """Return the compiled expression.
+
+        Raises:
+            KafkaError: INVALID_REGULAR_EXPRESSION when it is invalid or too costly.
+        """
         compiled = self._compiled.get(pattern)
         if compiled is not None:
             self._compiled.move_to_end(pattern)

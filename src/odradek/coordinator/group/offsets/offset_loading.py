@@ -188,7 +188,7 @@ class OffsetLoader:
                 pos += size
             else:
                 found.append((key, (base_offset + delta, _TOMBSTONE, 0)))
-            # No headers, and nothing behind them.
+            # No headers, and nothing after them.
             if data[pos] or pos + 1 != record_end:
                 raise Unusual
             pos = record_end

@@ -34,8 +34,10 @@ GROUP_ID_NOT_FOUND_FROM = 9
 
 
 class CommittedOffset(NamedTuple):
-    """One committed offset with the fields of its record. `record_offset` is the offset of the
-    record itself."""
+    """One committed offset with the fields of its record.
+
+    `record_offset` is the offset of the record itself.
+    """
 
     offset: int
     leader_epoch: int
