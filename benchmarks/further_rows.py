@@ -49,7 +49,7 @@ COMPACTED_SEGMENT_BYTES = 1 << 24
 COMMIT_CONNECTIONS = 50
 PREFILLED = 1_000_000
 PREFILLED_AGE_MS = 24 * 60 * 60 * 1000
-"""Age of the first record that look-ups ask for; topics keep records for a week."""
+"""Age of the first record that look-ups request. Topics keep records for a week."""
 LOOKUP_RATE, PRODUCE_RATE, LOOKUP_S = 500, 5000, 20.0
 PRODUCE_VERSION = 9
 _BASE_TIMESTAMP_POSITION = MAX_TIMESTAMP_POSITION - 8
@@ -87,7 +87,7 @@ def rate_and_cpu(found: dict[str, float]) -> dict[str, float]:
 
 
 def many_partitions(broker: BrokerProcess, _: str, scale: float) -> dict[str, Any]:
-    """Four producers, which choose among 12 partitions as Kafka's producer does without keys."""
+    """Drive 12 partitions with four producers and Kafka's partitioner for records without keys."""
     records = max(int(5 * MILLION * scale), 1000 * PRODUCERS)
     several = fresh_topic(broker, PARTITIONS)
     found = rate_and_cpu(producers(broker, several, PRODUCERS, records))
@@ -96,7 +96,7 @@ def many_partitions(broker: BrokerProcess, _: str, scale: float) -> dict[str, An
 
 
 def compacted_topic(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
-    """Records with keys to a topic that is compacted at the same time.
+    """Produce records with keys to a topic that is compacted at the same time.
 
     The measurement ends when all segments but the active one are compacted. Each segment becomes
     dirty once, and its clean records are few, so the work hardly depends on the times of the
@@ -136,7 +136,7 @@ def await_compacted(broker: BrokerProcess, topic: str) -> None:
 
 
 def cleaned_offset(checkpoint: str, topic: str) -> int:
-    """The offset that partition 0 of `topic` has in a `cleaner-offset-checkpoint`; 0 without."""
+    """Return the offset of partition 0 of `topic` in a `cleaner-offset-checkpoint`, or 0."""
     for line in checkpoint.splitlines()[2:]:
         name, partition, offset = line.split()
         if (name, partition) == (topic, "0"):
@@ -161,7 +161,7 @@ def franz_go_produce(broker: BrokerProcess, topic: str, scale: float) -> dict[st
 
 
 def franz_go_fetch(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
-    """The topic is filled and read once before, so that the records are in the page cache."""
+    """Measure fetches from the page cache: the topic is filled and read once before."""
     records = int(2 * MILLION * scale)
     franz_go(broker, "produce", topic, records, 1024, 131_072)
     franz_go(broker, "fetch", topic, records)
@@ -174,7 +174,7 @@ def franz_go_fetch(broker: BrokerProcess, topic: str, scale: float) -> dict[str,
 
 
 def timestamp_lookups(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
-    """Look-ups at a steady rate while a producer appends to the same partition at another.
+    """Look up timestamps at a steady rate while a producer appends to the same partition.
 
     Both brokers do the same work, so the CPU counts the producer's requests too.
     """
@@ -199,7 +199,7 @@ def timestamp_lookups(broker: BrokerProcess, topic: str, scale: float) -> dict[s
 
 @contextmanager
 def steady_producer(broker: BrokerProcess, topic: str, seconds: float) -> Iterator[list[str]]:
-    """A producer that starts before the context and ends after it; its output follows then."""
+    """Run a producer during the context, and make its output available after the context."""
     output: list[str] = []
     command = [sys.executable, "-m", "benchmarks.rdkafka", "latency", broker.bootstrap, topic]
     # The look-ups begin later, because their process has to start too.

@@ -105,14 +105,14 @@ class Member:
 
 
 def stable(members: list[Member]) -> bool:
-    """All have the assignment of one generation."""
+    """Return whether all members have the assignment of one generation."""
     return all(m.assigned for m in members) and len({m.generation for m in members}) == 1
 
 
 def run(address: str, topic: str, members: int) -> dict[str, float]:
-    """Seconds from the first JoinGroup to a stable group."""
+    """Return the seconds from the first JoinGroup to a stable group."""
     group_id = f"join-{topic}"
-    # Asks for the coordinator under another id: a group with offsets would not be a new one.
+    # Find the coordinator with another group id: a group with offsets would not be new.
     await_coordinator(address, [f"{group_id}-before"], topic)
     every = [Member(address, group_id) for _ in range(members)]
     selector = selectors.DefaultSelector()

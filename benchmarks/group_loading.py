@@ -1,4 +1,4 @@
-"""How soon a group's offsets are served after a start: `make evidence-group-loading`.
+"""The time from a start to the first served offsets of a group: `make evidence-group-loading`.
 
 One partition of ``__consumer_offsets`` holds a million commits, ten a batch: of a thousand places
 only, as between two runs of the cleaner, and of a million places, as behind it. Both brokers get
@@ -41,7 +41,7 @@ DEADLINE_S = 300.0
 
 
 def records(count: int, places: int) -> Iterator[tuple[bytes, bytes]]:
-    """`count` commits, going round `places` places of groups and partitions."""
+    """Yield `count` commits that cycle through `places` pairs of a group and a partition."""
     now_ms = int(time.time() * 1000)
     for number in range(count):
         place = number % places
@@ -53,7 +53,7 @@ def records(count: int, places: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def fill(broker: BrokerProcess, count: int, places: int) -> None:
-    """Creates the offsets topic and puts the commits into it."""
+    """Create the offsets topic and write the commits to it."""
     plain = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
     consumer = Consumer({**plain, "group.id": "first"})
     producer = Producer({**plain, "allow.auto.create.topics": True})
@@ -75,7 +75,7 @@ def fill(broker: BrokerProcess, count: int, places: int) -> None:
 
 
 def served(broker: BrokerProcess, group_id: str) -> None:
-    """Waits until the group's offsets are answered."""
+    """Wait until the broker returns the group's offsets."""
     end = time.monotonic() + DEADLINE_S
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     with WireClient(broker.bootstrap) as client:
@@ -88,7 +88,7 @@ def served(broker: BrokerProcess, group_id: str) -> None:
 
 
 def measure(name: str, count: int, places: int, repeats: int) -> list[dict[str, float]]:
-    """Fills a broker, then starts it `repeats` times."""
+    """Fill a broker, then start it `repeats` times."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         broker = STARTERS[name](Path(work), SETTINGS)

@@ -1,4 +1,4 @@
-"""The loads of the first-light comparison: each drives one broker once and says what it cost."""
+"""The loads of the first table. Each load drives one broker once and returns the cost."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """The table of Kafka's first paper: one producer, one consumer, messages of 200 bytes.
 
-Odradek and Apache Kafka driven by librdkafka; RabbitMQ and ActiveMQ from the system's packages
-(Debian: `apt-get install --no-install-recommends rabbitmq-server activemq`), driven by
-`benchmarks.amqp` and by `programs/ActiveMq.java`. Batches are what the clients of each have: a
-record batch, a write, a transaction. None of them forces a message to the disk before it answers.
-A broker whose package is missing is left out, and the result says so.
+librdkafka drives Odradek and Apache Kafka. `benchmarks.amqp` drives RabbitMQ, and
+`programs/ActiveMq.java` drives ActiveMQ. The latter two brokers come from the system's packages
+(Debian: `apt-get install --no-install-recommends rabbitmq-server activemq`). A batch is a record
+batch, a write or a transaction, depending on the client. None of the brokers forces a message to
+the disk before it responds. A broker without an installed package is left out, and the result
+reports it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from testkit.peer.server import HOST, STARTERS, BrokerProcess, free_ports, spawn
 MILLION = 1_000_000
 SIZE = 200
 MESSAGES = {1: 200_000, 50: 1_000_000}
-"""By batch; the slower brokers get half."""
+"""Number of messages by batch size. The slower brokers get half."""
 SLOWER = 0.5
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -53,7 +54,7 @@ SOURCE = Path(__file__).parent / "programs" / "ActiveMq.java"
 
 
 class Missing(Exception):
-    """A broker cannot be run here; the message is one sentence that says why."""
+    """A broker cannot run on this machine. The message is one sentence with the reason."""
 
 
 class Peer(Protocol):
@@ -113,7 +114,7 @@ class OtherPeer:
         return f"bench-{self.queues}"
 
     def drop(self, name: str) -> None:
-        """The consumer has emptied it."""
+        """Do nothing, because the consumer has emptied the queue."""
 
     def produce(self, name: str, count: int, batch: int) -> tuple[float, float]:
         return self._measured(self.producer(name, count, batch))
@@ -145,7 +146,7 @@ class OtherPeer:
 def _launched(
     command: list[str], work: Path, environment: dict[str, str], port: int
 ) -> subprocess.Popen[bytes]:
-    """The process, when its port takes connections."""
+    """Start a process. Return it when its port accepts connections."""
     log = work / "broker.log"
     with log.open("wb") as output:
         process = spawn(command, output, work, environment)
@@ -242,7 +243,7 @@ def _start(name: str, work: Path) -> Peer:
 
 
 def _once(peer: Peer, scale: float) -> dict[str, float]:
-    """Rates and CPU-seconds a million messages: a producer by each batch, then the consumer."""
+    """Return rates and CPU seconds per million messages, for each batch size and the consumer."""
     found = {}
     for batch, messages in MESSAGES.items():
         count = int(messages * scale * peer.share)
@@ -262,9 +263,9 @@ def _once(peer: Peer, scale: float) -> dict[str, float]:
 def running(
     names: tuple[str, ...], work: Path, tell: Callable[[str], None]
 ) -> Iterator[Callable[[int, float], dict[str, Any]]]:
-    """All brokers that this machine has, and a function that drives each of them once.
+    """Start all brokers that this machine has. Yield a function that drives each once.
 
-    In odd rounds the brokers take their turns backwards.
+    In odd rounds the brokers run in the reverse order.
     """
     peers: dict[str, Peer] = {}
     missing: dict[str, str] = {}

@@ -102,7 +102,7 @@ ROWS = (
 
 
 def produce(address: str, topic: str, row: Row) -> dict[str, float]:
-    """Send the records of `row` with librdkafka; seconds from the first to the last response."""
+    """Send the records of `row` with librdkafka. Return the seconds from first to last response."""
     producer = Producer(
         {
             "bootstrap.servers": address,
@@ -139,7 +139,7 @@ def produce(address: str, topic: str, row: Row) -> dict[str, float]:
 
 
 def compacted(broker: BrokerProcess, row: Row) -> dict[str, float]:
-    """Run one load in a process of its own; CPU-seconds of the broker for a million records."""
+    """Run one load in its own process. Return the broker's CPU seconds for a million records."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
     config = {"cleanup.policy": row.policy, "file.delete.delay.ms": "1000"}
@@ -157,7 +157,7 @@ def compacted(broker: BrokerProcess, row: Row) -> dict[str, float]:
 
 
 def run_compacted(names: tuple[str, ...], pairs: int, scale: float, only: str) -> dict[str, Any]:
-    """All values by row and broker; the first pair is a warm-up and left out."""
+    """Return all values by row and broker. The first pair is a warm-up and is left out."""
     values: dict[str, dict[str, list[dict[str, float]]]] = {}
     rows = [row for row in ROWS if only in row.title]
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
@@ -197,7 +197,7 @@ def _ratios(values: dict[str, dict[str, list[dict[str, float]]]]) -> dict[str, f
 
 
 def tiny_records(count: int, compression: str) -> bytearray:
-    """A batch of very small records, one in each 1/10 ms."""
+    """Return a batch of very small records, ten for each millisecond."""
     records = (Record(b"k", b"", BASE_TIMESTAMP + number // 10) for number in range(count))
     return build_batch(records, compression=compression)
 
@@ -212,7 +212,7 @@ def produce_request(topic: str, records: bytearray) -> ProduceRequest:
 
 
 def client(kind: str, address: str, seconds: float) -> dict[str, Any]:
-    """One client with one request in flight: the latencies of its requests in microseconds."""
+    """Run one client with one request in flight. Return the request latencies in microseconds."""
     wire = WireClient(address)
     version, pause_s = PRODUCE_VERSION, 0.0
     request: Any
@@ -259,8 +259,11 @@ def spin(share: float, seconds: float) -> dict[str, Any]:
 def phase(
     broker: BrokerProcess, kind: str | None, spinners: list[float], seconds: float
 ) -> tuple[list[int], int, float]:
-    """The latencies of the other client beside two clients of `kind` or some spinners; how many
-    requests of `kind` were executed, and the broker's CPU-seconds a second.
+    """Run the measured client beside two clients of `kind` or beside spinners.
+
+    Returns:
+        The latencies, the number of executed requests of `kind`, and the broker's CPU seconds per
+        second.
     """
     program = [sys.executable, "-m", "benchmarks.record_checks"]
     commands = [["client", kind, broker.bootstrap, str(seconds + 1)]] * 2 if kind else []
@@ -394,7 +397,7 @@ def main() -> None:
 
 
 def _add_children(commands: Any) -> None:
-    """The processes that the measurements start."""
+    """Add the commands of the processes that the measurements start."""
     sender = commands.add_parser("produce")
     for name in ("address", "topic", "row"):
         sender.add_argument(name)

@@ -1,4 +1,4 @@
-"""How soon and how small: `make evidence-startup`.
+"""Start time and idle memory: `make evidence-startup`.
 
 The figures are the idle memory of `odradek serve` and three times. The first is the time of the
 first `Broker()` of a fresh interpreter with its imports. The second is the time of further
@@ -24,7 +24,7 @@ REPEATS = 7
 IDLE_REPEATS = 3
 SETTLE_S = 2.0
 
-# Run in interpreters of their own; each prints one list of milliseconds.
+# Scripts for separate interpreters. Each prints one list of milliseconds.
 FIRST = """
 import time; began = time.perf_counter()
 from odradek.testing import Broker

@@ -1,9 +1,9 @@
-"""Transactions of librdkafka, ten records over two partitions each: prints one JSON object.
+"""Transactions of librdkafka, each with ten records over two partitions. It prints one JSON object.
 
 python -m benchmarks.transactions ADDRESS TOPIC --transactions N --producers N
 
-Each producer is a transactional id of its own in a thread of its own and commits one transaction
-after the other.
+Each producer has its own transactional id and its own thread. It commits one transaction after
+another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIZE = 200
 
 
 def committed(producer: Producer, topic: str, count: int) -> None:
-    """`count` transactions, one after the other; an error ends the program's measurement."""
+    """Commit `count` transactions, one after another. An error ends the measurement."""
     payload = os.urandom(SIZE)
     for _ in range(count):
         producer.begin_transaction()
@@ -32,13 +32,13 @@ def committed(producer: Producer, topic: str, count: int) -> None:
 
 
 def run(address: str, topic: str, transactions: int, producers: int) -> dict[str, float]:
-    """Seconds from the first begin to the last commit of all the producers."""
+    """Return the seconds from the first begin to the last commit of all producers."""
     every = []
     for number in range(producers):
         config = {"transactional.id": f"{topic}-{number}", "linger.ms": 0}
         producer = Producer({"bootstrap.servers": address, "log_level": 3, **config})
         producer.init_transactions(60)
-        committed(producer, topic, 1)  # The coordinator and the leaders are known from here on.
+        committed(producer, topic, 1)  # The coordinator and the leaders are then known.
         every.append(producer)
     errors: list[str] = []
 

@@ -1,4 +1,4 @@
-"""How the two brokers are set up where they are compared, for the record beside the figures."""
+"""The settings of the two compared brokers, for the record of the figures."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def ratio_table(
     targets: Targets,
     verdict: Callable[[str, str], str] | None = None,
 ) -> list[str]:
-    """A line for each metric of each row. `targets`: the bound on a ratio, by `row.metric`."""
+    """Return a line for each metric of each row. `targets` has bounds on ratios by `row.metric`."""
     described = record.settings["rows"]
     measured = [row for row in described if paired.runs(record, row)]
     lines = []
@@ -62,7 +62,7 @@ def ratio_table(
 
 
 def judged_latency(ratio: float, target: tuple[str, float] | None, middles: list[float]) -> str:
-    """Latencies less than 1 ms apart count as equal."""
+    """Judge a ratio of latencies. Latencies less than 1 ms apart count as equal."""
     text = judged(ratio, target)
     if target and "missed" in text and abs(middles[0] - middles[1]) < EQUAL_US:
         return f"{target[0]} {target[1]:g}: met (under 1 ms apart)"
@@ -70,7 +70,7 @@ def judged_latency(ratio: float, target: tuple[str, float] | None, middles: list
 
 
 def all_values(record: Record) -> list[str]:
-    """The values of every pair, for below a table."""
+    """Return the values of every pair, to be shown below a table."""
     rows = [
         [
             described["title"],
@@ -92,7 +92,7 @@ def head(record: Record) -> list[str]:
 
 
 def tuned(record: Record) -> list[str]:
-    """A table of how each side is set up; records from before 2026-11-23 do not say it."""
+    """Return a table of each side's settings. Records from before 2026-11-23 have none."""
     if not record.tuning:
         return []
     what = {key: None for side in record.tuning.values() for key in side}
@@ -114,7 +114,7 @@ class RatioRows(PairedRows):
 
 
 def load_row(load: Load, key: str, title: str, run: Callable[..., Measure]) -> Row:
-    """A load as a row; the time of each record is kept where the load has it."""
+    """Return a load as a row. The time of each record is kept if the load measures it."""
 
     def measured(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
         measure = run(broker, topic, scale)
@@ -128,7 +128,7 @@ def load_row(load: Load, key: str, title: str, run: Callable[..., Measure]) -> R
 
 
 class FirstTable(RatioRows):
-    """Also the peak memory of both brokers after the loads, and the starts of fresh ones."""
+    """The first table, with both brokers' peak memory after the loads and the start times."""
 
     name = "first-table"
     title = "produce and fetch, latency, memory and start"
@@ -250,7 +250,7 @@ class IdempotentRows(PairedRows):
 
 
 def of_plain(record: Record, load: str, metric: str) -> float:
-    """How much the ratio to Kafka changes with idempotent producers.
+    """Return the change of the ratio to Kafka with idempotent producers.
 
     The median over the pairs of the quotient of the two ratios of a pair. The quantiles of all
     pairs together have one ratio each.

@@ -44,8 +44,8 @@ class Experiment(ABC):
     Attributes:
         name: of its record, its make target and its markers in the pages.
         title: one line for the list.
-        minutes: about how long it takes in all at full scale.
-        unit_s: about how long a unit takes, before one has been measured.
+        minutes: estimated duration of the experiment at full scale, in minutes.
+        unit_s: estimated duration of a unit in seconds, until a unit has been measured.
         has_peer: whether another broker runs, so that the record needs its tuning.
         is_timed: whether speed is measured, which needs the machine alone.
     """
@@ -59,7 +59,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def settings(self, scale: float) -> Values:
-        """The set-up of the experiment, for the record."""
+        """Return the settings of the experiment, for the record."""
 
     @abstractmethod
     def next_unit(self, record: Record) -> str | None:
@@ -78,11 +78,11 @@ class Experiment(ABC):
         return f"No record exists yet: `make evidence-{self.name}`."
 
     def tuning(self) -> Tuning | None:
-        """How both sides are set up, for the record; None without a peer."""
+        """Return the settings of both sides for the record, or None without a peer."""
         return as_shipped() if self.has_peer else None
 
     def verdict(self, record: Record) -> str:
-        """One line for the list of experiments; empty where the table says it."""
+        """Return one line for the list of experiments, or an empty string if the table has it."""
         return f"{len(record.failures)} failed" if record.failures else ""
 
 
@@ -92,7 +92,7 @@ def first_missing(keys: list[str], record: Record) -> str | None:
 
 
 def pairs_at(scale: float, pairs: int) -> int:
-    """The number of pairs: a small trial needs a few only."""
+    """Return the number of pairs. A trial at a small scale needs only a few."""
     return pairs if scale >= 1.0 else max(2, round(pairs * scale))
 
 

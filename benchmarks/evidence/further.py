@@ -53,7 +53,7 @@ class EqualSockets(FirstTable):
         return equal_tuning()
 
     def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
-        """The state of an accepted socket of each broker beside the memory."""
+        """Return the state of an accepted socket of each broker, in addition to the memory."""
         found = super().also(brokers)
         states = {name: observed(broker.bootstrap) for name, broker in brokers.items()}
         found["socket"] = {name: {"state": str(state)} for name, state in states.items() if state}

@@ -68,7 +68,7 @@ def snippets(
 def listing(
     experiments: Mapping[str, Experiment], folder: Path, on_pages: Mapping[str, list[str]]
 ) -> str:
-    """A table of all experiments, with what their records are of."""
+    """Return a table of all experiments with the date and the commit of their records."""
     lines = [
         "| experiment | what it shows | pages | minutes | record of commit | taken |",
         "|---|---|---|---|---|---|",
@@ -98,7 +98,7 @@ def names_by_page(found: Iterable[Page], docs: Path) -> dict[str, list[str]]:
 
 
 def rendered(text: str, texts: Mapping[str, str]) -> str:
-    """The page with the given texts between its markers."""
+    """Return the page with the texts between its markers."""
 
     def fill(match: re.Match[str]) -> str:
         return f"<!-- evidence: {match[1]} -->\n\n{texts[match[1]].strip()}\n\n{END}"
@@ -117,7 +117,7 @@ def render(experiments: Mapping[str, Experiment], root: Path) -> list[Path]:
 
 
 def problems(experiments: Mapping[str, Experiment], root: Path) -> list[str]:
-    """Tables that differ from their records, and records that no page shows."""
+    """Return the tables that differ from their records, and the records that no page shows."""
     found = [
         f"{page.path.relative_to(root)}: a table differs from its record: make evidence-render"
         for page, text in _both(experiments, root)
@@ -165,7 +165,7 @@ def ages(
 
 
 def _both(experiments: Mapping[str, Experiment], root: Path) -> list[tuple[Page, str]]:
-    """Each page that has tables, and its text as the records say."""
+    """Return each page that has tables, with its text as rendered from the records."""
     found = [page for page in pages(root) if page.names]
     docs = root / "docs"
     names = [name for page in found for name in page.names]

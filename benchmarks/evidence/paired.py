@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that are measured in turns within each pair, on brokers with these settings."""
+    """Rows that are measured alternately within each pair, on brokers with these settings."""
 
     key: str
     rows: tuple[Row, ...]
@@ -82,7 +82,7 @@ class PairedRows(Experiment):
         return {}
 
     def measure_other(self, key: str, context: Context) -> Values:
-        """A unit of no group, while none of the brokers runs."""
+        """Measure a unit that belongs to no group, while neither broker runs."""
         raise KeyError(key)
 
     @contextmanager
@@ -108,7 +108,7 @@ class PairedRows(Experiment):
 
 
 class _Brokers:
-    """The two brokers of the settings that were asked for last."""
+    """The two brokers with the settings of the last request."""
 
     def __init__(self, stack: ExitStack, context: Context) -> None:
         self._context = context
@@ -161,7 +161,7 @@ def counted(measured: dict[str, Any]) -> Values:
     return found
 
 
-# --- what the raw values say ---
+# --- values computed from the raw values ---
 
 
 def runs(record: Record, row: str) -> dict[str, list[Values]]:
@@ -175,7 +175,7 @@ def runs(record: Record, row: str) -> dict[str, list[Values]]:
 
 
 def each(record: Record, row: str, name: str, metric: str) -> list[float]:
-    """The values of a metric, in the order of the pairs. Each pair has a quantile of its own."""
+    """Return a metric's values in the order of the pairs. Each pair has its own quantile."""
     return [
         quantile(run[HISTOGRAM], QUANTILES[metric])
         if metric in QUANTILES and HISTOGRAM in run
@@ -209,13 +209,13 @@ def sides(record: Record, row: str) -> tuple[str, str]:
 
 
 def paired_ratios(record: Record, row: str, metric: str) -> list[float]:
-    """Odradek : the other, pair by pair; nan where the other's tick read zero."""
+    """Return Odradek : the other for each pair, or nan if the other's CPU time read zero."""
     ours, theirs = (each(record, row, name, metric) for name in sides(record, row))
     return [quotient(*pair) for pair in zip(ours, theirs, strict=True)]
 
 
 def ratio(record: Record, row: str, metric: str) -> float:
-    """The median of the paired ratios; of a pooled quantile the ratio of the two."""
+    """Return the median of the paired ratios. For a pooled quantile, return the single ratio."""
     if is_pooled(record, row, metric):
         ours, theirs = (middle(record, row, name, metric) for name in sides(record, row))
         return quotient(ours, theirs)

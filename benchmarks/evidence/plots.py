@@ -39,7 +39,7 @@ class Plot:
 
 
 def checksum(path: Path) -> str:
-    """The text in a picture that names the record which it was made from."""
+    """Return the checksum that a picture stores to identify its record."""
     return f"sha256 of the record: {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 

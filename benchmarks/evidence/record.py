@@ -77,7 +77,7 @@ class Record:
 
     @property
     def taken(self) -> str:
-        """When, where and of which commit the values are, for the text above a table."""
+        """The date, the machine and the commit of the values, for the text above a table."""
         machine = ", ".join(self.machine.values())
         scaled = "" if self.scale == 1.0 else f" Scaled by {self.scale:g}."
         modified = " with uncommitted changes" if self.src_modified else ""
@@ -113,13 +113,13 @@ def partial(name: str, folder: Path = FOLDER) -> Path:
 
 
 def is_of(record: Record, source: Source) -> bool:
-    """Whether the record is of this source."""
+    """Return whether the record was measured with this source."""
     same = record.src_tree == source.tree or record.commit == source.commit
     return same and record.src_modified == source.modified
 
 
 def is_due(record: Record | None, source: Source, settings: Values) -> bool:
-    """Whether the experiment has to run: no complete full record of this source exists."""
+    """Return whether the experiment is due: no complete record of this source exists."""
     return record is None or not (
         record.complete
         and record.scale == 1.0
@@ -157,7 +157,7 @@ def source(root: Path = ROOT) -> Source:
 
 
 def commits_since(record: Record, root: Path = ROOT) -> int | None:
-    """How many commits have changed src/ since the record's; None where git cannot say."""
+    """Return the number of commits to src/ since the record's, or None if git has no answer."""
     try:
         if git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root) == record.src_tree:
             return 0

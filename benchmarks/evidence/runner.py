@@ -17,14 +17,14 @@ from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 
 MINUTES_MAX = 60.0
-# Left at the end for stopping brokers and deleting their files.
+# Time reserved at the end to stop brokers and delete their files.
 RESERVE_S = 60.0
 TRIAL_SCALE = 0.15
 FAILED_TRY = "/failed try "
 
 
 class Refused(Exception):
-    """The run would mix what does not belong together. The message says what to do."""
+    """The record of the run would not match one source and one plan. The message has details."""
 
 
 def begin(
@@ -35,7 +35,7 @@ def begin(
     scale: float,
     found: Record | None,
 ) -> Record:
-    """The record to continue, or a new one where `found` is of another source.
+    """Return the record to continue, or a new record if `found` is of another source.
 
     Raises:
         Refused: `found` is of this source, but was taken otherwise.
@@ -122,7 +122,7 @@ def run(
     trial: bool = False,
     retry: bool = False,
 ) -> Record:
-    """Run an experiment; its record is complete, or partial when the time was not enough."""
+    """Run an experiment. Its record is partial if the time was not enough for all units."""
     until_s = time.monotonic() + minutes * 60 - RESERVE_S
     source = records.source()
     if source.modified and not trial:
@@ -131,7 +131,7 @@ def run(
     # A partial record is newer than the published one, unless it is of another source.
     earlier = [records.load(path) for path in reversed(paths) if path.exists()]
     found = next((each for each in earlier if records.is_of(each, source)), None)
-    # A trial need not take all the memory first.
+    # A trial does not need to touch all free memory first.
     needs_memory = experiment.is_timed and scale >= TRIAL_SCALE
     work = Path(tempfile.mkdtemp(prefix="evidence-"))
     memory = steady_memory(tell) if needs_memory else contextlib.nullcontext(False)
