@@ -49,7 +49,7 @@ def _is_missing(page: object) -> bool:
 
 
 def _link_from_docs(match: re.Match[str]) -> str:
-    """A link of a root file, written for a page in docs/."""
+    """Return a link of a root file, rewritten for a page in docs/."""
     path, anchor = match[1], match[2] or ""
     root_pages = {source: page for page, source in ROOT_PAGES.items()}
     return f"]({root_pages.get(path, path.removeprefix('docs/'))}{anchor})"

@@ -1,4 +1,4 @@
-"""Reports sentences that break the rules of plain English: `python -m testkit.prose [FILE...]`.
+"""Report sentences that break the rules of plain English: `python -m testkit.prose [FILE...]`.
 
 Reads docstrings, comments, Markdown, and the string literals that users see: arguments of log
 calls, of exceptions, and of command-line help. Code, code blocks, headings and generated modules

@@ -1,4 +1,4 @@
-"""Requests that many tests send, with everything but the point of the test filled in."""
+"""Requests that many tests send, with defaults for the fields that a test does not check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.records.record import Record, build_batch
 
 
 def batch(*values: bytes, **options: Any) -> bytearray:
-    """One batch with a record for each value, stamped now."""
+    """Return one batch with a record for each value and the present time as timestamp."""
     options.setdefault("timestamp_ms", time.time_ns() // 1_000_000)
     return build_batch([Record(None, value) for value in values or (b"value",)], **options)
 

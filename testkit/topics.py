@@ -1,4 +1,4 @@
-"""Topics made by a client of another author."""
+"""Creation of topics with a third-party client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DEADLINE_S = 240.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create with librdkafka's admin client; underscores in config names stand for dots."""
+    """Create a topic with librdkafka's admin client. Config names have underscores for dots."""
     new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
     admin = AdminClient(
         {"bootstrap.servers": bootstrap, "log_level": 3}

@@ -1,4 +1,4 @@
-"""A client of the bare protocol: one socket, requests as messages no real client would send."""
+"""A client of the wire protocol: one socket, and requests that no real client would send."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WireClient(BlockingClient):
         super().__init__(connected, "wire", read_ahead=read_ahead)
 
     def call(self, request: Any, version: int, *, client_id: str = "wire") -> Any:  # type: ignore[override]
-        """Return the response to `request`; ConnectionClosed when there is none."""
+        """Return the response to `request`. Raise ConnectionClosed if there is none."""
         self.send(request, version, client_id=client_id)
         return self.receive()
 

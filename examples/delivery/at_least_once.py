@@ -22,7 +22,7 @@ def stop(*_: object) -> None:
 
 
 def delivered(error: KafkaError | None, _: Message) -> None:
-    """An exception here comes out of `flush`."""
+    """Raise on a failed delivery. `flush` passes the exception on."""
     if error is not None:
         raise KafkaException(error)
 
@@ -38,7 +38,7 @@ def main(bootstrap: str, source: str, target: str) -> None:
             "isolation.level": "read_committed",
         }
     )
-    # Idempotence: that the producer itself tries again doubles nothing.
+    # With idempotence the producer's own retries write no duplicates.
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     consumer.subscribe([source])
     uncommitted = 0

@@ -24,7 +24,7 @@ def stop(*_: object) -> None:
 
 
 def patiently(call: Callable[[float], object], seconds: float = 30) -> None:
-    """Again while the library says that it may be tried again."""
+    """Repeat the call while the library reports a retriable error."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -36,7 +36,7 @@ def patiently(call: Callable[[float], object], seconds: float = 30) -> None:
 
 
 def copy(consumer: Consumer, producer: Producer, records: list[Message], target: str) -> None:
-    """One transaction."""
+    """Copy the records and commit their offsets in one transaction."""
     producer.begin_transaction()
     for record in records:
         producer.produce(target, record.value(), record.key())
@@ -61,7 +61,7 @@ def main(bootstrap: str, source: str, target: str) -> None:
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": f"{target}-copier-1",
-            # librdkafka 2.16 may lose its coordinator for good when it looks for new brokers.
+            # librdkafka 2.16 may lose its coordinator permanently when it looks for new brokers.
             "metadata.recovery.strategy": "none",
         }
     )

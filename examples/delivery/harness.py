@@ -40,7 +40,7 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`lost`: records without a copy; `doubled`: copies beyond the first."""
+    """The counts of a run: `lost` records without a copy, `doubled` copies beyond the first."""
 
     program: str
     records: int
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Copier:
-    """A program that is started again whenever it ends, until `finish`."""
+    """A program that is restarted each time it ends, until `finish`."""
 
     def __init__(self, program: str, bootstrap: str, source: str, target: str) -> None:
         path = HERE / f"{program}.py"
@@ -65,7 +65,7 @@ class Copier:
         self.thread.start()
 
     def wait_for_batches(self, count: int) -> None:
-        """Until it has copied so many more."""
+        """Wait until the program has copied this many more batches."""
         with self.progress:
             goal = self.batches + count
             if not self.progress.wait_for(lambda: self.batches >= goal, PATIENCE_S):
@@ -171,7 +171,7 @@ def _reader(bootstrap: str, group: str) -> Consumer:
 
 
 def _await_copied(bootstrap: str, source: str, group: str) -> None:
-    """Until the group has committed the end of the source."""
+    """Wait until the group has committed the end offset of the source."""
     consumer = _reader(bootstrap, group)
     partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
     deadline = time.monotonic() + PATIENCE_S
@@ -187,7 +187,7 @@ def _await_copied(bootstrap: str, source: str, group: str) -> None:
 
 
 def _read(bootstrap: str, topic: str) -> list[bytes]:
-    """All that is committed in a topic."""
+    """Return all committed values of a topic."""
     consumer = _reader(bootstrap, "unused")
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     values: list[bytes] = []
@@ -236,7 +236,7 @@ def _results(options: argparse.Namespace) -> dict[str, dict[str, int | str]]:
 
 
 def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
-    """Each program on one broker, which is stopped in the end."""
+    """Run each program on one broker, which is stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="delivery-") as work:
         broker = STARTERS[options.broker](Path(work) / "broker")
         try:

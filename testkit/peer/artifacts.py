@@ -11,21 +11,21 @@ KAFKA_VERSION = "4.3.0"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache"
-# A directory with the same jars may be named instead, where Maven is not to be had.
+# Without Maven, this variable may name a directory with the same jars.
 JARS_VARIABLE = "ODRADEK_KAFKA_JARS"
 
 
 class PeerUnavailable(RuntimeError):
-    """Apache Kafka cannot be run here; the message is one sentence that says why."""
+    """Apache Kafka cannot run on this machine. The message is one sentence with the reason."""
 
 
 def kafka_class_path() -> str:
-    """The class path of Apache Kafka with all its tools; fetched on first use."""
+    """Return the class path of Apache Kafka with all its tools. Fetch the jars on first use."""
     return f"{_jar_directory()}{os.sep}*"
 
 
 def program_class_path() -> str:
-    """The class path of programs: Streams and Connect's file connectors beside the rest."""
+    """Return the class path of programs, which adds Streams and Connect's file connectors."""
     directory = CACHE / f"kafka-programs-{KAFKA_VERSION}"
     if not directory.is_dir():
         _fetch(directory, "programs.xml", "-DexcludeTransitive=true")
@@ -40,7 +40,7 @@ def java_command(
     jvm: tuple[str, ...] = (),
     extra_class_path: str = "",
 ) -> list[str]:
-    """The command line that runs one of Kafka's main classes.
+    """Return the command line that runs one of Kafka's main classes.
 
     `heap` and `jvm` are JVM options; `level` is the least level that is logged to stderr.
     """
@@ -81,7 +81,7 @@ def _jar_directory() -> Path:
 
 
 def _fetch(directory: Path, project: str, *options: str) -> None:
-    """Let Maven copy the artifacts aside first, so that a fetch that broke off leaves nothing."""
+    """Let Maven copy to a temporary directory, so that an interrupted fetch leaves no files."""
     maven = shutil.which("mvn")
     if maven is None:
         raise PeerUnavailable("Apache Kafka is fetched by Maven: no `mvn` on the PATH.")

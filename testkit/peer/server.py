@@ -51,7 +51,7 @@ SINGLE_NODE = {
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One running broker. Owned by whoever started it; `stop()` or leaving `with` ends it."""
+    """One running broker, owned by its creator. `stop()` or the end of `with` ends it."""
 
     name: str
     bootstrap: str
@@ -74,7 +74,7 @@ class BrokerProcess:
         return self.process.pid
 
     def stop(self) -> float:
-        """SIGTERM, then SIGKILL if it will not end. Returns the seconds that it took."""
+        """Send SIGTERM, then SIGKILL if the broker does not end. Return the seconds to its end."""
         began = time.monotonic()
         if self.process.poll() is None:
             self.process.terminate()
@@ -85,13 +85,13 @@ class BrokerProcess:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """SIGKILL to the whole process group: no handler runs, nothing is flushed."""
+        """Send SIGKILL to the whole process group: no handler runs, and no file is flushed."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def restart(self) -> BrokerProcess:
-        """The same command on the same port and directory, after `stop()` or `kill()`."""
+        """Start the same command on the same port and directory, after `stop()` or `kill()`."""
         return _launch(
             self.name, self.bootstrap, self.command, self.directory, self.log_dir, self.environment
         )
@@ -162,7 +162,7 @@ def start_odradek(
 def start_command(
     command: list[str], directory: Path, properties: Mapping[str, str] | None = None
 ) -> BrokerProcess:
-    """Any broker by its command: `{address}`, `{data}` and `{advertised}` are filled in."""
+    """Start a broker by its command, with `{address}`, `{data}` and `{advertised}` filled in."""
     (port,) = free_ports(1)
     log_dir = directory / "data"
     directory.mkdir(parents=True, exist_ok=True)
@@ -289,7 +289,7 @@ def _await_first_answer(broker: BrokerProcess, began: float) -> None:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether an ApiVersions request (key 18, version 0, request header v1) is answered."""
+    """Return whether the broker responds to ApiVersions (key 18, version 0, header v1)."""
     body = struct.pack(">hhih", 18, 0, 1, 4) + b"ping"
     try:
         with socket.create_connection((host, port), timeout=5) as peer:

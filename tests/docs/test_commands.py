@@ -1,4 +1,4 @@
-"""The command reference is what the commands say, and has every option."""
+"""The command reference agrees with the commands' help and has every option."""
 
 from __future__ import annotations
 

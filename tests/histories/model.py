@@ -207,7 +207,7 @@ class World:
                     self.broker.end(txn, commit=False)
 
     def _ended_late(self, txn: int, last_end: bool | None) -> int:
-        """The transaction that what is still to be sent becomes part of."""
+        """Repeat the last EndTxn if "late-end" is broken. Return the next transaction."""
         if self.broker.broken != "late-end" or last_end is None or self.random.random() > 0.1:
             return txn
         self.broker.end(txn, commit=last_end)

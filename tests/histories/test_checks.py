@@ -20,7 +20,7 @@ from conformance.histories.history import (
 
 
 class Book:
-    """Operations one after the other in time; the number of an operation is its place."""
+    """Operations that do not overlap in time. An operation's number is its index."""
 
     def __init__(self, *, complete: bool = True) -> None:
         self.history = History(complete=complete)

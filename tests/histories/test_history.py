@@ -1,4 +1,4 @@
-"""Lines to operations."""
+"""The parser from lines of a history to operations."""
 
 from __future__ import annotations
 

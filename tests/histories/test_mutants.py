@@ -1,4 +1,4 @@
-"""Real clients against a real broker: as it is, and with a rule broken in its process."""
+"""Real clients against a real broker, without a change and with a rule broken in its process."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path, seed: int) -> 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_found(name: str, tmp_path: Path, seed: int) -> None:
-    """The seed chooses what is done, not how it interleaves: hence more than one attempt, and
-    longer ones in the end, for a machine that lets little happen."""
+    """The checker finds the mutant within several attempts.
+
+    The seed determines the operations but not their interleaving. Later attempts are longer, for
+    machines on which few operations happen.
+    """
     mutant = MUTANTS[name]
     _need(parse_clients(mutant.clients))
     found: set[str] = set()
@@ -56,7 +59,7 @@ def test_a_mutant_is_found(name: str, tmp_path: Path, seed: int) -> None:
 def test_a_mutant_that_does_not_fit_the_code_ends_the_run_with_its_exception(
     tmp_path: Path, seed: int
 ) -> None:
-    """The run would last for an hour, and the harness would wait 300 s more for a success."""
+    """Otherwise the run would last an hour, and the harness would wait 300 s for a success."""
     clients = parse_clients(MISFIT.clients)
     plan = Plan(seed=seed, seconds=3600, start=command(MISFIT.name), clients=clients, faults=())
     with pytest.raises(BrokerEnded, match=r"TypeError.*does not fit the code"):
@@ -64,7 +67,7 @@ def test_a_mutant_that_does_not_fit_the_code_ends_the_run_with_its_exception(
 
 
 def _was_called(directory: Path) -> bool:
-    """Whether a process of the broker has reached the code of its mutant."""
+    """Return whether a process of the broker has reached the code of its mutant."""
     return any(
         CALLED in log.read_text("utf-8", "replace")
         for log in (directory / "broker").glob("broker-*.log")
@@ -72,7 +75,7 @@ def _was_called(directory: Path) -> bool:
 
 
 def _need(roles: dict[str, int]) -> None:
-    """Skips where the clients of a role cannot be built: the program of `txn-v2` needs Go."""
+    """Skip if a client cannot be built: the program of `txn-v2` needs Go."""
     try:
         for role in roles:
             command_of(role)

@@ -15,7 +15,7 @@ from conformance.histories.proxy import END_TXN, HOST, OVERTAKEN_S, PRODUCE, Lin
 
 METADATA = 3
 DEADLINE_S = 120.0
-FOR_S = 7.0  # of each fault: not a time but a name, it is the test that ends it, see `Clock`
+FOR_S = 7.0  # of each fault, as a key only: the test ends the fault, see `Clock`
 
 
 def _frame(kind: int, number: int, client: bytes = b"c") -> bytes:
@@ -24,7 +24,7 @@ def _frame(kind: int, number: int, client: bytes = b"c") -> bytes:
 
 
 class Broker:
-    """Keeps the numbers of the requests in the order of arrival, and echoes each."""
+    """A broker that keeps the requests' numbers in the order of arrival and echoes each."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server((HOST, 0))
@@ -82,7 +82,7 @@ def proxy(broker: Broker) -> Iterator[Proxy]:
 
 
 class Clock:
-    """The proxy's: a time has passed when the test says so, however slow the machine is."""
+    """The proxy's clock. The test decides when a time has passed, for slow machines too."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.loop = proxy.loop
@@ -103,7 +103,7 @@ class Clock:
 def clock(proxy: Proxy) -> Iterator[Clock]:
     made = Clock(proxy)
     yield made
-    made.let_pass(FOR_S)  # a test that failed may have left its fault behind
+    made.let_pass(FOR_S)  # a failed test may have left its fault
     made.let_pass(OVERTAKEN_S)
 
 
@@ -129,7 +129,7 @@ def _in_background(fault: object, *arguments: object) -> threading.Thread:
 
 
 def _is_over(peer: socket.socket) -> bool:
-    """Without an answer."""
+    """Return whether the peer closed the connection without a response."""
     try:
         return peer.recv(1 << 16) == b""
     except ConnectionResetError:
@@ -137,7 +137,7 @@ def _is_over(peer: socket.socket) -> bool:
 
 
 def _until(proxy: Proxy, seen: Callable[[Link], object], count: int = 1) -> None:
-    """So many links are in a state."""
+    """Wait until this many links are in a state."""
     deadline = time.monotonic() + DEADLINE_S
     while sum(bool(seen(link)) for link in list(proxy.links)) < count:
         assert time.monotonic() < deadline, "the fault does not begin"
