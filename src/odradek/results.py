@@ -81,8 +81,8 @@ class Result(Generic[T_co]):
         """Return the result that `function(value)` returns.
 
         Args:
-            executed: `function` only finishes the value, so the result is executed when this one
-                is executed and waits. Otherwise it is executed when the result of `function` is.
+            executed: True if `function` has no further effect: the result is executed as soon as
+                this one is. False: it is executed when the result of `function` is.
         """
         try:
             return function(self.value)
@@ -108,7 +108,7 @@ class Result(Generic[T_co]):
         """Report that the value is not needed, because the client is gone or the broker stops.
 
         The owner of a delayed operation releases it, and the result may never be done. A result
-        whose owner gave no `on_cancel` is not affected: an appended record stays in the log.
+        whose owner has set no `on_cancel` is not affected: an appended record stays in the log.
         """
 
 

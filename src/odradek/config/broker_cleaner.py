@@ -49,7 +49,7 @@ CLEANER_CONFIGS = [
         ConfigType.DOUBLE,
         0.9,
         _MEDIUM,
-        "Maximum fill ratio of the memory for keys. A higher ratio makes look-ups slower.",
+        "Maximum fill ratio of the memory for keys. A higher ratio makes lookups slower.",
         mode=_CLUSTER,
     ),
     ConfigKey(

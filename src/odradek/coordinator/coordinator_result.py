@@ -80,7 +80,7 @@ class CoordinatorResult(Generic[R]):
             not depend on the records, so they are completed also when the append has failed.
         after_replay: Called after the replay. It changes the state that is not in records.
         after_commit: Called with NONE when the records are committed, or with the error when they
-            cannot be committed. After a time-out it is called with the error, and again with NONE
+            cannot be committed. After a timeout it is called with the error, and again with NONE
             if the records are committed later. Its result is performed, too.
         after_failed_append: Called with the error when nothing was appended. The tickets and timers
             of its result are then used. `timers`, `completed` and `after_commit` are not used.

@@ -111,7 +111,7 @@ class _Write(Generic[R_co]):
         self.pending: PendingResult[R_co] = PendingResult()
 
     def end(self, code: ErrorCode, now: Timestamp) -> CoordinatorResult[None] | None:
-        """Send the response, unless a time-out has sent it before.
+        """Send the response, unless a timeout has sent it before.
 
         Return the result to perform next.
         """

@@ -1,7 +1,7 @@
 """Clocks: the time of the system, or a time that a test controls.
 
 `time_ms` is wall-clock time in milliseconds since the epoch (record timestamps, retention).
-`monotonic_ms` never decreases (timers, time-outs). Components take a clock by constructor and do
+`monotonic_ms` never decreases (timers, timeouts). Components take a clock by constructor and do
 not read the time in another way.
 """
 

@@ -28,10 +28,10 @@ from odradek.records.record import CorruptRecord
 from odradek.records.scan import find_timestamp, largest_timestamp
 
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum size in bytes to which a look-up unpacks a batch."""
+"""Maximum size in bytes to which a lookup unpacks a batch."""
 
 RECORDS_MAX = 1_000_000
-"""Maximum number of records of a batch that a look-up reads."""
+"""Maximum number of records of a batch that a lookup reads."""
 
 
 class TimestampOffset(NamedTuple):
@@ -143,7 +143,10 @@ def _headers_from(
 
 
 def _open(segment: LogSegment, position: int, header: BatchHeader) -> Opened:
-    """Read and unpack one batch in one thread. Each change of threads waits for the GIL."""
+    """Read and unpack one batch in one thread.
+
+    Each change of threads waits for the interpreter lock.
+    """
     batch = segment.read_batch(position, header.size_bytes)
     if len(batch) < header.size_bytes or header.compression > Compression.ZSTD:
         return header, None

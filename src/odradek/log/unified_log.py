@@ -838,7 +838,7 @@ def _read(
 ) -> LogReadInfo:
     """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime."""
     for at, segment in enumerate(segments):
-        end = segment.size  # before the look-ups: a batch appended later is not below the end
+        end = segment.size  # before the lookups: a batch appended later is not below the end
         found = segment.locate(offset) if offset < max_offset else None
         if found is None:
             continue

@@ -51,7 +51,7 @@ class MemoryBudget:
     def release(self, size: int) -> None:
         """Return `size` bytes to the budget, and grant memory to the owners that wait."""
         self.used -= size
-        assert self.used >= 0, "more memory given back than taken"
+        assert self.used >= 0, "more memory released than acquired"
         self._grant()
 
     def forget(self, owner: MemoryWaiter) -> None:

@@ -31,7 +31,7 @@ CANCELLED_WAIT_S = 0.5
 """Time for which a stop waits for requests that were cancelled during execution, in seconds."""
 
 TICK_S = 1.0
-"""Longest interval between two checks for idle connections, and the precision of the time-outs."""
+"""Longest interval between two checks for idle connections, and the precision of the timeouts."""
 
 
 Holders = dict[Connection, tuple[memoryview, int]]

@@ -58,7 +58,7 @@ class FetchIsolation(Enum):
     """Consumers with isolation level read_committed: up to the last stable offset."""
 
 
-# A look-up in an enum costs as much as a call, and each fetch would make three.
+# A lookup in an enum costs as much as a call, and each fetch would make three.
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 OPERATIONS_WAITING_MAX = 10_000
 """Maximum number of delayed fetches. When it is exceeded, the oldest fetch completes as if its time
 were up. This bounds the memory of a client that pipelines long polls without reading the responses.
-Other clients wait as long as they asked for.
+Other clients wait as long as they requested.
 """
 PARTITIONS_WAITING_MAX = 250_000
 """Maximum number of partitions of all delayed fetches, of some 500 bytes each. When it is exceeded,

@@ -265,7 +265,7 @@ class RecordAppend:
             result.complete(self.results)
 
         # With acks=0 and 1 the request waits for a flush. Kafka flushes within the request and has
-        # no time-out for it.
+        # no timeout for it.
         timeout_ms = self._timeout_ms if self._acks == ACKS_ALL else None
         self._manager.wait_committed(self._required_offsets, timeout_ms, ready)
         return result

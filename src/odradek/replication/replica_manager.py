@@ -88,7 +88,7 @@ class ReplicaManager:
         # Increased by each change of a partition's existence, leadership or configs. Caches that
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
         self.generation = 0
-        # The key of a look-up may be a plain (topic, partition) tuple: it equals the
+        # The key of a lookup may be a plain (topic, partition) tuple: it equals the
         # TopicPartition.
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
@@ -237,7 +237,7 @@ class ReplicaManager:
                 uuid_to_string(topic.topic_id),
             )
 
-    # --- look-ups ---
+    # --- lookups ---
 
     def find(self, topic: str | Uuid, partition: int) -> Partition | None:
         """Return the partition of a topic, which is identified by its name or by its id."""

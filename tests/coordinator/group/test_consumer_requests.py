@@ -1,4 +1,4 @@
-"""Consumer groups over real logs and a clock that the test moves: time-outs, restarts, the disk."""
+"""Consumer groups over real logs and a clock that the test moves: timeouts, restarts, the disk."""
 
 from __future__ import annotations
 
@@ -199,8 +199,8 @@ async def test_members_survive_a_restart_and_their_sessions_begin_again(tmp_path
 
 @on_loop
 async def test_members_have_their_own_time_outs_after_a_restart(tmp_path: Path) -> None:
-    """A classic member has its session time-out. A member that has to revoke partitions has its
-    rebalance time-out."""
+    """A classic member has its session timeout. A member that has to revoke partitions has its
+    rebalance timeout."""
     two = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=2))
     async with coordinator(tmp_path) as state:
         state.image = two
@@ -213,7 +213,7 @@ async def test_members_have_their_own_time_outs_after_a_restart(tmp_path: Path) 
         await state.advance(9_999)
         assert set(group_of(state).members) == {"a", "c"}
         await state.advance(1)
-        assert group_of(state).members == {}, "a's rebalance time-out is as long as c's session"
+        assert group_of(state).members == {}, "a's rebalance timeout is as long as c's session"
 
 
 @on_loop

@@ -183,7 +183,7 @@ def test_kafka_19367_fencing_bumps_once(epoch: int) -> None:
 
 
 def test_kafka_20090_exhausted_epoch_does_not_leave_a_transaction_open_for_ever() -> None:
-    """A time-out at the last epoch takes a new id. The late abort of the old producer gets the new
+    """A timeout at the last epoch takes a new id. The late abort of the old producer gets the new
     id, not an epoch that could never end a transaction."""
     machine, _ = begun(version=2, level=2)
     machine.set(producer_epoch=LAST)

@@ -65,7 +65,7 @@ class Ids:
 
 
 class DiskTimers(SteppedTimers):
-    """Timers in which time-outs wait for the test, and pauses before retries take real time."""
+    """Timers in which timeouts wait for the test, and pauses before retries take real time."""
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)

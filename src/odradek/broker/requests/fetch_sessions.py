@@ -147,7 +147,7 @@ class FetchSessionCache:
 
         Args:
             session_id: The session of the request, or 0.
-            epoch: The epoch of the request: 0 asks for a new session, -1 closes the session.
+            epoch: The epoch of the request: 0 requests a new session, -1 closes the session.
             uses_topic_ids: Whether the request names topics by id (version 13 and later).
             requested: The partitions in the request.
             forgotten: The partitions to remove from the session.

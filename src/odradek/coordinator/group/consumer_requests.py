@@ -321,7 +321,7 @@ class ConsumerRequests:
                 del group.deadlines[kind, member_id]
                 continue
             logger.info(
-                "group %s: the %s time-out of %s has passed", group.group_id, kind.value, member_id
+                "group %s: the %s timeout of %s has passed", group.group_id, kind.value, member_id
             )
             group.deadlines[kind, member_id] = deadline._replace(at_ms=now_ms + RETRY_MS)
             late[member_id] = member
@@ -335,7 +335,7 @@ class ConsumerRequests:
     def loaded(self, shard: GroupShard, group: ConsumerGroup) -> None:
         """Restart the sessions of all members after the group was loaded.
 
-        Restart the rebalance time-outs of the members that have to revoke partitions, too.
+        Restart the rebalance timeouts of the members that have to revoke partitions, too.
         """
         now_ms = self._runtime.now().monotonic_ms
         session_ms = self.settings(group.group_id).session_timeout_ms

@@ -112,7 +112,7 @@ class GroupCoordinator:
     def _new_shard(self, partition: int) -> GroupShard:
         return GroupShard(partition, self._loaded, self._unloaded, self._due)
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to serve requests and to load the shards that have a log."""
@@ -235,7 +235,7 @@ class GroupCoordinator:
         )
 
     def keep_session(self, shard: GroupShard, group: Group | None, member_id: str) -> None:
-        """Begin the session of a classic member again, because it has committed offsets."""
+        """Restart the session of a classic member, because it has committed offsets."""
         if not isinstance(group, ClassicGroup) or group.state not in (
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
@@ -288,7 +288,7 @@ class GroupCoordinator:
             del shard.groups[group.group_id]
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Begin the sessions of all members of a shard that was loaded."""
+        """Restart the sessions of all members of a shard that was loaded."""
         for group in list(shard.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self.consumers.loaded(shard, group)

@@ -468,7 +468,7 @@ def pending(metadata: TransactionMetadata) -> TransactionMetadata:
 
 
 def is_timed_out(current: TransactionMetadata, now_ms: int) -> bool:
-    """Return whether a transaction has been open for longer than its producer's time-out.
+    """Return whether a transaction has been open for longer than its producer's timeout.
 
     See rule T6.
     """

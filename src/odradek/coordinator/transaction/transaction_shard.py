@@ -102,7 +102,7 @@ class TransactionShard:
         return [metadata for metadata in found if metadata is not None]
 
     def on_timer(self, key: str) -> None:
-        """Do nothing. Transactional ids have no timers: time-outs are checked at intervals."""
+        """Do nothing. Transactional ids have no timers: timeouts are checked at intervals."""
 
     def loaded(self) -> None:
         self.served = True

@@ -224,7 +224,9 @@ class Cleaning:
                 if header.magic != MAGIC_V2 or not crc_is_valid(batch):
                     raise self._corrupt(header, "its checksum is wrong")
                 if not next_offset <= header.base_offset <= header.last_offset:
-                    raise self._corrupt(header, f"it is out of order behind {next_offset}")
+                    raise self._corrupt(
+                        header, f"it is out of order after offset {next_offset - 1}"
+                    )
                 yield header, batch
                 at, next_offset = end, header.last_offset + 1
             requested = chunk_bytes if at else parse_header(chunk).size_bytes

@@ -4,12 +4,12 @@ The files are renamed as in Kafka (``LocalLog.replaceSegments``, ``LogLoader``):
 
 1. ``.cleaned`` -> ``.swap`` (`begin_swap`), and the directory is synced (`prepare_swap`, which may
    block). From here on the new segment is valid. A crash before this step leaves a ``.cleaned``
-   file and the old segments valid. If files with both suffixes exist for an offset, the crash
-   happened during the renaming. 2. The old files get ``.deleted``, and the new ones lose ``.swap``
-   (`finish_swap`). After a crash in between, `recover_swaps` completes the swap when the log is
-   opened. It removes old segments that begin within the offsets of the new one, and renames the new
-   one. On a file system that writes names in another order, an old segment may exist again beside
-   the new one: see `LogLoader`.
+   file, and the old segments stay valid. If files with both suffixes exist for an offset, the crash
+   happened during the renaming.
+2. The old files get ``.deleted``, and the new ones lose ``.swap`` (`finish_swap`). After a crash in
+   between, `recover_swaps` completes the swap when the log is opened. It removes old segments that
+   begin within the offsets of the new one, and renames the new one. On a file system that writes
+   names in another order, an old segment may exist again beside the new one: see `LogLoader`.
 
 Readers of the old segments continue: the segments keep their files open, and their indexes in
 memory, as long as they are referenced.

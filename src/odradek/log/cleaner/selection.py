@@ -3,8 +3,8 @@
 Runs on the owner's thread. A segment before the active one is cleanable on three conditions. Its
 transactions have ended (it is below the last stable offset). It is older than
 `min.compaction.lag.ms`. It is below the recovery point on the disk, because recovery after a crash
-reads the rest batch by batch and takes a gap for a loss. It must never see the gaps that cleaning
-leaves.
+reads the rest batch by batch and takes a gap for a loss. Recovery must never see the gaps that
+cleaning leaves.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ int32 position in the ``.log``. An entry has the *last* offset of a batch and th
 that batch *begins*. It is added for the first batch after every `index.interval.bytes` of log
 (``LogSegment.append``). Offsets and positions are strictly increasing.
 
-In memory the entries are two arrays, so that a look-up is one bisection in C. They are appended to
+In memory the entries are two arrays, so that a lookup is one bisection in C. They are appended to
 the file when the segment is rolled, flushed or closed. After a crash the file may lack entries of a
 segment that recovery reads again anyway. An invalid file is rebuilt from the ``.log``.
 """

@@ -50,7 +50,7 @@ class TimeIndex:
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry unless the last entry has this timestamp or a larger one."""
         if timestamp > self.last_timestamp:
-            self.offsets.append(relative_offset)  # first, because a look-up uses the timestamps
+            self.offsets.append(relative_offset)  # first, because a lookup uses the timestamps
             self.timestamps.append(timestamp)
 
     def lookup(self, timestamp: int) -> int:

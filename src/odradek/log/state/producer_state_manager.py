@@ -55,7 +55,7 @@ STRICT_MARKER_VERSION = 2
 """``transaction.version`` from which a marker's epoch is above its transaction's (KIP-890)."""
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
-"""A transaction counts as late if it is open for this long beyond the maximum time-out."""
+"""A transaction counts as late if it is open for this long beyond the maximum timeout."""
 
 _VERSION = 1
 _PREFIX = struct.Struct(">hI")

@@ -1,7 +1,7 @@
 """The metadata store: versioned nodes in a tree of paths, a part of ZooKeeper's model.
 
-A node has data and a version, which starts at 0 and rises by one with every `set`. A write can name
-the version that it expects (`ANY_VERSION` for no expectation). `multi` performs all of several
+A node has data and a version, which starts at 0 and increases by one with every `set`. A write can
+name the version that it expects (`ANY_VERSION` for no expectation). `multi` performs all of several
 operations, or none. A watch is registered with a read and fires once, at the next change of the
 node or children that were read.
 

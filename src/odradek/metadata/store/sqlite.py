@@ -7,8 +7,8 @@ Format: one table, ``nodes(path, parent, data, version)``, with a row for each n
 parent, and its version counts the changes of all other nodes. The database's ``user_version`` is 1.
 
 Durability: a write-ahead log with synchronous=FULL. A write that has returned survives a power cut.
-A write in progress has happened either as a whole or not at all. SQLite replays its log at the next
-open.
+After a crash, a write in progress has happened either as a whole or not at all. SQLite replays its
+log at the next open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Invariants of classic groups under random clients, time-outs and failing disks."""
+"""Invariants of classic groups under random clients, timeouts and failing disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classic protocol, event by event: the response to each request and each time-out."""
+"""The classic protocol, event by event: the response to each request and each timeout."""
 
 from __future__ import annotations
 

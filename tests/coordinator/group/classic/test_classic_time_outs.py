@@ -1,4 +1,4 @@
-"""Details of the classic protocol: time-outs that members change, static members that return at an
+"""Details of the classic protocol: timeouts that members change, static members that return at an
 unusual time, and the limits of a group while it rebalances."""
 
 from __future__ import annotations

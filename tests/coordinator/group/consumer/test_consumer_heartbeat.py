@@ -353,7 +353,7 @@ def test_static_member_that_leaves_permanently_releases_its_instance_id() -> Non
     assert machine.join("b", instance_id="i").member_epoch == 3
 
 
-# -- time-outs
+# -- timeouts
 # ----------------------------------------------------------------------------------------
 
 

@@ -58,7 +58,7 @@ MEMBER_ID_REQUIRED_FROM = 4
 # From this version of JoinGroup on, the response to a returning static leader says that it must
 # skip the assignment (KIP-814).
 SKIP_ASSIGNMENT_FROM = 9
-# Least length of a join phase. Without it, a group whose members have a rebalance time-out of 0
+# Least length of a join phase. Without it, a group whose members have a rebalance timeout of 0
 # would set timers in a loop until their sessions end.
 REBALANCE_TIMEOUT_MS_MIN = 100
 # Pause after which expired members are removed again, when the record of the emptied group could
@@ -399,7 +399,7 @@ class ClassicGroup(GroupMembership):
         self.join_or_rebalance(settings, f"{member_id} joins", result, now)
 
     def _update_member(self, member: Member, event: JoinEvent, result: GroupResult) -> None:
-        """Set the member's protocols, time-outs and ticket from a new JoinGroup."""
+        """Set the member's protocols, timeouts and ticket from a new JoinGroup."""
         superseded = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         self.respond_to_join(member, superseded, result)
         member.protocols = event.protocols()

@@ -72,7 +72,7 @@ class GroupMembership:
         return self.state in VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 
     def rebalance_timeout_ms(self) -> int:
-        """Return the longest rebalance time-out of the members."""
+        """Return the longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def supports_protocols(self, protocol_type: str, names: list[str]) -> bool:

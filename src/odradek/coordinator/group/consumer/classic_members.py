@@ -171,7 +171,7 @@ def sync(
     """Return the current assignment of a member (SyncGroup), and its timers.
 
     The response is REBALANCE_IN_PROGRESS when the member has to join again first. It has its
-    rebalance time-out for that.
+    rebalance timeout for that.
 
     Raises:
         KafkaError: The request is refused.
@@ -223,7 +223,7 @@ def heartbeat(
 ) -> tuple[ErrorCode, list[MemberTimer]]:
     """Return the code for a Heartbeat, and the timers of the member.
 
-    After REBALANCE_IN_PROGRESS the member has its rebalance time-out to join again.
+    After REBALANCE_IN_PROGRESS the member has its rebalance timeout to join again.
 
     Raises:
         KafkaError: The request is refused.

@@ -435,7 +435,7 @@ def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, Co
 
 
 def _rebalance_timer(member: ConsumerMember, now: Timestamp) -> MemberTimer:
-    """Return the timer within which a member has to revoke partitions: its rebalance time-out."""
+    """Return the timer within which a member has to revoke partitions: its rebalance timeout."""
     deadline = None
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         at_ms = now.monotonic_ms + member.rebalance_timeout_ms
