@@ -29,8 +29,8 @@ class StopLimits(NamedTuple):
         parts_ms: Deadline for stopping all parts except the logs.
         syncs_ms: Deadline for syncing logs.
         logs_ms: Deadline for closing logs. The rest of two seconds is for the end of the process.
-        threads_ms: How long the broker waits after that for threads that still run. This is a
-            duration.
+        threads_ms: Duration, after the last step, for which the broker waits for threads that
+            still run.
     """
 
     responses_ms: float = 1_000.0

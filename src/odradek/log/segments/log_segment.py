@@ -274,7 +274,10 @@ class LogSegment:
             del pending[: len(entries)]
 
     def _allocate_ahead(self, handle: OpenFile, position: int) -> None:
-        """Reserve space for the next batches. After a failure, try again that much further."""
+        """Reserve space for the next batches.
+
+        A failure is ignored. The next attempt follows when the file has grown by the same length.
+        """
         length = min(position, ALLOCATE_BYTES_MAX)
         self._allocate_at = position + length
         try:
@@ -720,7 +723,7 @@ class LogSegment:
         return cut
 
     def retire(self) -> None:
-        """Close the segment's file for good: it is no longer part of an open log."""
+        """Close the file permanently: the segment is no longer part of an open log."""
         self.deleted = True
         self.file.retire()
         self._cache.forget(self)
