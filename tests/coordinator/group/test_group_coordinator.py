@@ -228,6 +228,12 @@ def classic_group(state: OnDisk) -> ClassicGroup:
     return group
 
 
+def committed_classic_group(state: OnDisk) -> ClassicGroup:
+    group = state.groups.shards.of("g").committed_group("g")
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
 @on_loop
 @pytest.mark.parametrize(("error", "code"), APPEND_ERRORS)
 async def test_members_stay_when_the_record_of_the_emptied_group_cannot_be_appended(
@@ -296,14 +302,12 @@ async def test_reads_show_a_static_members_new_id_when_it_is_committed(tmp_path:
         waiting = join(state, group_instance_id="i")
         (new_id,) = classic_group(state).members
         assert new_id != joined.member_id
-        described = state.groups.shards.of("g").committed_group("g")
-        assert isinstance(described, ClassicGroup)
+        described = committed_classic_group(state)
         assert list(described.members) == [joined.member_id]
         assert described.static_members == {"i": joined.member_id}
         state.flushes[0].set_result(None)
         assert (await settled(waiting)).member_id == new_id
-        described = state.groups.shards.of("g").committed_group("g")
-        assert isinstance(described, ClassicGroup)
+        described = committed_classic_group(state)
         assert list(described.members) == [new_id]
 
 
@@ -315,8 +319,7 @@ async def test_reads_show_members_until_their_leaving_is_committed(tmp_path: Pat
         state.flushes = []
         waiting = now(state.groups.leave("g", [MemberIdentity(member_id=joined.member_id)]))
         join(state, group_instance_id="i")
-        described = state.groups.shards.of("g").committed_group("g")
-        assert isinstance(described, ClassicGroup)
+        described = committed_classic_group(state)
         assert described.state is GroupState.STABLE
         assert list(described.members) == [joined.member_id]
         assert described.static_members == {}
@@ -372,8 +375,7 @@ async def test_static_member_whose_record_is_not_committed_in_time_keeps_its_new
         again = join(state, group_instance_id="i")
         await state.advance(5_000)
         assert again.get().error_code == E.COORDINATOR_NOT_AVAILABLE
-        group = state.groups.shards.of("g").groups["g"]
-        assert isinstance(group, ClassicGroup)
+        group = classic_group(state)
         (new_id,) = group.members
         assert new_id != joined.member_id
         assert group.static_members == {"i": new_id}
@@ -381,8 +383,7 @@ async def test_static_member_whose_record_is_not_committed_in_time_keeps_its_new
         state.flushes[0].set_result(None)
         await state.advance(0)
     async with coordinator(tmp_path) as state:
-        group = state.groups.shards.of("g").groups["g"]
-        assert isinstance(group, ClassicGroup)
+        group = classic_group(state)
         assert list(group.members) == [new_id]
 
 
