@@ -33,6 +33,7 @@ from odradek.log.directories.log_manager import (
 from odradek.log.log_dir import LogDir
 from odradek.log.state import checkpoints
 from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.programs import run_program
 from tests.log.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -769,18 +770,6 @@ def test_full_disk_cuts_the_partial_write_and_appends_succeed_with_space(tmp_pat
     """
     result = run_program(program)
     assert result.stdout == "True\n", result.stderr
-
-
-def run_program(program: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).resolve().parents[3]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
