@@ -15,6 +15,7 @@ from benchmarks.evidence.experiment import NotRun
 from benchmarks.evidence.plots import PLOTS
 from benchmarks.evidence.record import FOLDER
 from benchmarks.evidence.runner import MINUTES_MAX, Refused, run
+from testkit import source_state
 from testkit.peer.artifacts import ROOT
 
 INCOMPLETE = 2
@@ -69,7 +70,7 @@ def _outdated_plots() -> list[str]:
 def is_due(name: str, folder: Path) -> bool:
     path = records.published(name, folder)
     record = records.load(path) if path.exists() else None
-    return records.is_due(record, records.source(), EXPERIMENTS[name].settings(1.0))
+    return records.is_due(record, source_state.source(), EXPERIMENTS[name].settings(1.0))
 
 
 def show_list(folder: Path) -> int:

@@ -1,29 +1,19 @@
-"""Records of experiments: the commit of src/ in git, the file format, and the due records."""
+"""Records of experiments: the file format, and the due records."""
 
 from __future__ import annotations
 
 import datetime
 import json
-import subprocess
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from testkit.peer.artifacts import ROOT
+from testkit.source_state import SOURCE_FOLDER, Source, git
 
 DOCS = ROOT / "docs"
 FOLDER = DOCS / "evidence"
-SOURCE_FOLDER = "src"
 Values = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The state of src/ in git. `commit` is the last commit that changed it."""
-
-    commit: str
-    tree: str
-    modified: bool
 
 
 @dataclass(slots=True)
@@ -132,32 +122,8 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-# --- git ---
-
-
-def git(*arguments: str, root: Path = ROOT) -> str:
-    """The output of git. Raise LookupError where git or the repository is missing."""
-    command = ["git", *arguments]
-    try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise LookupError("git is not installed") from None
-    if done.returncode:
-        raise LookupError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def source(root: Path = ROOT) -> Source:
-    """The state of src/. Raise LookupError outside of a git repository."""
-    return Source(
-        commit=git("log", "-1", "--format=%H", "--", SOURCE_FOLDER, root=root),
-        tree=git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root),
-        modified=bool(git("status", "--porcelain", "--", SOURCE_FOLDER, root=root)),
-    )
-
-
 def commits_since(record: Record, root: Path = ROOT) -> int | None:
-    """Return the number of commits to src/ since the record's, or None if git has no answer."""
+    """Return the number of commits to src/ since the record's, or None if git does not know it."""
     try:
         if git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root) == record.src_tree:
             return 0

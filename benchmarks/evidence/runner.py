@@ -12,9 +12,11 @@ from pathlib import Path
 
 from benchmarks.evidence import record as records
 from benchmarks.evidence.experiment import BrokenPromise, Context, Experiment
-from benchmarks.evidence.record import Record, Source, Unit
+from benchmarks.evidence.record import Record, Unit
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
+from testkit import source_state
+from testkit.source_state import Source
 
 MINUTES_MAX = 60.0
 # Time reserved at the end to stop brokers and delete their files.
@@ -124,7 +126,7 @@ def run(
 ) -> Record:
     """Run an experiment. Its record is partial if the time was not enough for all units."""
     until_s = time.monotonic() + minutes * 60 - RESERVE_S
-    source = records.source()
+    source = source_state.source()
     if source.modified and not trial:
         raise Refused("src/ has uncommitted changes. Commit them first, or add --trial --out DIR.")
     paths = records.published(experiment.name, folder), records.partial(experiment.name, folder)
@@ -150,7 +152,7 @@ def run(
                     paths[1].unlink(missing_ok=True)
 
             def is_unchanged() -> bool:
-                return trial or records.source() == source
+                return trial or source_state.source() == source
 
             context = Context(work, tell)
             run_units(experiment, record, context, save, until_s, is_unchanged)

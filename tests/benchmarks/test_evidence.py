@@ -24,12 +24,14 @@ from benchmarks.evidence.experiment import (
     first_missing,
     run_command,
 )
-from benchmarks.evidence.record import Record, Source, Unit, Values
+from benchmarks.evidence.record import Record, Unit, Values
 from benchmarks.evidence.runner import Refused, begin, keep_failures, run_units
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit import source_state
 from testkit.peer.artifacts import ROOT
+from testkit.source_state import Source
 
 SOURCE = Source("c" * 40, "t" * 40, False)
 MACHINE = {"processor": "2 x fast"}
@@ -212,17 +214,17 @@ def repository(path: Path) -> Path:
 
 def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path) -> None:
     root = repository(tmp_path)
-    head = records.git("rev-parse", "HEAD", root=root)
-    first = records.git("rev-parse", "HEAD~2", root=root)
-    found = records.source(root)
+    head = source_state.git("rev-parse", "HEAD", root=root)
+    first = source_state.git("rev-parse", "HEAD~2", root=root)
+    found = source_state.source(root)
     assert found.commit == head and not found.modified
     assert records.commits_since(record(commit=head, src_tree=found.tree), root) == 0
     assert records.commits_since(record(commit=first), root) == 1
     assert records.commits_since(record(commit="f" * 40), root) is None
     (root / "docs" / "b").write_text("other")
-    assert not records.source(root).modified
+    assert not source_state.source(root).modified
     (root / "src" / "new").write_text("not added")
-    assert records.source(root).modified
+    assert source_state.source(root).modified
 
 
 def test_the_values_of_a_command_are_its_last_line() -> None:
@@ -247,7 +249,7 @@ def test_a_command_without_values_was_not_run(program: str) -> None:
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
     """The states of src/ in git. The last item of the list is the current state."""
     found = [SOURCE]
-    monkeypatch.setattr(records, "source", lambda: found[-1])
+    monkeypatch.setattr(source_state, "source", lambda: found[-1])
     return found
 
 
