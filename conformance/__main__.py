@@ -16,6 +16,10 @@ List the names of the cases.
 
     python -m conformance list [--subset ci]
 
+Write docs/conformance.md again from docs/conformance.json, without a run.
+
+    python -m conformance render
+
 A case that Odradek skips and Kafka does not skip is a failure. The exit code is 1 when Odradek
 failed a case that is not in `conformance.known`.
 """
@@ -25,7 +29,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from conformance.run import NAMES, SUITES, list_cases, run_all
+from conformance.run import NAMES, SUITES, list_cases, render, run_all
 
 
 def main() -> None:
@@ -34,7 +38,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__,
     )
-    parser.add_argument("verb", choices=["run", "list"])
+    parser.add_argument("verb", choices=["run", "list", "render"])
     parser.add_argument("--only", action="append", default=[], metavar="SUITE", choices=SUITES)
     parser.add_argument("--subset", choices=["ci"])
     parser.add_argument(
@@ -44,6 +48,9 @@ def main() -> None:
     suites = tuple(options.only) or SUITES
     if options.verb == "list":
         list_cases(suites, options.subset)
+        return
+    if options.verb == "render":
+        render()
         return
     names = tuple(options.broker or (("odradek",) if options.subset else NAMES))
     sys.exit(run_all(names, suites, options.subset))

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance import report
 from conformance.harness import Result
 from conformance.known import KNOWN
-from conformance.report import read_results, write_report
+from conformance.report import Report, Run
 from conformance.stacks import descendants, end
 from testkit.peer import BrokerProcess, PeerUnavailable
 from testkit.peer.artifacts import ROOT
@@ -77,6 +78,7 @@ def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> 
         The exit code of the command.
     """
     results: dict[str, list[Result]] = {}
+    begin = report.state_of_source()
     for name in names:
         try:
             results[name] = _run_broker(name, suites, subset)
@@ -84,15 +86,37 @@ def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> 
             print(
                 f"{reason} Apache Kafka's own results are those recorded in docs/conformance.json."
             )
-    whole = set(NAMES) == set(results) and subset is None
-    recorded = read_results()
-    if whole:
-        kept = {n: [r for r in recorded.get(n, []) if r.suite not in suites] for n in NAMES}
-        write_report({n: kept[n] + results[n] for n in NAMES}, SUITES, _in_ci())
-    ours, theirs = results.get("odradek", []), results.get("kafka") or recorded.get("kafka", [])
+    recorded = report.load()
+    if set(NAMES) == set(results) and subset is None:
+        merged = _merged(recorded, results, suites, begin.until(report.state_of_source()))
+        report.save(merged, SUITES)
+        render()
+    theirs = results.get("kafka") or recorded.results.get("kafka", [])
+    ours = results.get("odradek", [])
     bad = _judge(ours, theirs) + (_missing(ours, theirs) if subset is None else [])
     print("\n".join(bad) if bad else "no unexpected failure")
     return 1 if bad else 0
+
+
+def render() -> None:
+    """Write docs/conformance.md from docs/conformance.json."""
+    report.PAGE.write_text(report.page(report.load(), SUITES), encoding="utf-8")
+
+
+def _merged(
+    recorded: Report, results: dict[str, list[Result]], suites: Sequence[str], run: Run
+) -> Report:
+    """Return the recorded report with the results of these suites replaced."""
+    kept = {
+        name: [row for row in recorded.results.get(name, []) if row.suite not in suites]
+        for name in NAMES
+    }
+    return Report(
+        runs=recorded.runs | dict.fromkeys(suites, run),
+        versions=report.versions(),
+        in_ci=_in_ci(),
+        results={name: kept[name] + results[name] for name in NAMES},
+    )
 
 
 def list_cases(suites: Sequence[str], subset: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import platform
 import sys
 import tempfile
 import traceback
@@ -18,6 +19,7 @@ from conformance.differential.allowed import ALLOWED
 from conformance.differential.compare import Difference, compare
 from conformance.differential.registry import SCENARIOS, Scenario
 from conformance.differential.session import Session
+from conformance.report import Run, state_of_source
 from testkit.peer.artifacts import KAFKA_VERSION
 from testkit.peer.server import STARTERS
 
@@ -70,6 +72,7 @@ def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse
         The number of failures.
     """
     run_id = uuid.uuid4().hex[:6]
+    begin = state_of_source()
     counts = dict.fromkeys(("same", "allowed", "different"), 0)
     used: set[str] = set()
     rows: list[tuple[str, str, str]] = []
@@ -90,7 +93,8 @@ def _run_all(chosen: list[Scenario], kafka: str, odradek: str, options: argparse
         for line, versions in shown.items():
             print(f"          {' '.join(versions)}  {line}", flush=True)
     if options.report:
-        options.report.write_text(_report(rows, counts), encoding="utf-8")
+        run = None if options.odradek else begin.until(state_of_source())
+        options.report.write_text(page(rows, counts, run), encoding="utf-8")
     return counts["different"] + _summary(counts, used, whole=not options.only)
 
 
@@ -103,8 +107,8 @@ def _summary(counts: dict[str, int], used: set[str], *, whole: bool) -> int:
     return len(unused)
 
 
-def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
-    """Return the results as a page of the docs."""
+def page(rows: list[tuple[str, str, str]], counts: dict[str, int], run: Run | None) -> str:
+    """Return the results as a page of the docs. `run` is None if the code is not known."""
     totals = ", ".join(f"{count} {word}" for word, count in counts.items())
     lines = [
         "# Responses compared with Apache Kafka",
@@ -117,13 +121,23 @@ def _report(rows: list[tuple[str, str, str]], counts: dict[str, int]) -> str:
         "Identifiers, addresses and times of the broker's own have other values in each broker.",
         "They are compared by the fields in which they occur.",
         "",
-        f"{totals}.",
+        f"{totals}. {_taken(run)}",
         "",
         "| scenario and version | responses | reason for the difference |",
         "|---|---|---|",
     ]
     lines += [f"| {name} | {word} | {why} |" for name, word, why in rows]
     return "\n".join(lines) + "\n"
+
+
+def _taken(run: Run | None) -> str:
+    if run is None:
+        return "Run against an Odradek whose commit is not recorded."
+    changes = ", and later changes" if run.modified else ""
+    return (
+        f"Run on {run.date} at commit `{run.commit[:7]}` (the last one that changed `src/`)"
+        f"{changes}, with Python {platform.python_version()}."
+    )
 
 
 def _line(difference: Difference) -> str:
