@@ -26,8 +26,8 @@ _MAX_TIMESTAMP = (
     "The maximum timestamp in a batch's header is kept. Kafka stores the maximum of the records."
 )
 _FAILS = (
-    "Kafka fails with UNKNOWN_SERVER_ERROR or does not answer. Odradek returns an error that says "
-    "why."
+    "Kafka fails with UNKNOWN_SERVER_ERROR or sends no response. Odradek returns an error with the "
+    "reason."
 )
 _EMPTY = "A topic without partitions is returned as it was requested. Kafka leaves it out."
 _FOLLOWER = "A fetch as a replica returns no addresses, because no node is a follower yet."
