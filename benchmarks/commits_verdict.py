@@ -150,6 +150,8 @@ def page(result: Mapping[str, Any]) -> str:
     lines = [
         f"# Commit {head} compared with {base}",
         "",
+        "On this page you see how the speed of two commits of Odradek differs.",
+        "",
         f"`python -m benchmarks.commits_compared {base} {head}`. Each pair starts both brokers",
         "on empty directories and drives one of them at a time with the same librdkafka programs.",
         "The order of the two alternates from pair to pair. The first pair of each run of the",
