@@ -112,7 +112,7 @@ def judge(pairs: Sequence[Mapping[str, Any]], row: Row) -> Verdict:
     base_values, head_values = (values(pairs, row, side) for side in SIDES)
     ratios = list(map(_ratio, base_values, head_values))
     ratio = statistics.median(ratios)
-    low, high = _quartiles(ratios)
+    low, high = quartiles(ratios)
     equal = abs(ratio - 1) <= MEDIAN_WITHIN or low <= 1 <= high
     word = _word(ratio, equal, row.higher_is_better) if row.is_judged else NOT_JUDGED
     medians = statistics.median(base_values), statistics.median(head_values)
@@ -126,7 +126,8 @@ def _ratio(base: float, head: float) -> float:
     return head / base if base else math.inf
 
 
-def _quartiles(ratios: Sequence[float]) -> tuple[float, float]:
+def quartiles(ratios: Sequence[float]) -> tuple[float, float]:
+    """Return the lower and the upper quartile. Both are the value if there is only one."""
     if len(ratios) == 1:
         return ratios[0], ratios[0]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")

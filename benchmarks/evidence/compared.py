@@ -49,6 +49,7 @@ def ratio_table(
                     f"{unit}{pooled}",
                     *map(show, middles),
                     show(found),
+                    paired.show_quartiles(paired.paired_ratios(record, row, metric)),
                     verdict(row, metric)
                     if verdict
                     else judged_latency(found, bound, middles)
@@ -58,7 +59,9 @@ def ratio_table(
             )
     _, other = paired.sides(record, measured[0]) if measured else NAMES
     other = CAPTIONS.get(other, other)
-    return table(["", "metric", "Odradek, median", f"{other}, median", "ratio", "target"], lines)
+    columns = ["", "metric", "Odradek, median", f"{other}, median", "ratio",
+               "quartiles of the pairs", "target"]  # fmt: skip
+    return table(columns, lines)
 
 
 def judged_latency(ratio: float, target: tuple[str, float] | None, middles: list[float]) -> str:
@@ -67,6 +70,19 @@ def judged_latency(ratio: float, target: tuple[str, float] | None, middles: list
     if target and "missed" in text and abs(middles[0] - middles[1]) < EQUAL_US:
         return f"{target[0]} {target[1]:g}: met (under 1 ms apart)"
     return text
+
+
+def is_undecided(record: Record, row: str, metric: str, target: tuple[str, float] | None) -> bool:
+    """Return whether the target lies between the quartiles of the paired ratios."""
+    if target is None:
+        return False
+    ratios = paired.paired_ratios(record, row, metric)
+    if metric in paired.QUANTILES:
+        names = paired.sides(record, row)
+        ours, theirs = (paired.middle(record, row, name, metric) for name in names)
+        if abs(ours - theirs) < EQUAL_US:
+            return False
+    return paired.is_between_quartiles(target[1], ratios)
 
 
 def all_values(record: Record) -> list[str]:
@@ -88,7 +104,22 @@ def all_values(record: Record) -> list[str]:
 def head(record: Record) -> list[str]:
     """The text above a table: date, machine, number of pairs, and how both sides are set up."""
     pairs = record.settings["pairs"]
-    return [f"{pairs} alternating pairs after a warm-up pair. {record.taken}", "", *tuned(record)]
+    text = [f"{pairs} alternating pairs after a warm-up pair. {record.taken}", ""]
+    return [*text, *more_pairs(record), *tuned(record)]
+
+
+def more_pairs(record: Record) -> list[str]:
+    """A list of the rows with more pairs than planned, and the reason."""
+    first = record.settings["pairs"]
+    found = {
+        described["title"]: max(map(len, paired.runs(record, row).values()), default=0)
+        for row, described in record.settings.get("rows", {}).items()
+    }
+    lines = [f"- {title}: {pairs} pairs." for title, pairs in found.items() if pairs > first]
+    if not lines:
+        return []
+    reason = f"A target lay between the quartiles of the first {first} pairs, so the runner added"
+    return [f"{reason} pairs. All values count.", "", *lines, ""]
 
 
 def tuned(record: Record) -> list[str]:
@@ -104,6 +135,12 @@ class RatioRows(PairedRows):
     """Paired rows with a bound on some ratios, by `row.metric`."""
 
     targets: ClassVar[Targets] = {}
+
+    def is_undecided(self, record: Record, row: str) -> bool:
+        return any(
+            is_undecided(record, row, metric, self.targets.get(f"{row}.{metric}"))
+            for metric in record.settings["rows"][row]["metrics"]
+        )
 
     def snippets(self, record: Record) -> dict[str, str]:
         lines = [*head(record), *ratio_table(record, self.targets), *all_values(record)]
@@ -158,9 +195,9 @@ class FirstTable(RatioRows):
         }
         return found
 
-    def keys(self, pairs: int) -> list[str]:
+    def rows_of_groups(self) -> dict[str, tuple[str, ...]]:
         # Memory belongs to the loads. The starts come when the brokers have ended.
-        return [*super().keys(pairs), *(f"start/{pair}" for pair in range(1, pairs + 1))]
+        return {**super().rows_of_groups(), "start": ("start",)}
 
     def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
         peaks = {name: peak_memory_bytes(broker.pid) for name, broker in brokers.items()}
@@ -182,7 +219,7 @@ class FirstTable(RatioRows):
             ratio = memory["odradek"] / memory["kafka"]
             lines.append(
                 f"| peak memory after the loads | MiB | {show(memory['odradek'] / MIB)} "
-                f"| {show(memory['kafka'] / MIB)} | {show(ratio)} "
+                f"| {show(memory['kafka'] / MIB)} | {show(ratio)} | "
                 f"| {judged(ratio, self.targets['memory'])} |"
             )
         return {self.name: "\n".join([*lines, *all_values(record)])}
@@ -205,7 +242,7 @@ OF_PLAIN: Targets = {
 }
 JAVA_LOADS = ("batches_of_50", "one_a_request", "large_batches")
 RDKAFKA_LOADS = ("rdkafka_batches_of_50", "latency")
-PLAIN, IDEMPOTENT_ROW = "plain.", "idempotent."
+PLAIN, IDEMPOTENT_ROW = KINDS = ("plain.", "idempotent.")
 
 
 def _java_idempotent(
@@ -243,6 +280,17 @@ class IdempotentRows(PairedRows):
     unit_s = 90.0
     groups = _idempotent_groups()
 
+    def is_undecided(self, record: Record, row: str) -> bool:
+        """Judge the quotients of the two ratios of each pair."""
+        if not row.startswith(IDEMPOTENT_ROW):
+            return False
+        load = row.removeprefix(IDEMPOTENT_ROW)
+        return any(
+            paired.is_between_quartiles(OF_PLAIN[metric][1], quotients(record, load, metric))
+            for metric in record.settings["rows"][row]["metrics"]
+            if metric in OF_PLAIN and not paired.is_pooled(record, row, metric)
+        )
+
     def snippets(self, record: Record) -> dict[str, str]:
         verdict = partial(of_plain_verdict, record)
         lines = [*head(record), *ratio_table(record, {}, verdict), *all_values(record)]
@@ -258,8 +306,14 @@ def of_plain(record: Record, load: str, metric: str) -> float:
     rows = f"{IDEMPOTENT_ROW}{load}", f"{PLAIN}{load}"
     if paired.is_pooled(record, rows[0], metric):
         return paired.quotient(*(paired.ratio(record, row, metric) for row in rows))
+    return statistics.median(quotients(record, load, metric))
+
+
+def quotients(record: Record, load: str, metric: str) -> list[float]:
+    """Return for each pair the ratio with idempotent producers divided by the ratio without."""
+    rows = f"{IDEMPOTENT_ROW}{load}", f"{PLAIN}{load}"
     ratios = [paired.paired_ratios(record, row, metric) for row in rows]
-    return statistics.median(paired.quotient(*pair) for pair in zip(*ratios, strict=True))
+    return [paired.quotient(*pair) for pair in zip(*ratios, strict=True)]
 
 
 def of_plain_verdict(record: Record, row: str, metric: str) -> str:
@@ -269,7 +323,15 @@ def of_plain_verdict(record: Record, row: str, metric: str) -> str:
     load = row.removeprefix(IDEMPOTENT_ROW)
     found = of_plain(record, load, metric)
     text = f"{show(found)} of the plain one"
-    return f"{text}; {judged(found, OF_PLAIN[metric])}" if metric in OF_PLAIN else text
+    if not paired.is_pooled(record, row, metric):
+        text += f" (quartiles {paired.show_quartiles(quotients(record, load, metric))})"
+    if metric not in OF_PLAIN:
+        return text
+    # A quantile is compared with the plain one of Odradek, in which Kafka's does not occur.
+    ours = [paired.middle(record, f"{kind}{load}", NAMES[0], metric) for kind in KINDS]
+    is_latency = metric in paired.QUANTILES
+    judge = partial(judged_latency, middles=ours) if is_latency else judged
+    return f"{text}; {judge(found, OF_PLAIN[metric])}"
 
 
 # --- coordination ---

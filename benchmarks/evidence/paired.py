@@ -5,6 +5,9 @@ has a warm-up pair in each session, which is not recorded. The order of the brok
 rows of a group, changes from pair to pair. The rows of a group are compared with one another. A JVM
 goes on compiling for gigabytes of load. If two rows were measured one after another, the second row
 would therefore meet a faster Kafka.
+
+A target that lies between the quartiles of the paired ratios is not decided by their median. The
+group then runs as many pairs again, directly after its first pairs, and all values count.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.commits_verdict import pool, quantile
+from benchmarks.commits_verdict import pool, quantile, quartiles
 from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing, pairs_at
 from benchmarks.evidence.record import Record, Values
 from benchmarks.loads import drop_topic, fresh_topic
+from benchmarks.tables import show
 from testkit.peer.server import STARTERS, BrokerProcess
 
 NAMES = ("odradek", "kafka")
@@ -69,13 +73,27 @@ class PairedRows(Experiment):
     def settings(self, scale: float) -> Values:
         rows = [row for group in self.groups for row in group.rows]
         described = {row.key: {"title": row.title, "metrics": row.metrics} for row in rows}
-        return {"pairs": pairs_at(scale, self.pairs), "rows": described}
+        pairs = pairs_at(scale, self.pairs)
+        return {"pairs": pairs, "more_pairs": pairs, "rows": described}
 
     def next_unit(self, record: Record) -> str | None:
-        return first_missing(self.keys(record.settings["pairs"]), record)
+        pairs, more = record.settings["pairs"], record.settings["more_pairs"]
+        first = of_first_pairs(record)
+        for group, rows in self.rows_of_groups().items():
+            missing = first_missing(unit_keys(group, 1, pairs), record)
+            if missing is None and any(self.is_undecided(first, row) for row in rows):
+                missing = first_missing(unit_keys(group, pairs + 1, pairs + more), record)
+            if missing is not None:
+                return missing
+        return None
 
-    def keys(self, pairs: int) -> list[str]:
-        return [f"{group.key}/{pair}" for group in self.groups for pair in range(1, pairs + 1)]
+    def rows_of_groups(self) -> dict[str, tuple[str, ...]]:
+        """The keys of the rows that the units of each group have."""
+        return {group.key: tuple(row.key for row in group.rows) for group in self.groups}
+
+    def is_undecided(self, record: Record, row: str) -> bool:
+        """Return whether a target of the row lies between the quartiles of the paired ratios."""
+        return False
 
     def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
         """More values of the running brokers for the record of a unit, by row."""
@@ -161,6 +179,23 @@ def counted(measured: dict[str, Any]) -> Values:
     return found
 
 
+# --- units ---
+
+
+def unit_keys(group: str, first: int, last: int) -> list[str]:
+    """The units of the pairs `first` to `last` of a group."""
+    return [f"{group}/{pair}" for pair in range(first, last + 1)]
+
+
+def of_first_pairs(record: Record) -> Record:
+    """The record without the pairs that were added. They must not change what is undecided."""
+    pairs = record.settings["pairs"]
+    return replace(
+        record,
+        units=[unit for unit in record.units if int(unit.key.rpartition("/")[2]) <= pairs],
+    )
+
+
 # --- values computed from the raw values ---
 
 
@@ -220,6 +255,21 @@ def ratio(record: Record, row: str, metric: str) -> float:
         ours, theirs = (middle(record, row, name, metric) for name in sides(record, row))
         return quotient(ours, theirs)
     return statistics.median(paired_ratios(record, row, metric))
+
+
+def is_between_quartiles(bound: float, ratios: list[float]) -> bool:
+    """Return whether the quartiles straddle a bound. Ratios that are not a number do not count."""
+    numbers = [ratio for ratio in ratios if ratio == ratio]
+    if not numbers:
+        return False
+    low, high = quartiles(numbers)
+    return low < bound < high
+
+
+def show_quartiles(ratios: list[float]) -> str:
+    """Format the quartiles of some ratios, for example `1.3 to 1.37`."""
+    numbers = [ratio for ratio in ratios if ratio == ratio]
+    return " to ".join(map(show, quartiles(numbers))) if numbers else "-"
 
 
 def quotient(above: float, below: float) -> float:

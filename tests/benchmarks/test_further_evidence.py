@@ -46,7 +46,7 @@ def test_the_c_program_with_a_response_for_each_request_decides() -> None:
 
 def test_equal_sockets_have_all_rows_of_the_first_table_and_the_same_targets() -> None:
     equal, shipped = further.EqualSockets(), FirstTable()
-    assert equal.keys(9) == shipped.keys(9)
+    assert equal.rows_of_groups() == shipped.rows_of_groups()
     assert equal.settings(1.0) == shipped.settings(1.0)
     assert equal.targets == shipped.targets
 
