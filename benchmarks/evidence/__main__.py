@@ -27,8 +27,10 @@ def tell(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    # SIGTERM interrupts a run like Ctrl-C, so that its brokers are stopped.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # SIGTERM interrupts a run like Ctrl-C, so that its brokers are stopped. A shell starts jobs in
+    # the background with SIGINT ignored, and the programs of the run would ignore it too.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     if options.command == "render":
         render()
         return 0
@@ -87,10 +89,11 @@ def run_all(options: argparse.Namespace) -> int:
         folder = options.out or FOLDER
         while is_due(name, folder) and name not in failed:
             command = [sys.executable, "-m", "benchmarks.evidence", "run", name]
-            if _piece([*command, *_passed_on(options)]) not in (0, INCOMPLETE):
+            if _piece([*command, *_passed_on(options, name)]) not in (0, INCOMPLETE):
                 failed.append(name)
     for name in failed:
-        tell(f"{name} could not be run to its end")
+        is_incomplete = is_due(name, options.out or FOLDER)
+        tell(f"{name} {'could not be run to its end' if is_incomplete else 'broke a promise'}")
     return 1 if failed else 0
 
 
@@ -105,8 +108,9 @@ def _piece(command: list[str]) -> int:
         raise
 
 
-def _passed_on(options: argparse.Namespace) -> list[str]:
-    found = ["--minutes", str(options.minutes), "--seed", str(options.seed)]
+def _passed_on(options: argparse.Namespace, name: str) -> list[str]:
+    jobs = min(options.jobs, EXPERIMENTS[name].jobs_max)
+    found = ["--minutes", str(options.minutes), "--seed", str(options.seed), "--jobs", str(jobs)]
     return [*found, "--out", str(options.out)] if options.out else found
 
 
@@ -126,18 +130,22 @@ def run_one(options: argparse.Namespace) -> int:
             seed=options.seed,
             trial=options.trial,
             retry=options.retry,
+            jobs=options.jobs,
         )
     except (Refused, NotRun) as error:
         tell(f"{options.name}: {error}")
         return 1
-    for text in EXPERIMENTS[options.name].snippets(record).values():
+    experiment = EXPERIMENTS[options.name]
+    for text in experiment.snippets(record).values():
         print(text, end="\n\n")
     if not record.complete:
         tell(f"Units are missing. Run `make evidence-{options.name}` again to continue.")
         return INCOMPLETE
     if folder == FOLDER:
         render()
-    return 1 if record.failures and not options.trial else 0
+    if verdict := experiment.verdict(record):
+        tell(f"{options.name}: {verdict}")
+    return 1 if verdict and experiment.is_judged and not options.trial else 0
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
@@ -147,6 +155,8 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
                         help=f"{', '.join(EXPERIMENTS)}; without it all that are due")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=MINUTES_MAX, help="of this run, at most")
     parser.add_argument("--seed", type=int, default=1, help="of a new record; the first of several")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="units at the same time, where no speed is measured")  # fmt: skip
     parser.add_argument("--scale", type=float, default=1.0, help="of the work; needs --out")
     parser.add_argument("--out", type=Path, help="folder of the records instead of docs/evidence")
     parser.add_argument("--trial", action="store_true",

@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.evidence.record import Record, Values
@@ -20,6 +20,7 @@ Measure = Callable[[str], Values]
 """Does the work of the unit with this key and returns its raw values."""
 
 ENDS_WITHIN_S = 60.0
+RUNNING = "running"
 
 
 class BrokenPromise(Exception):
@@ -32,10 +33,14 @@ class NotRun(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The tools of a session: a directory for its files, and a function that shows progress."""
+    """The tools of a session: a directory for its files, and a function that shows progress.
+
+    `commands` has the running commands, so that an interrupt can reach all of them.
+    """
 
     work: Path
     tell: Callable[[str], None]
+    commands: set[subprocess.Popen[str]] = field(default_factory=set)
 
 
 class Experiment(ABC):
@@ -48,6 +53,8 @@ class Experiment(ABC):
         unit_s: estimated duration of a unit in seconds, until a unit has been measured.
         has_peer: whether another broker runs, so that the record needs its tuning.
         is_timed: whether speed is measured, which needs the machine alone.
+        jobs_max: number of units that may run at the same time.
+        is_judged: whether a `verdict` is a defect of Odradek.
     """
 
     name: str
@@ -56,6 +63,8 @@ class Experiment(ABC):
     unit_s: float = 60.0
     has_peer: bool = False
     is_timed: bool = False
+    jobs_max: int = 1
+    is_judged: bool = True
 
     @abstractmethod
     def settings(self, scale: float) -> Values:
@@ -63,7 +72,10 @@ class Experiment(ABC):
 
     @abstractmethod
     def next_unit(self, record: Record) -> str | None:
-        """The key of the next unit; None when the record is complete."""
+        """The key of the next unit; None when the record is complete.
+
+        If units run at the same time, the record has the running ones with the failure `RUNNING`.
+        """
 
     @abstractmethod
     def session(self, record: Record, context: Context) -> AbstractContextManager[Measure]:
@@ -104,6 +116,7 @@ class CommandExperiment(Experiment):
     """
 
     timeout_s: float = 1800.0
+    jobs_max = 4
 
     @abstractmethod
     def command(self, record: Record, key: str) -> list[str]:
@@ -111,10 +124,10 @@ class CommandExperiment(Experiment):
 
     @contextmanager
     def session(self, record: Record, context: Context) -> Iterator[Measure]:
-        yield lambda key: run_command(self.command(record, key), self.timeout_s, context.tell)
+        yield lambda key: run_command(self.command(record, key), self.timeout_s, context)
 
 
-def run_command(arguments: list[str], timeout_s: float, tell: Callable[[str], None]) -> Values:
+def run_command(arguments: list[str], timeout_s: float, context: Context) -> Values:
     """Run Python with these arguments and return the object on its last line.
 
     When this process is interrupted the command is interrupted too, so that it can stop the
@@ -128,11 +141,17 @@ def run_command(arguments: list[str], timeout_s: float, tell: Callable[[str], No
         cwd=ROOT,
         start_new_session=True,
     )
+    context.commands.add(process)
     try:
         output, errors = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _interrupt(process)
+        raise NotRun(f"{' '.join(arguments)} did not end within {timeout_s:.0f} s") from None
     except BaseException:
         _interrupt(process)
         raise
+    finally:
+        context.commands.discard(process)
     lines = output.strip().splitlines()
     try:
         values = json.loads(lines[-1])
@@ -141,7 +160,7 @@ def run_command(arguments: list[str], timeout_s: float, tell: Callable[[str], No
         shown = f"{output[-1500:]}{errors[-1500:]}"
         raise NotRun(f"{' '.join(arguments)} ended with {process.returncode}: {shown}") from None
     for line in lines[:-1]:
-        tell(line)
+        context.tell(line)
     if failure := values.get("failure"):
         raise BrokenPromise(str(failure))
     return values

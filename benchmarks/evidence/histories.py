@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
-from benchmarks.evidence.experiment import CommandExperiment
+from benchmarks.evidence.experiment import RUNNING, CommandExperiment
 from benchmarks.evidence.kills import failed_lines
 from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, table
@@ -93,7 +94,8 @@ class Histories(CommandExperiment):
         settings = record.settings
         if seconds >= settings["seconds_all"] and kills >= settings["kills_all"]:
             return None
-        return f"seed {record.seed + len(record.units)}"
+        keys = record.keys
+        return next(key for seed in count(record.seed) if (key := f"seed {seed}") not in keys)
 
     def command(self, record: Record, key: str) -> list[str]:
         seed = int(key.removeprefix("seed "))
@@ -103,7 +105,8 @@ class Histories(CommandExperiment):
                 *MODES[seed % len(MODES)].arguments(), *self.extra, "--json"]  # fmt: skip
 
     def snippets(self, record: Record) -> dict[str, str]:
-        rows = [_row(values) for values in record.values.values()]
+        runs = sorted(record.values.values(), key=lambda values: int(values["seed"]))
+        rows = [_row(values) for values in runs]
         text = [record.taken, "", *table(HEAD, rows), *failed_lines(record)]
         return {self.name: "\n".join(text), f"{self.name}.summary": summary(record, self.broker)}
 
@@ -117,6 +120,7 @@ class KafkaHistories(Histories):
     title = "the same histories of Apache Kafka, for comparison"
     minutes = 30
     has_peer = True
+    is_judged = False
     broker = "kafka"
     seconds_all = 11 * SECONDS
     kills_all = 0
@@ -212,8 +216,11 @@ class Mutants(CommandExperiment):
         return {"seconds_each": max(6.0, SECONDS * scale), "attempts": ATTEMPTS}
 
     def next_unit(self, record: Record) -> str | None:
+        running = {key.split("/")[0] for key, text in record.failures.items() if text == RUNNING}
         for name in MUTANTS:
             tried = [key for key in record.keys if key.startswith(f"{name}/")]
+            if name in running:
+                continue
             if len(tried) < record.settings["attempts"] and found_in(record, name) is None:
                 return f"{name}/{len(tried) + 1}"
         return None

@@ -193,7 +193,7 @@ def free_ports(count: int) -> list[int]:
     The ports are below the range of outgoing connections, so that they are still free when a broker
     is started and restarted. A file counts them for all processes of this user.
     """
-    path = _cache_directory() / "ports"
+    path = cache_directory() / "ports"
     ports: list[int] = []
     with path.open("a+", encoding="ascii") as counter:
         fcntl.flock(counter, fcntl.LOCK_EX)
@@ -209,7 +209,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
     """The user's own directory: another user could create or replace a file in a shared one."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(base) / "odradek"

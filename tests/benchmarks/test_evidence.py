@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from typing import Any
 
 import pytest
 from benchmarks.evidence import record as records
-from benchmarks.evidence import runner
+from benchmarks.evidence import runner, work
 from benchmarks.evidence.experiment import (
     BrokenPromise,
     Context,
@@ -35,6 +37,7 @@ from testkit.source_state import Source
 
 SOURCE = Source("c" * 40, "t" * 40, False)
 MACHINE = {"processor": "2 x fast"}
+SILENT = Context(Path(), lambda _: None)
 KEYS = [f"row/{pair}" for pair in range(1, 6)]
 
 
@@ -230,25 +233,31 @@ def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path)
 def test_the_values_of_a_command_are_its_last_line() -> None:
     told: list[str] = []
     program = "print('seed 4'); print('{\"kills\": 3}')"
-    assert run_command(["-c", program], 30.0, told.append) == {"kills": 3}
+    assert run_command(["-c", program], 30.0, Context(Path(), told.append)) == {"kills": 3}
     assert told == ["seed 4"]
 
 
 def test_a_command_that_reports_a_failure_breaks_a_promise() -> None:
     with pytest.raises(BrokenPromise, match="lost"):
-        run_command(["-c", 'print(\'{"failure": "7 is lost"}\'); exit(1)'], 30.0, lambda _: None)
+        run_command(["-c", 'print(\'{"failure": "7 is lost"}\'); exit(1)'], 30.0, SILENT)
 
 
 @pytest.mark.parametrize("program", ["raise OSError('no port')", "pass", "print(7)"])
 def test_a_command_without_values_was_not_run(program: str) -> None:
     with pytest.raises(NotRun):
-        run_command(["-c", program], 30.0, lambda _: None)
+        run_command(["-c", program], 30.0, SILENT)
 
 
 @pytest.fixture
-def sources(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
+def sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Source]:
     """The states of src/ in git. The last item of the list is the current state."""
     found = [SOURCE]
+    # The lock of the experiments, and the directories of killed runs.
+    for name in ("XDG_CACHE_HOME", "TMPDIR"):
+        path = tmp_path.parent / f"{tmp_path.name}-{name}"
+        path.mkdir()
+        monkeypatch.setenv(name, str(path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(source_state, "source", lambda: found[-1])
     return found
 
@@ -295,6 +304,120 @@ def test_a_record_of_an_older_source_stays_until_the_new_one_is_complete(
     assert records.load(records.published("numbers", tmp_path)) == new != old
 
 
+def test_a_partial_record_of_another_source_is_refused_and_kept(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    with pytest.raises(NotRun):
+        run_in(tmp_path, Numbers(crashing="row/4"))
+    partial = records.partial("numbers", tmp_path)
+    before = partial.read_text()
+    sources.append(Source("d" * 40, "u" * 40, False))
+    with pytest.raises(Refused, match=r"3 units of commit ccccccc.* is ddddddd now"):
+        run_in(tmp_path, Numbers())
+    assert partial.read_text() == before
+    sources.append(SOURCE)
+    rest = Numbers()
+    assert run_in(tmp_path, rest).complete and rest.measured == KEYS[3:]
+
+
+class Parallel(Numbers):
+    """Units that end only when another unit has begun, and the last one when all others ended."""
+
+    jobs_max = 2
+
+    def __init__(self, failing: str = "", crashing: str = "") -> None:
+        super().__init__(failing, crashing)
+        self.meeting = threading.Barrier(2)
+
+    @contextmanager
+    def session(self, record: Record, context: Context) -> Iterator[Measure]:
+        with super().session(record, context) as measure:
+
+            def measure_together(key: str) -> Values:
+                if key != KEYS[-1]:
+                    self.meeting.wait(60)
+                return measure(key)
+
+            yield measure_together
+
+
+def test_two_units_at_a_time_are_each_measured_once_and_recorded_in_their_order(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    found = run_in(tmp_path, Parallel(failing="row/2"), jobs=2)
+    assert found.complete and [unit.key for unit in found.units] == KEYS
+    assert found.failures == {"row/2": "3 records are lost"}
+    assert [values["number"] for values in found.values.values()] == [1, 3, 4, 5]
+
+
+def test_a_unit_that_could_not_be_run_lets_the_unit_beside_it_end(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    with pytest.raises(NotRun):
+        run_in(tmp_path, Parallel(crashing="row/3"), jobs=2)
+    partial = records.load(records.partial("numbers", tmp_path))
+    assert [unit.key for unit in partial.units][:2] == KEYS[:2]
+    assert "row/3" not in partial.keys and not partial.failures
+
+
+def test_an_experiment_that_measures_speed_has_one_unit_at_a_time(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="At most 1"):
+        run_in(tmp_path, Numbers(), jobs=2)
+
+
+def test_nothing_runs_beside_an_experiment_that_measures_speed(sources: list[Source]) -> None:
+    with runner.alone(is_timed=False), runner.alone(is_timed=False):
+        with pytest.raises(Refused), runner.alone(is_timed=True):
+            pass
+    with runner.alone(is_timed=True):
+        with pytest.raises(Refused), runner.alone(is_timed=False):
+            pass
+
+
+def test_the_processes_of_a_killed_run_end_when_the_next_run_begins(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "from benchmarks.evidence.work import work_directory\n"
+        "with work_directory(print) as work:\n"
+        "    child = subprocess.Popen(['sleep', '600'], cwd=work, stdout=subprocess.DEVNULL)\n"
+        "    print(work, child.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE,
+                             text=True)  # fmt: skip
+    assert owner.stdout is not None
+    path, pid = owner.stdout.readline().split()
+    assert pid in map(str, work.processes_in(Path(path)))
+    told: list[str] = []
+    with work.work_directory(told.append) as other:
+        assert Path(path).exists() and other != Path(path) and not told
+    owner.kill()
+    owner.communicate()
+    with work.work_directory(told.append):
+        assert not Path(path).exists()
+    assert told == [f"killing process {pid}, which a killed run left in {path}"]
+    wait_until(lambda: not work.processes_in(Path(path)) and not is_alive(int(pid)))
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs. A process that ended and has no parent to read it does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_temporary_files_of_a_run_are_in_its_directory(sources: list[Source]) -> None:
+    with work.work_directory(print) as path:
+        assert Path(tempfile.mkdtemp()).parent == path
+        program = "import tempfile, os; print(os.path.dirname(tempfile.mkdtemp()))"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.stdout.strip() == str(path)
+    assert not path.exists() and Path(tempfile.mkdtemp()).parent == path.parent
+
+
 def test_failed_units_run_again_on_request(tmp_path: Path, sources: list[Source]) -> None:
     assert run_in(tmp_path, Numbers(failing="row/2")).failures
     again = Numbers()
@@ -316,8 +439,9 @@ def test_an_interrupt_reaches_the_command_and_its_child_processes(tmp_path: Path
     )
     path = tmp_path / "running"
     runner_program = (
-        "from benchmarks.evidence.experiment import run_command\n"
-        f"run_command(['-c', {program!r}, {str(path)!r}], 60.0, print)\n"
+        "from pathlib import Path\n"
+        "from benchmarks.evidence.experiment import Context, run_command\n"
+        f"run_command(['-c', {program!r}, {str(path)!r}], 60.0, Context(Path(), print))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", runner_program], cwd=ROOT,
                                stderr=subprocess.DEVNULL)  # fmt: skip

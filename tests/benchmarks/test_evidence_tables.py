@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.evidence import __main__ as evidence
 from benchmarks.evidence import compared, histories, kills, pages
 from benchmarks.evidence import record as records
 from benchmarks.evidence.catalogue import EXPERIMENTS
+from benchmarks.evidence.experiment import RUNNING
 from benchmarks.evidence.plots import PLOTS, Plot
 from benchmarks.evidence.record import FOLDER, Record, Unit, Values
 from conformance.histories.mutants import MUTANTS
@@ -213,6 +215,31 @@ def test_histories_go_on_until_they_have_the_seconds_and_the_kills() -> None:
 def test_without_enough_kills_histories_go_on_after_two_hours() -> None:
     units = {f"seed {n}": run_of(n, 2) for n in range(1, 121)}
     assert EXPERIMENTS["histories"].next_unit(record_of("histories", units)) == "seed 121"
+
+
+def test_a_seed_that_could_not_be_run_is_run_again_and_no_seed_twice() -> None:
+    """Two runs at the same time: the first one is not recorded, the second one is."""
+    experiment = EXPERIMENTS["histories"]
+    record = record_of("histories", {"seed 2": run_of(2, 4)})
+    assert experiment.next_unit(record) == "seed 1"
+    record.units.append(Unit("seed 1", "", 0.0, 0.0, failure=RUNNING))
+    assert experiment.next_unit(record) == "seed 3"
+
+
+def test_runs_against_one_mutant_are_not_made_at_the_same_time() -> None:
+    first, second, *_ = histories.MUTANTS
+    record = record_of("mutants", {})
+    record.units.append(Unit(f"{first}/1", "", 0.0, 0.0, failure=RUNNING))
+    assert EXPERIMENTS["mutants"].next_unit(record) == f"{second}/1"
+
+
+@pytest.mark.parametrize(("name", "code"), [("histories", 1), ("histories-kafka", 0)])
+def test_an_anomaly_of_odradek_makes_the_run_fail_and_one_of_kafka_does_not(
+    name: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = record_of(name, {"seed 1": run_of(1, 4, duplicate=3)}, complete=True)
+    monkeypatch.setattr(evidence, "run", lambda *_, **__: record)
+    assert evidence.main(["run", name, "--out", str(tmp_path)]) == code
 
 
 def test_each_run_of_the_histories_is_listed_with_its_anomalies() -> None:
