@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from odradek.net.limits import SEND_BUFFER_BYTES
 from odradek.net.listener import UNPACED
 from testkit.peer.server import KAFKA_HEAP, KAFKA_JVM
 
+MOUNTS = Path("/proc/self/mounts")
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 # socket.send.buffer.bytes and socket.receive.buffer.bytes of Apache Kafka 4.3.
 KAFKA_SOCKET_BUFFER_BYTES = 102_400
@@ -56,6 +56,19 @@ def _congestion_control() -> str:
 
 
 def _file_system(path: Path) -> str:
-    command = ["stat", "--file-system", "--format=%T", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    """Return the type of the file system from the longest mount point above the path."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return "unknown"
+    return file_system(lines, path.resolve())
+
+
+def file_system(mounts: list[str], path: Path) -> str:
+    """Return the type for a path, from lines of proc(5)'s mounts. A later mount hides others."""
+    found, longest = "unknown", -1
+    for line in mounts:
+        _, point, kind, *_ = line.split()
+        if path.is_relative_to(point) and len(point) >= longest:
+            found, longest = kind, len(point)
+    return found

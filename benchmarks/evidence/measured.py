@@ -17,7 +17,14 @@ from benchmarks import (
 )
 from benchmarks.commits_verdict import pool, quantile
 from benchmarks.evidence.compared import EQUAL_US, Targets, head
-from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing, pairs_at
+from benchmarks.evidence.experiment import (
+    Context,
+    Experiment,
+    Measure,
+    NotRun,
+    first_missing,
+    pairs_at,
+)
 from benchmarks.evidence.paired import NAMES
 from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, MIB, judged, median, show, table
@@ -126,9 +133,13 @@ class FirstPaper(Experiment):
 
     @contextmanager
     def session(self, record: Record, context: Context) -> Iterator[Measure]:
-        with other_brokers.running(NAMES, context.work, context.tell) as measure_round:
-            measure_round(0, record.scale)
-            yield lambda key: measure_round(int(key.removeprefix("round/")), record.scale)
+        # A record without two of the brokers must not replace a record that has them.
+        try:
+            with other_brokers.running(NAMES, context.work) as measure_round:
+                measure_round(0, record.scale)
+                yield lambda key: measure_round(int(key.removeprefix("round/")), record.scale)
+        except other_brokers.Missing as error:
+            raise NotRun(str(error)) from error
 
     def snippets(self, record: Record) -> dict[str, str]:
         units = list(record.values.values())

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from benchmarks.amqp import Confirmed
+from benchmarks.evidence import measured
+from benchmarks.evidence.experiment import Context, NotRun
 from benchmarks.evidence.measured import Partitions
 from benchmarks.evidence.record import Record, Unit
 from benchmarks.tables import judged
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import many_partitions
+from benchmarks import many_partitions, other_brokers, tuning
 
 
 @given(st.permutations(range(1, 30)), st.sets(st.integers(1, 29)))
@@ -77,3 +79,21 @@ def test_the_cost_of_an_idle_partition_excludes_the_broker_without_topics() -> N
     settings = {"pairs": 3, "partitions": 10}
     text = Partitions().snippets(Record("partitions", "c", "t", 1, {}, settings, units=units))
     assert "| an idle partition | files | 2 | 4 | 0.5 |  |" in text["partitions"]
+
+
+def test_the_file_system_of_a_path_is_that_of_the_longest_mount_point() -> None:
+    mounts = ["/dev/a / ext4 rw 0 0", "tmpfs /srv tmpfs rw 0 0", "/dev/b /srv xfs rw 0 0"]
+    assert tuning.file_system(mounts, Path("/srv/x")) == "xfs"
+    assert tuning.file_system(mounts, Path("/srvfiles")) == "ext4"
+    assert tuning.file_system([], Path("/srv")) == "unknown"
+
+
+def test_the_table_of_the_first_paper_is_not_taken_without_all_its_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_brokers, "RABBIT_LIBRARY", tmp_path)
+    experiment = measured.FirstPaper()
+    record = Record("first-paper", "c", "t", 1, {}, {"pairs": 2})
+    context = Context(tmp_path, print)
+    with pytest.raises(NotRun, match="rabbitmq-server"), experiment.session(record, context):
+        pass
