@@ -104,6 +104,17 @@ def test_a_record_that_no_page_shows_and_an_open_marker_are_problems(tmp_path: P
     ]
 
 
+def test_values_with_a_page_of_their_own_are_no_record(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.save()
+    pages.render(site.experiments, tmp_path)
+    values = site.folder / "commits-1-2.json"
+    values.write_text("{}")
+    assert site.problems() == ["docs/evidence/commits-1-2.json: no such experiment"]
+    values.with_suffix(".md").write_text("# Two commits\n")
+    assert site.problems() == []
+
+
 def test_the_age_of_each_record_is_listed(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.save()
