@@ -21,6 +21,7 @@ Measure = Callable[[str], Values]
 
 ENDS_WITHIN_S = 60.0
 RUNNING = "running"
+FAILURE_MAX = 500
 
 
 class BrokenPromise(Exception):
@@ -162,8 +163,14 @@ def run_command(arguments: list[str], timeout_s: float, context: Context) -> Val
     for line in lines[:-1]:
         context.tell(line)
     if failure := values.get("failure"):
-        raise BrokenPromise(str(failure))
+        raise BrokenPromise(one_line(str(failure)))
     return values
+
+
+def one_line(text: str) -> str:
+    """Return a text for a line of a table, without line breaks and column separators."""
+    shown = " ".join(text.split()).replace("|", "\\|")
+    return shown if len(shown) <= FAILURE_MAX else f"{shown[:FAILURE_MAX]} ..."
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:

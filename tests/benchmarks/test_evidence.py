@@ -242,6 +242,13 @@ def test_a_command_that_reports_a_failure_breaks_a_promise() -> None:
         run_command(["-c", 'print(\'{"failure": "7 is lost"}\'); exit(1)'], 30.0, SILENT)
 
 
+def test_a_failure_is_one_line_of_a_table() -> None:
+    program = "import json; print(json.dumps({'failure': 'a | b\\nc ' + 'x' * 999}))"
+    with pytest.raises(BrokenPromise) as found:
+        run_command(["-c", program], 30.0, SILENT)
+    assert str(found.value).startswith("a \\| b c xxx") and len(str(found.value)) < 510
+
+
 @pytest.mark.parametrize("program", ["raise OSError('no port')", "pass", "print(7)"])
 def test_a_command_without_values_was_not_run(program: str) -> None:
     with pytest.raises(NotRun):
