@@ -153,6 +153,13 @@ def fetch_all(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     records = int(2 * MILLION * scale)
     producer_performance(broker, topic, records, 1024, "batch.size=131072", "linger.ms=5")
     os.sync()
+    consumer_performance(broker, topic, records)
+    fetched_s, cpu = consumer_performance(broker, topic, records)
+    return Measure(records * 1024 / MILLION / fetched_s, cpu, cpu * GIB / (records * 1024))
+
+
+def consumer_performance(broker: BrokerProcess, topic: str, records: int) -> tuple[float, float]:
+    """Kafka's ConsumerPerformance: the seconds of its fetches, and the broker's CPU-seconds."""
     command = java_command(
         "org.apache.kafka.tools.ConsumerPerformance",
         "--bootstrap-server",
@@ -164,13 +171,11 @@ def fetch_all(broker: BrokerProcess, topic: str, scale: float) -> Measure:
         "--timeout",
         "60000",
     )
-    measured(broker, command)
     output, cpu = measured(broker, command)
     row = output.strip().splitlines()[-1].split(", ")
     if int(row[4]) != records:
         raise RuntimeError(f"ConsumerPerformance read {row[4]} of {records} records")
-    fetched_s = float(row[7]) / 1000
-    return Measure(records * 1024 / MILLION / fetched_s, cpu, cpu * GIB / (records * 1024))
+    return float(row[7]) / 1000, cpu
 
 
 def rdkafka_batches_of_50(

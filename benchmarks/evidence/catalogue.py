@@ -16,6 +16,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         compared.GroupJoin(),
         further.FurtherRows(),
         further.CProgram(),
+        further.Profile(),
         measured.Partitions(),
         measured.FirstPaper(),
         measured.Scaling(),

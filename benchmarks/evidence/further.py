@@ -1,4 +1,4 @@
-"""Further comparisons: more rows, the first table with equal sockets, and a minimal C program."""
+"""Further comparisons: more rows, equal sockets, a minimal C program, and a profile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import ClassVar
 
-from benchmarks import further_rows, minimal_broker
+from benchmarks import further_rows, minimal_broker, profiles
 from benchmarks.compaction_beside import SETTINGS
 from benchmarks.equal_sockets import EQUAL_SETTINGS, NamespaceUnavailable, observed, own_network
 from benchmarks.evidence.compared import NO_DELAY, FirstTable, RatioRows, Targets, load_row
@@ -16,7 +16,7 @@ from benchmarks.evidence.record import Record, Values
 from benchmarks.loads import LOADS
 from benchmarks.tables import CAPTIONS, judged, show, table
 from benchmarks.tuning import Tuning, equal_tuning
-from testkit.peer.server import BrokerProcess
+from testkit.peer.server import BrokerProcess, start_odradek
 
 SIDES = {
     minimal_broker.ODRADEK: "Odradek",
@@ -139,3 +139,78 @@ class CProgram(Experiment):
         text = [record.taken, "", *table(columns, lines), ""]
         text += table(["all values, CPU-µs a request", "", ""], values)
         return {self.name: "\n".join(text)}
+
+
+class Profile(Experiment):
+    """A unit for each load, on one broker."""
+
+    name = "profile"
+    title = "where the broker's CPU time goes under the loads of the tables"
+    minutes = 8
+    unit_s = 60.0
+    is_timed = True
+    least_share = 0.01
+    functions = 6
+
+    def settings(self, scale: float) -> Values:
+        loads = {profiled.key: profiled.title for profiled in profiles.PROFILED}
+        return {"samples_a_second": profiles.SAMPLES_A_SECOND, "loads": loads}
+
+    def next_unit(self, record: Record) -> str | None:
+        return first_missing(list(record.settings["loads"]), record)
+
+    @contextmanager
+    def session(self, record: Record, context: Context) -> Iterator[Measure]:
+        loads = {profiled.key: profiled for profiled in profiles.PROFILED}
+        with start_odradek(context.work / "odradek", NO_DELAY) as broker:
+
+            def measure(key: str) -> Values:
+                try:
+                    return profiles.measure(loads[key], broker, context.work, record.scale)
+                except profiles.PerfUnavailable as error:
+                    raise NotRun(str(error)) from error
+
+            yield measure
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        titles: dict[str, str] = record.settings["loads"]
+        units = {key: unit for key, unit in record.values.items() if unit["samples"]}
+        shares = {key: shares_of(unit["places"]) for key, unit in units.items()}
+        kernel = [kernel_share(each) for each in shares.values()]
+        rows = [
+            ["**kernel**", *map(percent, kernel)],
+            ["**Python and libraries**", *(percent(1 - share) for share in kernel)],
+        ]
+        largest = {
+            place: max(each.get(place, 0.0) for each in shares.values())
+            for place in {place for each in shares.values() for place in each}
+        }
+        for place in sorted(largest, key=lambda place: -largest[place]):
+            if largest[place] >= self.least_share:
+                found = [percent(each.get(place, 0.0)) for each in shares.values()]
+                rows.append([place, *found])
+        rows.append(["samples", *(f"{unit['samples']:,}" for unit in units.values())])
+        columns = ["share of the CPU time", *(titles[key] for key in units)]
+        text = [record.taken, "", *table(columns, rows), ""]
+        functions = [[titles[key], self._functions(unit)] for key, unit in units.items()]
+        text += table(["load", "functions with the most samples"], functions)
+        return {self.name: "\n".join(text)}
+
+    def _functions(self, unit: Values) -> str:
+        first = list(shares_of(unit["functions"], unit["samples"]).items())[: self.functions]
+        return ", ".join(f"`{name}` {percent(share)}" for name, share in first)
+
+
+KERNEL = "kernel: "
+
+
+def shares_of(counts: dict[str, int], all_counts: int = 0) -> dict[str, float]:
+    return {name: count / (all_counts or sum(counts.values())) for name, count in counts.items()}
+
+
+def kernel_share(shares: dict[str, float]) -> float:
+    return sum(share for place, share in shares.items() if place.startswith(KERNEL))
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}"

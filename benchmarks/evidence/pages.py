@@ -21,6 +21,8 @@ from benchmarks.evidence.record import Record
 END = "<!-- end of evidence -->"
 MARKER = re.compile(rf"<!-- evidence: ([\w.-]+) -->\n(.*?){re.escape(END)}", re.S)
 LIST = "list"
+MISSED = "missed"
+MISSED_MARK = "**missed**"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ def snippets(
         if name == LIST:
             found[LIST] = listing(experiments, folder, on_pages)
             continue
+        if name == MISSED:
+            found[MISSED] = missed(experiments, folder)
+            continue
         experiment = experiments[name.partition(".")[0]]
         path = records.published(experiment.name, folder)
         if path.exists():
@@ -85,6 +90,26 @@ def listing(
             f"| {commit}{verdict} | {record.date if record else '-'} |"
         )
     return "\n".join(lines)
+
+
+def missed(experiments: Mapping[str, Experiment], folder: Path) -> str:
+    """Return a table of all rows of all records that miss their target."""
+    lines = []
+    for name, experiment in experiments.items():
+        path = records.published(name, folder)
+        if not path.exists():
+            continue
+        for text in experiment.snippets(records.load(path)).values():
+            rows = [line for line in text.splitlines() if line.startswith("|")]
+            for cells in ([cell.strip() for cell in row.split("|")] for row in rows):
+                for verdict in cells:
+                    if MISSED_MARK in verdict:
+                        # The second column of most tables is the metric, and of others a value.
+                        is_value = cells[2][:1].isdigit()
+                        row = cells[1] if is_value else f"{cells[1]}: {cells[2]}"
+                        lines.append(f"| `{name}` | {row} | {verdict} |")
+    head = ["| experiment | row | target |", "|---|---|---|"]
+    return "\n".join([*head, *lines]) if lines else "Every row meets its target."
 
 
 def names_by_page(found: Iterable[Page], docs: Path) -> dict[str, list[str]]:

@@ -41,7 +41,7 @@ def test_each_picture_is_of_its_record(name: str) -> None:
 def test_each_experiment_has_a_table_in_a_page() -> None:
     found = pages.pages(ROOT)
     shown = {name.partition(".")[0] for page in found for name in page.names}
-    assert shown == {*EXPERIMENTS, pages.LIST}
+    assert shown == {*EXPERIMENTS, pages.LIST, pages.MISSED}
 
 
 class Site:
@@ -102,6 +102,17 @@ def test_a_record_that_no_page_shows_and_an_open_marker_are_problems(tmp_path: P
         "docs/page.md: a marker has no end",
         "docs/evidence/mutants.json: no page shows it",
     ]
+
+
+def test_each_missed_target_is_listed_with_its_row(tmp_path: Path) -> None:
+    rates = {"odradek": {"rate": 1.0, "cpu_ms": 1.0, "client_cpu_ms": 1.0},
+             "kafka": {"rate": 2.0, "cpu_ms": 2.0, "client_cpu_ms": 1.0}}  # fmt: skip
+    record = record_of("commits", {"commits_1/1": {"commits_1": rates}}, complete=True)
+    records.save(record, records.published("commits", tmp_path))
+    title = record.settings["rows"]["commits_1"]["title"]
+    text = pages.missed(EXPERIMENTS, tmp_path)
+    assert text.splitlines()[2:] == [f"| `commits` | {title}: commits/s | >= 1: **missed** |"]
+    assert pages.missed(EXPERIMENTS, tmp_path / "none") == "Every row meets its target."
 
 
 def test_values_with_a_page_of_their_own_are_no_record(tmp_path: Path) -> None:
