@@ -61,11 +61,15 @@ def group(broker: BrokerProcess, topic: str, _: float) -> dict[str, float]:
     return {"seconds": seen["seconds"], "cpu_ms": seen["cpu_s"] * 1000}
 
 
-COMMIT_METRICS = {"rate": "commits/s", "cpu_ms": "CPU-ms a 1,000", "client_cpu_ms": "client's"}
+COMMIT_METRICS = {
+    "rate": "commits/s",
+    "cpu_ms": "CPU-ms per 1,000 commits",
+    "client_cpu_ms": "CPU-ms of the client per 1,000 commits",
+}
 TRANSACTION_METRICS = {
     "rate": "transactions/s",
-    "cpu_ms": "CPU-ms each",
-    "client_cpu_ms": "client's",
+    "cpu_ms": "CPU-ms per transaction",
+    "client_cpu_ms": "CPU-ms of the client per transaction",
 }
 GROUP_METRICS = {"seconds": "s", "cpu_ms": "CPU-ms"}
 

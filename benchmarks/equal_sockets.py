@@ -89,9 +89,7 @@ class SocketState:
     """As the kernel counts it: twice the value that was set, at most twice `wmem_max`."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.congestion_control}, send buffer {self.send_buffer_bytes} bytes in the kernel"
-        )
+        return f"{self.congestion_control}, send buffer {self.send_buffer_bytes} bytes"
 
 
 def observed(address: str) -> SocketState | None:

@@ -158,7 +158,7 @@ def load_row(load: Load, key: str, title: str, run: Callable[..., Measure]) -> R
         found = {"rate": measure.throughput_per_s, "cpu_s": measure.cpu_per_unit_s}
         return {**found, paired.LATENCIES: measure.latencies_us}
 
-    metrics = {"rate": f"{load.unit}/s", "cpu_s": f"CPU-s a {load.cpu_unit}"}
+    metrics = {"rate": f"{load.unit}/s", "cpu_s": f"CPU-s per {load.cpu_unit}"}
     if load.key == "latency":
         metrics |= {quantile: f"{quantile}, µs" for quantile in paired.QUANTILES}
     return Row(key, title, metrics, measured)
