@@ -134,7 +134,7 @@ class Compactions:
         set_topic_config(self._broker.bootstrap, topic, RATIO, "0.01")
         before = cleaners_cpu_s(self._broker.pid)
         deadline = time.monotonic() + DEADLINE_S
-        while cleaners_cpu_s(self._broker.pid) <= before + BEGUN_CPU_S:
+        while not has_begun(before, cleaners_cpu_s(self._broker.pid)):
             assert time.monotonic() < deadline, self._broker.log_text()[-2000:]
             time.sleep(0.002)
         checkpoint = self._broker.log_dir / CHECKPOINT
@@ -157,19 +157,24 @@ def set_topic_config(address: str, topic: str, name: str, value: str) -> None:
         future.result(30)
 
 
-def cleaners_cpu_s(pid: int) -> float:
-    """Return the cleaner's CPU seconds: of Odradek's child processes, or of Kafka's thread."""
+def cleaners_cpu_s(pid: int) -> dict[int, float]:
+    """Return the CPU seconds of each of Odradek's child processes, or of Kafka's thread."""
     broker = psutil.Process(pid)
-    total = 0.0
+    found: dict[int, float] = {}
     for child in broker.children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += sum(child.cpu_times()[:2])
+            found[child.pid] = sum(child.cpu_times()[:2])
     for thread in broker.threads():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             name = Path(f"/proc/{pid}/task/{thread.id}/comm").read_text(encoding="utf-8")
             if name.startswith(KAFKAS_THREAD):
-                total += thread.user_time + thread.system_time
-    return total
+                found[thread.id] = thread.user_time + thread.system_time
+    return found
+
+
+def has_begun(before: dict[int, float], now: dict[int, float]) -> bool:
+    """Return whether a cleaner has used CPU time. The worker of the last log may have ended."""
+    return any(used > before.get(key, 0.0) + BEGUN_CPU_S for key, used in now.items())
 
 
 class Sessions:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from benchmarks.compaction import LOAD_FACTOR, batches_of_keys, buffer_for, speed
-from benchmarks.compaction_beside import Phase, order
+from benchmarks.compaction_beside import Phase, has_begun, order
 from benchmarks.evidence.measured import CompactionBeside
 from benchmarks.evidence.record import Record, Unit
 
@@ -88,3 +88,9 @@ def test_a_dedupe_buffer_that_is_too_small_needs_more_passes(tmp_path: Path) -> 
     assert found["records_read"] > 2 * keys
     assert found["left_bytes"] == found["log_bytes"] / 2
     assert keys * SLOT_BYTES < buffer_for(keys) * LOAD_FACTOR
+
+
+def test_a_new_worker_begins_a_compaction_although_the_last_one_used_more_time() -> None:
+    assert has_begun({7: 5.0}, {8: 0.1})
+    assert has_begun({7: 5.0}, {7: 5.1})
+    assert not has_begun({7: 5.0}, {7: 5.01, 8: 0.01})
