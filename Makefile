@@ -65,6 +65,7 @@ constraints: venv        ## pin and hash the packages of pyproject.toml
 
 .PHONY: venv java conformance-packages docs-packages docs-serve
 docs-packages: venv
+	@scripts/ensure-mermaid
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints/docs.txt
 conformance-packages: venv
 	@scripts/ensure-kcat

@@ -1,8 +1,10 @@
-"""Hooks of MkDocs: pages of the site that are files of the repository's root.
+"""Hooks of MkDocs: pages from the repository's root, and diagrams that need no network.
 
 `ARCHITECTURE.md`, `CONTRIBUTING.md` and `CHANGELOG.md` have one source, in the root. A link in them
-to `docs/page.md` becomes a link to `page.md`. A page of `MAY_BE_MISSING` that does not exist is
-removed from the navigation.
+to `docs/page.md` becomes a link to `page.md`.
+
+The theme loads Mermaid from another host, unless a page has loaded it before. The site therefore
+has its own copy (`scripts/ensure-mermaid`), and each page with a diagram loads this copy first.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = {
@@ -19,33 +24,36 @@ ROOT_PAGES = {
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
 }
-MAY_BE_MISSING = {"contributing.md", "changelog.md", "kafka-semantics.md"}
+MERMAID = ROOT / ".cache" / "mermaid"
+MERMAID_FILES = ("mermaid.min.js", "LICENSE")
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Remove optional pages that do not exist from the navigation."""
-    for section in config.nav or []:
-        for pages in section.values():
-            if isinstance(pages, list):
-                pages[:] = [page for page in pages if not _is_missing(page)]
-    return config
+_DIAGRAM = '<pre class="mermaid">'
+_FIRST_SCRIPT = re.compile(r"<script src=")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the root."""
+    """Add the pages of the root and the files of Mermaid."""
     for page, source in ROOT_PAGES.items():
-        if (ROOT / source).exists():
-            text = _LINK.sub(_link_from_docs, (ROOT / source).read_text("utf-8"))
-            files.append(File.generated(config, page, content=text))
+        text = _LINK.sub(_link_from_docs, (ROOT / source).read_text("utf-8"))
+        files.append(File.generated(config, page, content=text))
+    for name in MERMAID_FILES:
+        path = MERMAID / name
+        if not path.exists():
+            raise PluginError(f"{path} does not exist. Run scripts/ensure-mermaid.")
+        files.append(File.generated(config, f"assets/mermaid/{name}", abs_src_path=str(path)))
     return files
 
 
-def _is_missing(page: object) -> bool:
-    if page not in MAY_BE_MISSING:
-        return False
-    assert isinstance(page, str)
-    return not (ROOT / ROOT_PAGES.get(page, f"docs/{page}")).exists()
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Load the site's copy of Mermaid before the theme's scripts, on pages with a diagram."""
+    if _DIAGRAM not in output:
+        return output
+    address = get_relative_url("assets/mermaid/mermaid.min.js", page.url)
+    script = f'<script src="{address}"></script>\n'
+    text, count = _FIRST_SCRIPT.subn(lambda first: script + first[0], output, count=1)
+    if not count:
+        raise PluginError(f"{page.url} has no script of the theme before which Mermaid can load.")
+    return text
 
 
 def _link_from_docs(match: re.Match[str]) -> str:
