@@ -15,11 +15,12 @@ test-wheel: venv         ## the built wheel, installed without a compiler on Pyt
 	@scripts/ensure-python 3.13
 	$(PY) -m pytest tests/packaging $(ARGS)
 
-check: venv              ## lint, format, types, layers, generated code
+check: venv              ## lint, format, types, layers, circles, sizes, generated code
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	$(PY) -m pytest -q -p no:randomly tests/test_tidy.py
 	$(PY) -m odradek.protocol.generate --check
 	$(PY) -m benchmarks.evidence check
 
