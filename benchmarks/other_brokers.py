@@ -235,6 +235,21 @@ def start_activemq(work: Path) -> Peer:
     )  # fmt: skip
 
 
+def versions() -> dict[str, dict[str, str]]:
+    """The installed versions of RabbitMQ and ActiveMQ, for the record of the figures."""
+    packages = {"rabbitmq": "rabbitmq-server", "activemq": "activemq"}
+    return {name: {"version": _package_version(package)} for name, package in packages.items()}
+
+
+def _package_version(package: str) -> str:
+    query = shutil.which("dpkg-query")
+    if query is None:
+        return "unknown"
+    command = [query, "--show", "--showformat=${Version}", package]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
 def _start(name: str, work: Path) -> Peer:
     if name in STARTERS:
         return KafkaPeer(STARTERS[name](work))

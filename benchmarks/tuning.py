@@ -26,12 +26,14 @@ def as_shipped() -> Tuning:
         "odradek": {
             "congestion control": f"{UNPACED.decode()} for loopback peers (the system: {system})",
             "send buffer": f"{SEND_BUFFER_BYTES} bytes",
+            "receive buffer": "tuned by the system",
             "file system": disk,
             "storage": "SQLite for metadata, empty before the run",
         },
         "kafka": {
             "congestion control": f"{system}, the system's",
             "send buffer": f"{KAFKA_SOCKET_BUFFER_BYTES} bytes",
+            "receive buffer": f"{KAFKA_SOCKET_BUFFER_BYTES} bytes",
             "file system": disk,
             "storage": "KRaft, one node, formatted before the run",
             "JVM": " ".join((KAFKA_HEAP, *KAFKA_JVM)),

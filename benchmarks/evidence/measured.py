@@ -28,6 +28,7 @@ from benchmarks.evidence.experiment import (
 from benchmarks.evidence.paired import NAMES
 from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, MIB, judged, median, show, table
+from benchmarks.tuning import Tuning, as_shipped
 
 PAIRS = 5
 
@@ -127,6 +128,9 @@ class FirstPaper(Experiment):
     def settings(self, scale: float) -> Values:
         return {"pairs": pairs_at(scale, PAIRS)}
 
+    def tuning(self) -> Tuning:
+        return {**as_shipped(), **other_brokers.versions()}
+
     def next_unit(self, record: Record) -> str | None:
         keys = [f"round/{number}" for number in range(1, record.settings["pairs"] + 1)]
         return first_missing(keys, record)
@@ -153,8 +157,6 @@ class FirstPaper(Experiment):
             ]
             lines.append([title, *cells])
         text = [*head(record), *table(["", *(CAPTIONS[name] for name in names)], lines)]
-        missing = {k: v for unit in units for k, v in unit.get("missing", {}).items()}
-        text += [f"\n{CAPTIONS[name]}: {reason}." for name, reason in missing.items()]
         values = [
             [title, CAPTIONS[name], ", ".join(show(unit[name][metric]) for unit in units)]
             for metric, title in self.rows

@@ -75,8 +75,8 @@ def listing(
 ) -> str:
     """Return a table of all experiments with the date and the commit of their records."""
     lines = [
-        "| experiment | what it shows | pages | minutes | record of commit | taken |",
-        "|---|---|---|---|---|---|",
+        "| experiment | what it shows | pages | minutes | machine | record of commit | taken |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, experiment in experiments.items():
         path = records.published(name, folder)
@@ -85,8 +85,9 @@ def listing(
         commit = f"`{record.commit[:7]}`" if record else "none"
         verdict = experiment.verdict(record) if record else ""
         verdict = f" ({verdict})" if verdict else ""
+        machine = "alone" if experiment.is_timed else "shared"
         lines.append(
-            f"| `{name}` | {experiment.title} | {links} | {experiment.minutes} "
+            f"| `{name}` | {experiment.title} | {links} | {experiment.minutes} | {machine} "
             f"| {commit}{verdict} | {record.date if record else '-'} |"
         )
     return "\n".join(lines)
