@@ -52,6 +52,10 @@ class EqualSockets(FirstTable):
     def tuning(self) -> Tuning:
         return equal_tuning()
 
+    def is_undecided(self, record: Record, row: str) -> bool:
+        """Add no pairs: the targets are those of the table as shipped."""
+        return False
+
     def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
         """Return the state of an accepted socket of each broker, in addition to the memory."""
         found = super().also(brokers)

@@ -49,6 +49,12 @@ def test_equal_sockets_have_all_rows_of_the_first_table_and_the_same_targets() -
     assert equal.rows_of_groups() == shipped.rows_of_groups()
     assert equal.settings(1.0) == shipped.settings(1.0)
     assert equal.targets == shipped.targets
+    # The ratios of these starts straddle the bound. Only the table as shipped gets more pairs.
+    starts = (0.09, 0.09, 0.09, 0.11, 0.11, 0.11)
+    units = {f"start/{n}": {"start": {"odradek": {"ms": ms}, "kafka": {"ms": 1.0}}}
+             for n, ms in enumerate(starts, 1)}  # fmt: skip
+    assert shipped.is_undecided(record_of(shipped, units), "start")
+    assert not equal.is_undecided(record_of(equal, units), "start")
 
 
 def test_the_record_of_equal_sockets_has_equal_tuning_but_for_storage() -> None:
