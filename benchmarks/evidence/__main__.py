@@ -27,21 +27,25 @@ def tell(line: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
-    # SIGTERM interrupts a run like Ctrl-C, so that its brokers are stopped. A shell starts jobs in
-    # the background with SIGINT ignored, and the programs of the run would ignore it too.
+    commands = {"render": render, "check": check, "list": lambda: show_list(options.out or FOLDER)}
+    if options.command in commands:
+        return commands[options.command]()
+    if options.out is None and (options.scale != 1.0 or options.trial):
+        tell("A trial needs --out DIR, because it must not replace what is published.")
+        return 1
+    handle_signals()
+    return run_one(options, *options.names) if len(options.names) == 1 else run_several(options)
+
+
+def handle_signals() -> None:
+    """Let SIGTERM and SIGINT interrupt a run, so that it stops its brokers."""
+    # A shell starts jobs in the background with SIGINT ignored, and the programs of the run would
+    # ignore it too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
-    if options.command == "render":
-        render()
-        return 0
-    if options.command == "check":
-        return check()
-    if options.command == "list":
-        return show_list(options.out or FOLDER)
-    return run_all(options) if not options.name else run_one(options)
 
 
-def render() -> None:
+def render() -> int:
     """Write the pages and pictures that differ from the records."""
     for path in pages.render(EXPERIMENTS, ROOT):
         tell(f"written to {path}")
@@ -49,6 +53,7 @@ def render() -> None:
         if not plot.is_current(FOLDER):
             plot.write(FOLDER)
             tell(f"written to {plot.path(FOLDER)}")
+    return 0
 
 
 def check() -> int:
@@ -69,10 +74,11 @@ def _outdated_plots() -> list[str]:
     ]
 
 
-def is_due(name: str, folder: Path) -> bool:
+def is_due(name: str, folder: Path, scale: float = 1.0) -> bool:
     path = records.published(name, folder)
     record = records.load(path) if path.exists() else None
-    return records.is_due(record, source_state.source(), EXPERIMENTS[name].settings(1.0))
+    settings = EXPERIMENTS[name].settings(scale)
+    return records.is_due(record, source_state.source(), settings, scale)
 
 
 def show_list(folder: Path) -> int:
@@ -82,19 +88,36 @@ def show_list(folder: Path) -> int:
     return 0
 
 
-def run_all(options: argparse.Namespace) -> int:
-    """Run what is due, each piece in a process of its own, until nothing is left or one fails."""
+def run_several(options: argparse.Namespace) -> int:
+    """Run what is due, each piece in a process of its own, until nothing is left or one fails.
+
+    A piece that fails is repeated if it has recorded a unit, because a client or a broker may fail
+    once in some hours. The failure is not hidden: the piece printed it.
+    """
     failed = []
-    for name in EXPERIMENTS:
-        folder = options.out or FOLDER
-        while is_due(name, folder) and name not in failed:
+    folder = options.out or FOLDER
+    for name in options.names or EXPERIMENTS:
+        while is_due(name, folder, options.scale):
+            before = recorded_units(name, folder)
             command = [sys.executable, "-m", "benchmarks.evidence", "run", name]
-            if _piece([*command, *_passed_on(options, name)]) not in (0, INCOMPLETE):
-                failed.append(name)
-    for name in failed:
-        is_incomplete = is_due(name, options.out or FOLDER)
-        tell(f"{name} {'could not be run to its end' if is_incomplete else 'broke a promise'}")
+            code = _piece([*command, *_passed_on(options, name)])
+            if code not in (0, INCOMPLETE) and recorded_units(name, folder) <= before:
+                failed.append(f"{name} could not be run to its end")
+                break
+        if not is_due(name, folder, options.scale):
+            record = records.load(records.published(name, folder))
+            verdict = EXPERIMENTS[name].verdict(record)
+            if verdict and EXPERIMENTS[name].is_judged:
+                failed.append(f"{name}: {verdict}")
+    for line in failed:
+        tell(line)
     return 1 if failed else 0
+
+
+def recorded_units(name: str, folder: Path) -> int:
+    """The number of units in the partial record."""
+    path = records.partial(name, folder)
+    return len(records.load(path).units) if path.exists() else 0
 
 
 def _piece(command: list[str]) -> int:
@@ -111,18 +134,18 @@ def _piece(command: list[str]) -> int:
 def _passed_on(options: argparse.Namespace, name: str) -> list[str]:
     jobs = min(options.jobs, EXPERIMENTS[name].jobs_max)
     found = ["--minutes", str(options.minutes), "--seed", str(options.seed), "--jobs", str(jobs)]
+    found += ["--scale", str(options.scale)]
+    found += ["--trial"] if options.trial else []
     return [*found, "--out", str(options.out)] if options.out else found
 
 
-def run_one(options: argparse.Namespace) -> int:
+def run_one(options: argparse.Namespace, name: str) -> int:
     """Run one piece of an experiment; the pages are rendered when its record is complete."""
     folder = options.out or FOLDER
-    if folder == FOLDER and (options.scale != 1.0 or options.trial):
-        tell("A trial needs --out DIR, because it must not replace what is published.")
-        return 1
+    experiment = EXPERIMENTS[name]
     try:
         record = run(
-            EXPERIMENTS[options.name],
+            experiment,
             folder,
             tell,
             minutes=options.minutes,
@@ -133,25 +156,24 @@ def run_one(options: argparse.Namespace) -> int:
             jobs=options.jobs,
         )
     except (Refused, NotRun) as error:
-        tell(f"{options.name}: {error}")
+        tell(f"{name}: {error}")
         return 1
-    experiment = EXPERIMENTS[options.name]
     for text in experiment.snippets(record).values():
         print(text, end="\n\n")
     if not record.complete:
-        tell(f"Units are missing. Run `make evidence-{options.name}` again to continue.")
+        tell(f"Units are missing. Run `make evidence-{name}` again to continue.")
         return INCOMPLETE
     if folder == FOLDER:
         render()
     if verdict := experiment.verdict(record):
-        tell(f"{options.name}: {verdict}")
+        tell(f"{name}: {verdict}")
     return 1 if verdict and experiment.is_judged and not options.trial else 0
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.evidence")
     parser.add_argument("command", choices=["run", "render", "check", "list"])
-    parser.add_argument("name", nargs="?", choices=EXPERIMENTS, metavar="NAME",
+    parser.add_argument("names", nargs="*", metavar="NAME",
                         help=f"{', '.join(EXPERIMENTS)}; without it all that are due")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=MINUTES_MAX, help="of this run, at most")
     parser.add_argument("--seed", type=int, default=1, help="of a new record; the first of several")
@@ -162,7 +184,10 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--trial", action="store_true",
                         help="also with uncommitted changes in src/; needs --out")  # fmt: skip
     parser.add_argument("--retry", action="store_true", help="run failed units again")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if unknown := [name for name in options.names if name not in EXPERIMENTS]:
+        parser.error(f"no such experiment: {', '.join(unknown)}")
+    return options
 
 
 if __name__ == "__main__":

@@ -108,11 +108,11 @@ def is_of(record: Record, source: Source) -> bool:
     return same and record.src_modified == source.modified
 
 
-def is_due(record: Record | None, source: Source, settings: Values) -> bool:
+def is_due(record: Record | None, source: Source, settings: Values, scale: float = 1.0) -> bool:
     """Return whether the experiment is due: no complete record of this source exists."""
     return record is None or not (
         record.complete
-        and record.scale == 1.0
+        and record.scale == scale
         and is_of(record, source)
         and record.settings == settings
     )

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import odradek
 from benchmarks.evidence import record as records
 from benchmarks.evidence.experiment import RUNNING, BrokenPromise, Context, Experiment, Measure
 from benchmarks.evidence.record import Record, Unit, Values
@@ -21,6 +22,7 @@ from benchmarks.evidence.work import work_directory
 from benchmarks.machine import description
 from benchmarks.memory import steady_memory
 from testkit import source_state
+from testkit.peer.artifacts import ROOT
 from testkit.peer.server import cache_directory
 from testkit.source_state import Source
 
@@ -238,6 +240,11 @@ def run(
     source = source_state.source()
     if source.modified and not trial:
         raise Refused("src/ has uncommitted changes. Commit them first, or add --trial --out DIR.")
+    if not Path(odradek.__file__).resolve().is_relative_to(ROOT / source_state.SOURCE_FOLDER):
+        raise Refused(
+            f"Python imports odradek from {odradek.__file__}, which is not the src/ of this "
+            "checkout. Set PYTHONPATH to it."
+        )
     paths = records.published(experiment.name, folder), records.partial(experiment.name, folder)
     found = earlier_record(*paths, source)
     # A trial does not need to touch all free memory first.

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.evidence import __main__ as evidence
 from benchmarks.evidence import record as records
 from benchmarks.evidence import runner, work
 from benchmarks.evidence.experiment import (
@@ -31,6 +32,7 @@ from benchmarks.evidence.runner import Refused, begin, keep_failures, run_units
 from hypothesis import given
 from hypothesis import strategies as st
 
+import odradek
 from testkit import source_state
 from testkit.peer.artifacts import ROOT
 from testkit.source_state import Source
@@ -423,6 +425,66 @@ def test_temporary_files_of_a_run_are_in_its_directory(sources: list[Source]) ->
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert done.stdout.strip() == str(path)
     assert not path.exists() and Path(tempfile.mkdtemp()).parent == path.parent
+
+
+def test_another_copy_of_odradek_is_refused(
+    tmp_path: Path, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(odradek, "__file__", str(tmp_path / "src" / "odradek" / "__init__.py"))
+    with pytest.raises(Refused, match="PYTHONPATH"):
+        run_in(tmp_path, Numbers())
+
+
+@pytest.fixture
+def pieces(
+    tmp_path: Path, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Experiment], list[list[str]]]:
+    """Experiments that the next pieces run, one each, and the commands of the pieces."""
+    planned: list[Experiment] = []
+    commands: list[list[str]] = []
+
+    def piece(command: list[str]) -> int:
+        commands.append(command)
+        try:
+            return 0 if run_in(tmp_path, planned.pop(0)).complete else 2
+        except NotRun:
+            return 1
+
+    monkeypatch.setattr(evidence, "_piece", piece)
+    monkeypatch.setattr(evidence, "handle_signals", lambda: None)
+    monkeypatch.setattr(evidence, "EXPERIMENTS", {"numbers": Numbers()})
+    return planned, commands
+
+
+def run_several(tmp_path: Path) -> int:
+    return evidence.main(["run", "--out", str(tmp_path), "--jobs", "9"])
+
+
+def test_a_piece_that_fails_is_repeated_while_units_are_recorded(
+    tmp_path: Path, pieces: tuple[list[Experiment], list[list[str]]]
+) -> None:
+    planned, commands = pieces
+    planned += [Numbers(crashing="row/2"), Numbers(crashing="row/4"), Numbers()]
+    assert run_several(tmp_path) == 0
+    assert len(commands) == 3
+    assert commands[0][commands[0].index("--jobs") + 1] == "1"
+
+
+def test_a_piece_that_fails_without_a_new_unit_is_not_repeated(
+    tmp_path: Path, pieces: tuple[list[Experiment], list[list[str]]]
+) -> None:
+    planned, commands = pieces
+    planned += [Numbers(crashing="row/2"), Numbers(crashing="row/2")]
+    assert run_several(tmp_path) == 1
+    assert len(commands) == 2 and not planned
+
+
+def test_a_broken_promise_is_reported_by_a_run_of_several(
+    tmp_path: Path, pieces: tuple[list[Experiment], list[list[str]]]
+) -> None:
+    planned, _ = pieces
+    planned.append(Numbers(failing="row/2"))
+    assert run_several(tmp_path) == 1
 
 
 def test_failed_units_run_again_on_request(tmp_path: Path, sources: list[Source]) -> None:

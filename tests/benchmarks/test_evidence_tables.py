@@ -261,6 +261,7 @@ def test_an_anomaly_of_odradek_makes_the_run_fail_and_one_of_kafka_does_not(
 ) -> None:
     record = record_of(name, {"seed 1": run_of(1, 4, duplicate=3)}, complete=True)
     monkeypatch.setattr(evidence, "run", lambda *_, **__: record)
+    monkeypatch.setattr(evidence, "handle_signals", lambda: None)
     assert evidence.main(["run", name, "--out", str(tmp_path)]) == code
 
 
