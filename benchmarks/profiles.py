@@ -63,6 +63,7 @@ PROFILED = (
     Profiled("large_batches", "128 KB batches", loads.large_batches),
     Profiled("fetch_all", "fetch, warm", _fetch, prepare=loads.fetch_all),
     Profiled("many_partitions", "12 partitions", many_partitions),
+    Profiled("rdkafka_plain", "librdkafka, batches of 50", loads.rdkafka_batches_of_50),
     Profiled("rdkafka_idempotent", "librdkafka, batches of 50, idempotent", _idempotent),
 )
 

@@ -39,10 +39,13 @@ Nothing computed is stored: medians, ratios and verdicts are made from the raw v
 
 Records of paired rows (`benchmarks.evidence.paired`) have these ``settings``.
 
-    {"pairs": 9, "rows": {"commits_1": {"title": "...", "metrics": {"rate": "commits/s"}}}}
+    {"pairs": 9, "more_pairs": 9,
+     "rows": {"commits_1": {"title": "...", "metrics": {"rate": "commits/s"}}}}
 
-The ``values`` of the unit ``GROUP/PAIR`` have the metrics of one run for each row of the group and
-each broker. If a load keeps the time of each record, ``histogram_us`` counts the times.
+A group has ``pairs`` units, and ``more_pairs`` further ones if a target lies between the quartiles
+of the first ones. The ``values`` of the unit ``GROUP/PAIR`` have the metrics of one run for each
+row of the group and each broker. If a load keeps the time of each record, ``histogram_us`` counts
+the times.
 
     {"commits_1": {"odradek": {"rate": 40968.0, "histogram_us": {"99": 12, "101": 3}},
                    "kafka": {"rate": 6615.0, ...}}}
