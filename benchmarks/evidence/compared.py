@@ -169,7 +169,7 @@ class FirstTable(RatioRows):
 
     name = "first-table"
     title = "produce and fetch, latency, memory and start"
-    minutes = 55
+    minutes = 45
     unit_s = 60.0
     groups = alone(*(load_row(load, load.key, load.title, load.run) for load in LOADS))
     targets: ClassVar[Targets] = {
@@ -276,7 +276,7 @@ def _idempotent_groups() -> tuple[Group, ...]:
 class IdempotentRows(PairedRows):
     name = "idempotent"
     title = "the produce loads of the first table with idempotent producers"
-    minutes = 60
+    minutes = 55
     unit_s = 90.0
     groups = _idempotent_groups()
 
@@ -346,7 +346,7 @@ def at_least_kafka(*rows: str) -> Targets:
 class Commits(RatioRows):
     name = "commits"
     title = "OffsetCommit"
-    minutes = 15
+    minutes = 6
     groups = alone(*coordination.COMMIT_ROWS, settings=NO_DELAY)
     targets: ClassVar[Targets] = at_least_kafka("commits_1", "commits_4")
 
@@ -354,7 +354,7 @@ class Commits(RatioRows):
 class Transactions(RatioRows):
     name = "transactions"
     title = "transactions over two partitions"
-    minutes = 15
+    minutes = 4
     groups = alone(*coordination.TRANSACTION_ROWS, settings=NO_DELAY)
     targets: ClassVar[Targets] = at_least_kafka("transactions_1", "transactions_10")
 
@@ -362,7 +362,7 @@ class Transactions(RatioRows):
 class GroupJoin(RatioRows):
     name = "group-join"
     title = "fifty members to a stable group"
-    minutes = 10
+    minutes = 5
     groups = (
         *alone(*coordination.GROUP_ROWS, settings=NO_DELAY),
         *alone(*coordination.DELAYED_ROWS, settings=DELAY),

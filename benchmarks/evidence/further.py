@@ -28,7 +28,7 @@ SIDES = {
 class FurtherRows(RatioRows):
     name = "further-rows"
     title = "12 partitions, 50 committing connections, franz-go, look-ups, a compacted topic"
-    minutes = 55
+    minutes = 35
     groups = (
         *alone(*further_rows.ROWS, settings=NO_DELAY),
         *alone(*further_rows.COMPACTED_ROWS, settings=SETTINGS),
@@ -44,6 +44,7 @@ class EqualSockets(FirstTable):
 
     name = "first-table-equal"
     title = "the first table with equal congestion control and send buffers"
+    minutes = 40
     groups = alone(
         *(load_row(load, load.key, load.title, load.run) for load in LOADS),
         settings=EQUAL_SETTINGS,
@@ -90,7 +91,7 @@ class CProgram(Experiment):
 
     name = "c-program"
     title = "CPU per produce request, compared with a minimal C program"
-    minutes = 5
+    minutes = 2
     unit_s = 20.0
     is_timed = True
     bounds: ClassVar[dict[str, float]] = {
@@ -150,7 +151,7 @@ class Profile(Experiment):
 
     name = "profile"
     title = "where the broker's CPU time goes under the loads of the tables"
-    minutes = 8
+    minutes = 5
     unit_s = 60.0
     is_timed = True
     least_share = 0.01

@@ -72,7 +72,7 @@ class Histories(CommandExperiment):
 
     name = "histories"
     title = "histories of concurrent clients, checked for anomalies"
-    minutes = 180
+    minutes = 160
     unit_s = 90.0
     timeout_s = 900.0
     broker = "odradek"
@@ -118,7 +118,7 @@ class Histories(CommandExperiment):
 class KafkaHistories(Histories):
     name = "histories-kafka"
     title = "the same histories of Apache Kafka, for comparison"
-    minutes = 30
+    minutes = 20
     has_peer = True
     is_judged = False
     broker = "kafka"
@@ -208,7 +208,7 @@ class Mutants(CommandExperiment):
 
     name = "mutants"
     title = "planted bugs, and the run in which each was found"
-    minutes = 40
+    minutes = 15
     unit_s = 100.0
     timeout_s = 900.0
 

@@ -38,7 +38,7 @@ class Partitions(Experiment):
 
     name = "partitions"
     title = "10,000 partitions on one node"
-    minutes = 20
+    minutes = 10
     unit_s = 90.0
     has_peer = True
     is_timed = True
@@ -114,7 +114,7 @@ class FirstPaper(Experiment):
 
     name = "first-paper"
     title = "the table of Kafka's first paper, with RabbitMQ and ActiveMQ"
-    minutes = 50
+    minutes = 20
     unit_s = 300.0
     has_peer = True
     is_timed = True
@@ -171,7 +171,7 @@ class Scaling(Experiment):
 
     name = "scaling"
     title = "100 times the bytes in a partition"
-    minutes = 15
+    minutes = 10
     unit_s = 300.0
     is_timed = True
     rows = (
@@ -257,7 +257,7 @@ class GroupLoading(Experiment):
 
     name = "group-loading"
     title = "how soon committed offsets are served after a start"
-    minutes = 30
+    minutes = 10
     unit_s = 300.0
     has_peer = True
     is_timed = True
@@ -361,7 +361,7 @@ class CompactionBeside(Experiment):
 
     name = "compaction-beside"
     title = "produce and fetch beside a compaction"
-    minutes = 25
+    minutes = 10
     unit_s = 60.0
     has_peer = True
     is_timed = True
