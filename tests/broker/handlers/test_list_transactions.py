@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import re2
 
+from odradek import slicing
+from odradek.broker.handlers.list_transactions import MATCH_ELEMENTS
+from odradek.coordinator.regular_expressions import (
+    EXPRESSION_CHARACTERS_MAX,
+    REPETITIONS_MAX,
+    UNICODE_CLASSES_MAX,
+)
 from odradek.errors import ErrorCode
+from odradek.slicing import ELEMENTS_PER_SLICE
 from odradek.testing import Broker
 from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add, list_transactions, producer
@@ -90,6 +99,48 @@ def test_invalid_re2_patterns_are_refused(client: WireClient, pattern: str) -> N
     response = list_transactions(client, transactional_id_pattern=pattern)
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert response.transaction_states == []
+
+
+# RE2 accepts this expression within its usual limits: 6.5 MB, and 131 ms on the event loop.
+LARGE = r"(\pL{1,400}7)"
+
+
+@pytest.mark.parametrize(
+    "costly",
+    [
+        LARGE,
+        r"\pL" * (UNICODE_CLASSES_MAX + 1),
+        "a{1}" * (REPETITIONS_MAX + 1),
+        "a" * (EXPRESSION_CHARACTERS_MAX + 1),
+    ],
+)
+def test_costly_patterns_are_refused(client: WireClient, costly: str) -> None:
+    response = list_transactions(client, transactional_id_pattern=costly)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_no_pattern_is_kept_after_its_request(client: WireClient, ids: dict[str, int]) -> None:
+    assert names(list_transactions(client, transactional_id_pattern="o.*n")) == {"open"}
+    assert re2._Regexp._make.cache_info().currsize == 0
+
+
+def test_ids_are_matched_in_time_slices(
+    client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(ELEMENTS_PER_SLICE // MATCH_ELEMENTS + 1):
+        producer(client, f"id-{number}")
+    ended: list[None] = []
+    end_slice = slicing.end_slice
+
+    async def counted() -> None:
+        ended.append(None)
+        await end_slice()
+
+    monkeypatch.setattr(slicing, "end_slice", counted)
+    every = names(list_transactions(client))
+    assert not ended
+    assert names(list_transactions(client, transactional_id_pattern="id-.*")) == every
+    assert ended
 
 
 def test_without_transactions_the_list_is_empty(client: WireClient) -> None:

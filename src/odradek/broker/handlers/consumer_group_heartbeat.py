@@ -6,7 +6,7 @@ responds when the changes of the heartbeat are in the log.
 
 Deviations from Kafka: regular expressions are resolved immediately and not some time later. A new
 topic is noticed at the next heartbeat. Expensive expressions are refused
-(`odradek.coordinator.group.consumer.topic_patterns`).
+(`odradek.coordinator.regular_expressions`).
 """
 
 from __future__ import annotations

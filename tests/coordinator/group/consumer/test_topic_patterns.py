@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import re2
 
-from odradek.coordinator.group.consumer import topic_patterns as patterns
 from odradek.coordinator.group.consumer.consumer_group import Resolved
 from odradek.coordinator.group.consumer.consumer_records import regex_record
 from odradek.coordinator.group.consumer.pattern_matches import NO_MATCHES, PatternMatches
 from odradek.coordinator.group.consumer.topic_patterns import (
     COMPILED_BYTES_MAX,
-    PATTERN_BYTES_MAX,
-    PATTERN_CHARACTERS_MAX,
     REFUSED_MAX,
+    SLICE_MS,
+    TopicPatterns,
+)
+from odradek.coordinator.regular_expressions import (
+    EXPRESSION_BYTES_MAX,
+    EXPRESSION_CHARACTERS_MAX,
     REPETITIONS_MAX,
     UNICODE_CLASSES_MAX,
-    TopicPatterns,
+    compile_expression,
 )
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
@@ -66,7 +69,7 @@ def match(service: TopicPatterns, *regexes: str, names: tuple[str, ...] = ("a",)
         r"\pL" * (UNICODE_CLASSES_MAX + 1),
         "a{0,1000}" * 8,
         "a{1}" * (REPETITIONS_MAX + 1),
-        "a" * (PATTERN_CHARACTERS_MAX + 1),
+        "a" * (EXPRESSION_CHARACTERS_MAX + 1),
         r"(\pN\pL\pM){50}",
         "[^\\pN]{1,900}",
     ],
@@ -105,14 +108,14 @@ def test_refused_expression_is_compiled_once(compilations: list[str]) -> None:
 
 def test_expression_over_the_limits_is_never_compiled(compilations: list[str]) -> None:
     service = TopicPatterns(ManualClock())
-    match(service, "a" * (PATTERN_CHARACTERS_MAX + 1), "a{1}" * (REPETITIONS_MAX + 1))
+    match(service, "a" * (EXPRESSION_CHARACTERS_MAX + 1), "a{1}" * (REPETITIONS_MAX + 1))
     match(service, r"\PL" * (UNICODE_CLASSES_MAX + 1))
     assert compilations == []
 
 
 def test_memory_of_all_compiled_expressions_is_bounded(compilations: list[str]) -> None:
     service = TopicPatterns(ManualClock())
-    kept = COMPILED_BYTES_MAX // PATTERN_BYTES_MAX
+    kept = COMPILED_BYTES_MAX // EXPRESSION_BYTES_MAX
     regexes = [f"topic-{number}" for number in range(kept + 1)]
     match(service, *regexes)
     assert len(service._compiled) == kept
@@ -151,11 +154,11 @@ def test_program_of_every_accepted_expression_is_small() -> None:
             chance.choice(atoms) + chance.choice(["", "*", "?", "|"]) for _ in range(24)
         )
         try:
-            compiled = patterns._compile(regex)
+            compiled = compile_expression(regex)
         except ValueError:
             continue
         accepted += 1
-        assert compiled.programsize * 8 <= PATTERN_BYTES_MAX, regex  # type: ignore[attr-defined]
+        assert compiled.programsize * 8 <= EXPRESSION_BYTES_MAX, regex  # type: ignore[attr-defined]
     assert accepted
 
 
@@ -178,7 +181,7 @@ def test_matching_yields_after_each_time_slice() -> None:
     service = TopicPatterns(TickingClock())
     names = [f"t{number}" for number in range(1_000)]
     slices = list(service.match(["t1.*", "t2.*"], names, NO_MATCHES))
-    assert len(slices) > 2 * 1_000 * 0.1 / patterns.SLICE_MS * 0.5
+    assert len(slices) > 2 * 1_000 * 0.1 / SLICE_MS * 0.5
 
 
 @on_loop
