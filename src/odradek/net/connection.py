@@ -134,10 +134,13 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
+        "_active",
         "_charged",
+        "_closing_since_ms",
         "_dispatch",
         "_eof",
         "_hold",
+        "_idle_since_ms",
         "_in_flight",
         "_is_ahead",
         "_lent",
@@ -155,13 +158,10 @@ class Connection(asyncio.BufferedProtocol):
         "_stopping",
         "_transport",
         "_transport_kind",
-        "active",
         "client_software",
         "closed",
-        "closing_since_ms",
         "counted_as",
         "get_buffer",
-        "idle_since_ms",
         "listener_name",
         "local_address",
         "on_close",
@@ -209,9 +209,9 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_address = ("", 0)
         self.client_software: str | None = None
         self.closed = False
-        self.active = True
-        self.idle_since_ms = 0.0
-        self.closing_since_ms: float | None = None
+        self._active = True
+        self._idle_since_ms = 0.0
+        self._closing_since_ms: float | None = None
         self.counted_as = ""
         self.on_close: list[Callable[[], None]] = []
         self.remembered: RememberedRequests | None = None
@@ -252,7 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         view = receive.view
         start = pos = receive.start
         end = receive.end + nbytes
-        self.active = True
+        self._active = True
         queue = self._queue
         out: Chunks = []
         out_bytes = 0
@@ -319,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.unsent.add(self, waiting)
 
     def resume_writing(self) -> None:
-        self.active = True
+        self._active = True
         self._shared.unsent.remove(self)
         if self._sender.busy:
             self._sender.resume()
@@ -662,6 +662,21 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.drop()
         # asyncio's transport must not be aborted while it calls `resume_writing`.
         self._shared.loop.call_soon(self._transport.abort)
+
+    def tick(self, now_ms: float, limits: NetLimits) -> None:
+        """Close the connection if it was idle or closing for longer than the limits allow."""
+        if self._active or self.waits_for_broker:
+            self._active = False
+            self._idle_since_ms = now_ms
+        elif now_ms - self._idle_since_ms >= limits.connections_max_idle_ms:
+            self.abort(f"idle for {limits.connections_max_idle_ms} ms")
+            return
+        if not self.closing:
+            return
+        if self._closing_since_ms is None:
+            self._closing_since_ms = now_ms
+        elif now_ms - self._closing_since_ms >= limits.closing_ms_max:
+            self.abort("its peer does not receive the last responses")
 
     def serve(self, dispatch: Dispatch, request_bytes_max: int) -> None:
         """Call `dispatch` with each frame from the next one on, even within the same read."""

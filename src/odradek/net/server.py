@@ -187,19 +187,8 @@ class Server:
     def tick(self) -> None:
         """Close connections that were idle or closing for too long, or that keep memory idle."""
         now = self._clock.monotonic_ms()
-        limits = self.limits
         for connection in list(self._shared.connections):
-            if connection.active or connection.waits_for_broker:
-                connection.active = False
-                connection.idle_since_ms = now
-            elif now - connection.idle_since_ms >= limits.connections_max_idle_ms:
-                connection.abort(f"idle for {limits.connections_max_idle_ms} ms")
-                continue
-            if connection.closing:
-                if connection.closing_since_ms is None:
-                    connection.closing_since_ms = now
-                elif now - connection.closing_since_ms >= limits.closing_ms_max:
-                    connection.abort("its peer does not receive the last responses")
+            connection.tick(now, self.limits)
         self._relieve_memory(now)
 
     def _relieve_memory(self, now: float) -> None:
