@@ -194,7 +194,7 @@ class LogCleaner:
         count = 0
         try:
             while not self._stopping and (chosen := await self._filthiest()) is not None:
-                self._manager.cleaning.add(chosen.log.topic_partition)
+                self._manager.begin_cleaning(chosen.log.topic_partition)
                 try:
                     if process is None:
                         process = await self._in_thread(CleanerProcess)
@@ -204,7 +204,7 @@ class LogCleaner:
                     job = job_for(chosen, self._budget(threads), self._clock.time_ms())
                     count += await self._clean_log(process, chosen, job)
                 finally:
-                    self._manager.cleaning.discard(chosen.log.topic_partition)
+                    self._manager.end_cleaning(chosen.log.topic_partition)
         except _CleaningEnded:
             pass
         except WorkerEnded as error:

@@ -143,6 +143,13 @@ class LogManager:
         self.cleaning: set[TopicPartition] = set()
         """Logs that are being compacted. Retention skips them until the compaction has ended."""
 
+    def begin_cleaning(self, topic_partition: TopicPartition) -> None:
+        """Exclude a log from retention until `end_cleaning`, because it is being compacted."""
+        self.cleaning.add(topic_partition)
+
+    def end_cleaning(self, topic_partition: TopicPartition) -> None:
+        self.cleaning.discard(topic_partition)
+
     # -- opening -----------------------------------------------------------------------------------
 
     def load(
