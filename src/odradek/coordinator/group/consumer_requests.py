@@ -318,12 +318,13 @@ class ConsumerRequests:
                 continue
             member = group.members.get(member_id)
             if member is None or (0 <= deadline.member_epoch != member.member_epoch):
-                del group.deadlines[kind, member_id]
+                group.set_deadline(kind, member_id, None)
                 continue
             logger.info(
                 "group %s: the %s timeout of %s has passed", group.group_id, kind.value, member_id
             )
-            group.deadlines[kind, member_id] = deadline._replace(at_ms=now_ms + RETRY_MS)
+            retry = deadline._replace(at_ms=now_ms + RETRY_MS)
+            group.set_deadline(kind, member_id, retry)
             late[member_id] = member
         if late:
             context = self._context(group.group_id)
@@ -371,21 +372,19 @@ class ConsumerRequests:
         if result.downgraded is not None:
             self._downgraded(shard, result.downgraded, result.settled)
         elif isinstance(group, ConsumerGroup):
-            group.seen_metadata = result.seen_metadata
+            group.set_seen_metadata(result.seen_metadata)
             self._set(shard, group, result.member_timers)
 
     def _set(self, shard: GroupShard, group: ConsumerGroup, timers: list[MemberTimer]) -> None:
         for kind, member_id, deadline in timers:
-            if deadline is None:
-                group.deadlines.pop((kind, member_id), None)
-            elif member_id in group.members:
-                group.deadlines[kind, member_id] = deadline
+            group.set_deadline(kind, member_id, deadline)
+            if deadline is not None and member_id in group.members:
                 self._runtime.arm(shard.partition, group.group_id, deadline.at_ms)
 
     def _downgraded(self, shard: GroupShard, classic: ClassicGroup, settled: bool) -> None:
         """Replace the group by a classic group. Unless it is settled, a rebalance begins."""
         logger.info("group %s: downgraded to the classic protocol", classic.group_id)
-        shard.groups[classic.group_id] = classic
+        shard.put_group(classic)
         result = classic.downgraded(settled, self._classic_settings(), self._runtime.now())
         self._runtime.write(shard.partition, result, lambda code: None)
 

@@ -116,12 +116,12 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to serve requests and to load the shards that have a log."""
-        self.shards.active = True
+        self.shards.start()
         self.runtime.load_all(self.shards.existing_partitions())
 
     def stop(self) -> None:
         """Complete the waiting requests with NOT_COORDINATOR, and stop serving."""
-        self.shards.active = False
+        self.shards.stop()
         self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
 
     def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
@@ -173,7 +173,7 @@ class GroupCoordinator:
         if group is None:
             now = self._clock.time_ms()
             group = ClassicGroup(group_id=request.group_id, state_timestamp_ms=now)
-            shard.groups[request.group_id] = group
+            shard.put_group(group)
         instance = request.group_instance_id
         prefix = client.client_id if instance is None else instance
         ticket: PendingResult[JoinGroupResponse] = PendingResult()
@@ -236,15 +236,9 @@ class GroupCoordinator:
 
     def keep_session(self, shard: GroupShard, group: Group | None, member_id: str) -> None:
         """Restart the session of a classic member, because it has committed offsets."""
-        if not isinstance(group, ClassicGroup) or group.state not in (
-            GroupState.STABLE,
-            GroupState.PREPARING_REBALANCE,
-        ):
-            return
-        member = group.members.get(member_id)
-        if member is not None:
-            member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
-            self._arm_for_member(shard, group, member_id)
+        if isinstance(group, ClassicGroup):
+            deadline_ms = group.keep_session(member_id, self._clock.monotonic_ms())
+            self.runtime.arm(shard.partition, group.group_id, deadline_ms)
 
     def classic_settings(self) -> ClassicSettings:
         get = self._config.get_int
@@ -285,7 +279,7 @@ class GroupCoordinator:
             and not shard.offsets.has_open_transactions(group.group_id)
             and shard.groups.get(group.group_id) is group
         ):
-            del shard.groups[group.group_id]
+            shard.drop_group(group)
 
     def _loaded(self, shard: GroupShard) -> None:
         """Restart the sessions of all members of a shard that was loaded."""

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
-from odradek.coordinator.group.consumer import consumer_records
-from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
+from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, GroupRecordKey
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
@@ -83,7 +82,7 @@ class GroupShard:
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self.replay_group(key, value)
-        elif isinstance(key, consumer_records.Key):
+        elif isinstance(key, GroupRecordKey):
             self.replay_consumer_group(key, value)
         elif isinstance(key, LegacyOffsetCommitKey):
             assert value is None or isinstance(value, LegacyOffsetCommitValue)
@@ -166,7 +165,7 @@ class GroupShard:
             group = self.groups[key.group] = ClassicGroup(group_id=key.group)
         group.replay(value)
 
-    def replay_consumer_group(self, key: consumer_records.Key, value: Message | None) -> None:
+    def replay_consumer_group(self, key: GroupRecordKey, value: Message | None) -> None:
         """Apply a record of a consumer group.
 
         The first record creates the group, and the tombstone of its epoch removes it.
@@ -180,7 +179,17 @@ class GroupShard:
             return
         if not isinstance(group, ConsumerGroup):
             group = self.groups[key.group_id] = ConsumerGroup(key.group_id)
-        consumer_records.replay(group, key, value)
+        group.replay(key, value)
+
+    # -- changes of groups that are in no record ---------------------------------------------------
+
+    def put_group(self, group: Group) -> None:
+        """Add a new group, or replace the group with its id."""
+        self.groups[group.group_id] = group
+
+    def drop_group(self, group: Group) -> None:
+        """Drop a group of which the log has no record."""
+        del self.groups[group.group_id]
 
     # -- the committed view ------------------------------------------------------------------------
 
@@ -194,7 +203,7 @@ class GroupShard:
                 return
         elif isinstance(key, GroupMetadataKey):
             group_id = key.group
-        elif isinstance(key, consumer_records.Key):
+        elif isinstance(key, GroupRecordKey):
             group_id = key.group_id
         else:
             return

@@ -30,6 +30,14 @@ class GroupShards:
         self._counted: MetadataImage | None = None
         self._count = 0
 
+    def start(self) -> None:
+        """Find shards from now on."""
+        self.active = True
+
+    def stop(self) -> None:
+        """Raise COORDINATOR_NOT_AVAILABLE from now on."""
+        self.active = False
+
     def existing_partitions(self) -> int:
         return self.image().partition_count(CONSUMER_OFFSETS)
 

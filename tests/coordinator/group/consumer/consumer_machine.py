@@ -13,7 +13,7 @@ from odradek.coordinator.group.consumer.consumer_heartbeat import (
     ConsumerGroupResult,
     ConsumerSettings,
 )
-from odradek.coordinator.group.consumer.consumer_records import read_assignment
+from odradek.coordinator.group.consumer.consumer_member import read_assignment
 from odradek.coordinator.group.consumer.pattern_matches import PatternsNeeded
 from odradek.coordinator.group.consumer.topic_patterns import TopicPatterns
 from odradek.coordinator.group.group_client import GroupClient

@@ -137,6 +137,14 @@ class ClassicGroup(GroupMembership):
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
+    def keep_session(self, member_id: str, now_ms: float) -> float:
+        """Restart the session of a member that commits. Return its deadline, or infinity."""
+        member = self.members.get(member_id)
+        if member is None or self.state not in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            return inf
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        return member.deadline_ms
+
     def leave(
         self, members: list[MemberIdentity], settings: ClassicSettings, now: Timestamp
     ) -> CoordinatorResult[LeaveGroupResponse]:

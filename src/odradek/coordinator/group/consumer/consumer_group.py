@@ -18,16 +18,64 @@ from typing import NamedTuple
 
 from odradek.coordinator.group.classic.classic_member import CONSUMER, OffsetsAge
 from odradek.coordinator.group.consumer.consumer_member import (
+    LEAVE_EPOCH,
     NO_PARTITIONS,
     Assignment,
+    ClassicMember,
     ConsumerMember,
+    MemberState,
     partitions_of,
+    read_assignment,
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
+from odradek.protocol.codec import Message
+from odradek.protocol.messages import (
+    consumer_group_current_member_assignment_value as current_value,
+)
+from odradek.protocol.messages import consumer_group_member_metadata_value as member_value
+from odradek.protocol.messages import consumer_group_target_assignment_member_value as target_value
+from odradek.protocol.messages.consumer_group_current_member_assignment_key import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from odradek.protocol.messages.consumer_group_member_metadata_key import (
+    ConsumerGroupMemberMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
+from odradek.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
+from odradek.protocol.messages.consumer_group_partition_metadata_key import (
+    ConsumerGroupPartitionMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_regular_expression_key import (
+    ConsumerGroupRegularExpressionKey,
+)
+from odradek.protocol.messages.consumer_group_regular_expression_value import (
+    ConsumerGroupRegularExpressionValue,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_member_key import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_metadata_key import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from odradek.protocol.messages.consumer_group_target_assignment_metadata_value import (
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 
 # Members of the consumer protocol commit with their epoch from this version of OffsetCommit on.
 MEMBER_EPOCH_FROM = 9
+
+NO_EPOCH = -1
+
+GroupRecordKey = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
 
 
 class ConsumerGroupState(Enum):
@@ -92,6 +140,117 @@ class ConsumerGroup:
 
     # -- changes, by replay ------------------------------------------------------------------------
 
+    def replay(self, key: GroupRecordKey, value: Message | None) -> None:
+        """Apply one record to its self. The shard handles the tombstone of the group itself."""
+        if value is None:
+            self._replay_tombstone(key)
+        else:
+            self._replay_value(key, value)
+
+    def _replay_tombstone(self, key: GroupRecordKey) -> None:
+        match key:
+            case ConsumerGroupMemberMetadataKey():
+                self.drop_member(key.member_id)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                self.target_epoch = NO_EPOCH
+            case ConsumerGroupTargetAssignmentMemberKey():
+                self.targets.pop(key.member_id, None)
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                self._replay_current_tombstone(key.member_id)
+            case ConsumerGroupRegularExpressionKey():
+                self.regexes.pop(key.regular_expression, None)
+
+    def _replay_value(self, key: GroupRecordKey, value: Message) -> None:
+        match key, value:
+            case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue():
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupMemberMetadataKey(), member_value.ConsumerGroupMemberMetadataValue():
+                self._replay_member(key.member_id, value)
+            case (
+                ConsumerGroupTargetAssignmentMetadataKey(),
+                ConsumerGroupTargetAssignmentMetadataValue(),
+            ):
+                self.target_epoch = value.assignment_epoch
+            case (
+                ConsumerGroupTargetAssignmentMemberKey(),
+                target_value.ConsumerGroupTargetAssignmentMemberValue(),
+            ):
+                # Removed first, so that the new target is the last one in the order of the dict.
+                self.targets.pop(key.member_id, None)
+                self.targets[key.member_id] = read_assignment(value.topic_partitions)
+            case (
+                ConsumerGroupCurrentMemberAssignmentKey(),
+                current_value.ConsumerGroupCurrentMemberAssignmentValue(),
+            ):
+                self._replay_current(key.member_id, value)
+            case ConsumerGroupRegularExpressionKey(), ConsumerGroupRegularExpressionValue():
+                self.regexes.pop(key.regular_expression, None)
+                resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
+                self.regexes[key.regular_expression] = resolved
+            case ConsumerGroupPartitionMetadataKey(), _:
+                pass  # Brokers before 4.1 wrote the topics of a group here.
+            case _:
+                raise AssertionError(f"{key} has the value {value}")
+
+    def _replay_member(
+        self, member_id: str, value: member_value.ConsumerGroupMemberMetadataValue
+    ) -> None:
+        classic = None
+        if value.classic_member_metadata is not None:
+            stored = value.classic_member_metadata
+            classic = ClassicMember(
+                stored.session_timeout_ms,
+                tuple((each.name, each.metadata) for each in stored.supported_protocols),
+            )
+        known = self.members.get(member_id) or ConsumerMember(member_id)
+        self.put_member(
+            replace(
+                known,
+                instance_id=value.instance_id,
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topics=frozenset(value.subscribed_topic_names),
+                regex=value.subscribed_topic_regex,
+                rebalance_timeout_ms=value.rebalance_timeout_ms,
+                server_assignor=value.server_assignor,
+                classic=classic,
+            )
+        )
+
+    def _replay_current_tombstone(self, member_id: str) -> None:
+        # The tombstone of the member itself follows. Until then it has no partitions.
+        known = self.members.get(member_id)
+        if known is not None:
+            self.put_member(
+                replace(
+                    known,
+                    member_epoch=LEAVE_EPOCH,
+                    previous_member_epoch=LEAVE_EPOCH,
+                    state=MemberState.STABLE,
+                    assigned=NO_PARTITIONS,
+                    pending_revocation=NO_PARTITIONS,
+                )
+            )
+
+    def _replay_current(
+        self,
+        member_id: str,
+        value: current_value.ConsumerGroupCurrentMemberAssignmentValue,
+    ) -> None:
+        states = {int(state): state for state in MemberState}
+        known = self.members.get(member_id) or ConsumerMember(member_id)
+        self.put_member(
+            replace(
+                known,
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                state=states.get(value.state, MemberState.UNKNOWN),
+                assigned=read_assignment(value.assigned_partitions),
+                pending_revocation=read_assignment(value.partitions_pending_revocation),
+            )
+        )
+
     def put_member(self, member: ConsumerMember) -> None:
         known = self.members.get(member.member_id)
         if known is not None:
@@ -118,6 +277,21 @@ class ConsumerGroup:
             for topic_partition in partitions_of(held):
                 if self.partition_epochs.get(topic_partition) == member.member_epoch:
                     del self.partition_epochs[topic_partition]
+
+    # -- changes of the state that is in no record -------------------------------------------------
+
+    def set_deadline(self, kind: TimerKind, member_id: str, deadline: Deadline | None) -> None:
+        """Set a deadline, or remove it. Ignore a deadline of a member that does not exist."""
+        if deadline is None:
+            self.deadlines.pop((kind, member_id), None)
+        elif member_id in self.members:
+            self.deadlines[kind, member_id] = deadline
+
+    def set_seen_metadata(self, offset: int) -> None:
+        """Note the offset of the metadata that the last heartbeat used."""
+        self.seen_metadata = offset
+
+    # -- the committed view ------------------------------------------------------------------------
 
     def committed_copy(self) -> ConsumerGroup:
         """Return the group as it is now, for the committed view.

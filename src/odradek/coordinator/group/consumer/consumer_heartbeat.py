@@ -33,6 +33,7 @@ from odradek.coordinator.group.consumer.consumer_member import (
     Assignment,
     ConsumerMember,
     MemberState,
+    read_assignment,
 )
 from odradek.coordinator.group.consumer.migration import may_downgrade, to_classic
 from odradek.coordinator.group.consumer.pattern_matches import (
@@ -199,7 +200,7 @@ def heartbeat(
     throw_if_full(group, member_id, context.settings)
     owned = None
     if request.topic_partitions is not None:
-        owned = write.read_assignment(request.topic_partitions)
+        owned = read_assignment(request.topic_partitions)
     member = _member(group, member_id, request, owned, result.records)
     names = request.subscribed_topic_names
     updated = replace(

@@ -6,9 +6,10 @@ replay of the record puts it into the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Protocol
 
 from odradek.ids import Uuid
 
@@ -100,3 +101,17 @@ def assignment_of(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, frozense
     for topic_id, partition in partitions:
         by_topic.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(found) for topic_id, found in by_topic.items()}
+
+
+class TopicPartitions(Protocol):
+    """The partitions of one topic in an assignment. Four messages have their own class for it."""
+
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def partitions(self) -> Sequence[int]: ...
+
+
+def read_assignment(stored: Sequence[TopicPartitions]) -> Assignment:
+    """Return the assignment of a record or a request. Topics without partitions are left out."""
+    return {each.topic_id: frozenset(each.partitions) for each in stored if each.partitions}

@@ -1,4 +1,6 @@
-"""The records of consumer groups, in Kafka's schemas of ``__consumer_offsets``, and their replay.
+"""The records of consumer groups, in Kafka's schemas of ``__consumer_offsets``.
+
+`ConsumerGroup.replay` applies them.
 
 The key types are:
 
@@ -15,21 +17,16 @@ A null value is a tombstone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Protocol
-
 from odradek.coordinator.coordinator_result import CoordinatorRecord
-from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Resolved
-from odradek.coordinator.group.consumer.consumer_member import (
-    LEAVE_EPOCH,
-    NO_PARTITIONS,
-    Assignment,
-    ClassicMember,
-    ConsumerMember,
-    MemberState,
+from odradek.coordinator.group.consumer.consumer_group import (
+    ConsumerGroup,
+    GroupRecordKey,
+    Resolved,
 )
-from odradek.ids import Uuid
+from odradek.coordinator.group.consumer.consumer_member import (
+    Assignment,
+    ConsumerMember,
+)
 from odradek.protocol.codec import Message
 from odradek.protocol.messages import (
     consumer_group_current_member_assignment_value as current_value,
@@ -44,9 +41,6 @@ from odradek.protocol.messages.consumer_group_member_metadata_key import (
 )
 from odradek.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
 from odradek.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
-from odradek.protocol.messages.consumer_group_partition_metadata_key import (
-    ConsumerGroupPartitionMetadataKey,
-)
 from odradek.protocol.messages.consumer_group_regular_expression_key import (
     ConsumerGroupRegularExpressionKey,
 )
@@ -63,29 +57,8 @@ from odradek.protocol.messages.consumer_group_target_assignment_metadata_value i
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
-NO_EPOCH = -1
 
-Key = (
-    ConsumerGroupMetadataKey
-    | ConsumerGroupPartitionMetadataKey
-    | ConsumerGroupMemberMetadataKey
-    | ConsumerGroupTargetAssignmentMetadataKey
-    | ConsumerGroupTargetAssignmentMemberKey
-    | ConsumerGroupCurrentMemberAssignmentKey
-    | ConsumerGroupRegularExpressionKey
-)
-
-
-class TopicPartitions(Protocol):
-    """The partitions of one topic in an assignment. Four messages have their own class for it."""
-
-    @property
-    def topic_id(self) -> Uuid: ...
-    @property
-    def partitions(self) -> Sequence[int]: ...
-
-
-def _record(key: Key, value: Message | None) -> CoordinatorRecord:
+def _record(key: GroupRecordKey, value: Message | None) -> CoordinatorRecord:
     return CoordinatorRecord(key, value, 0)
 
 
@@ -216,128 +189,3 @@ def creation_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
         target_epoch_record(group_id, group.target_epoch),
         *(current_record(group_id, member) for member in members),
     ]
-
-
-# -- reading ---------------------------------------------------------------------------------------
-
-
-def replay(group: ConsumerGroup, key: Key, value: Message | None) -> None:
-    """Apply one record to its group. The shard handles the tombstone of the group itself."""
-    if value is None:
-        _replay_tombstone(group, key)
-    else:
-        _replay_value(group, key, value)
-
-
-def _replay_tombstone(group: ConsumerGroup, key: Key) -> None:
-    match key:
-        case ConsumerGroupMemberMetadataKey():
-            group.drop_member(key.member_id)
-        case ConsumerGroupTargetAssignmentMetadataKey():
-            group.target_epoch = NO_EPOCH
-        case ConsumerGroupTargetAssignmentMemberKey():
-            group.targets.pop(key.member_id, None)
-        case ConsumerGroupCurrentMemberAssignmentKey():
-            _replay_current_tombstone(group, key.member_id)
-        case ConsumerGroupRegularExpressionKey():
-            group.regexes.pop(key.regular_expression, None)
-
-
-def _replay_value(group: ConsumerGroup, key: Key, value: Message) -> None:
-    match key, value:
-        case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue():
-            group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-        case ConsumerGroupMemberMetadataKey(), member_value.ConsumerGroupMemberMetadataValue():
-            _replay_member(group, key.member_id, value)
-        case (
-            ConsumerGroupTargetAssignmentMetadataKey(),
-            ConsumerGroupTargetAssignmentMetadataValue(),
-        ):
-            group.target_epoch = value.assignment_epoch
-        case (
-            ConsumerGroupTargetAssignmentMemberKey(),
-            target_value.ConsumerGroupTargetAssignmentMemberValue(),
-        ):
-            # Removed first, so that the new target is the last one in the order of the dict.
-            group.targets.pop(key.member_id, None)
-            group.targets[key.member_id] = read_assignment(value.topic_partitions)
-        case (
-            ConsumerGroupCurrentMemberAssignmentKey(),
-            current_value.ConsumerGroupCurrentMemberAssignmentValue(),
-        ):
-            _replay_current(group, key.member_id, value)
-        case ConsumerGroupRegularExpressionKey(), ConsumerGroupRegularExpressionValue():
-            group.regexes.pop(key.regular_expression, None)
-            resolved = Resolved(frozenset(value.topics), value.version, value.timestamp)
-            group.regexes[key.regular_expression] = resolved
-        case ConsumerGroupPartitionMetadataKey(), _:
-            pass  # Brokers before 4.1 wrote the topics of a group here.
-        case _:
-            raise AssertionError(f"{key} has the value {value}")
-
-
-def _replay_member(
-    group: ConsumerGroup, member_id: str, value: member_value.ConsumerGroupMemberMetadataValue
-) -> None:
-    classic = None
-    if value.classic_member_metadata is not None:
-        stored = value.classic_member_metadata
-        classic = ClassicMember(
-            stored.session_timeout_ms,
-            tuple((each.name, each.metadata) for each in stored.supported_protocols),
-        )
-    known = group.members.get(member_id) or ConsumerMember(member_id)
-    group.put_member(
-        replace(
-            known,
-            instance_id=value.instance_id,
-            rack_id=value.rack_id,
-            client_id=value.client_id,
-            client_host=value.client_host,
-            topics=frozenset(value.subscribed_topic_names),
-            regex=value.subscribed_topic_regex,
-            rebalance_timeout_ms=value.rebalance_timeout_ms,
-            server_assignor=value.server_assignor,
-            classic=classic,
-        )
-    )
-
-
-def _replay_current_tombstone(group: ConsumerGroup, member_id: str) -> None:
-    # The tombstone of the member itself follows. Until then it has no partitions.
-    known = group.members.get(member_id)
-    if known is not None:
-        group.put_member(
-            replace(
-                known,
-                member_epoch=LEAVE_EPOCH,
-                previous_member_epoch=LEAVE_EPOCH,
-                state=MemberState.STABLE,
-                assigned=NO_PARTITIONS,
-                pending_revocation=NO_PARTITIONS,
-            )
-        )
-
-
-def _replay_current(
-    group: ConsumerGroup,
-    member_id: str,
-    value: current_value.ConsumerGroupCurrentMemberAssignmentValue,
-) -> None:
-    states = {int(state): state for state in MemberState}
-    known = group.members.get(member_id) or ConsumerMember(member_id)
-    group.put_member(
-        replace(
-            known,
-            member_epoch=value.member_epoch,
-            previous_member_epoch=value.previous_member_epoch,
-            state=states.get(value.state, MemberState.UNKNOWN),
-            assigned=read_assignment(value.assigned_partitions),
-            pending_revocation=read_assignment(value.partitions_pending_revocation),
-        )
-    )
-
-
-def read_assignment(stored: Sequence[TopicPartitions]) -> Assignment:
-    """Return the assignment of a record or a request. Topics without partitions are left out."""
-    return {each.topic_id: frozenset(each.partitions) for each in stored if each.partitions}
