@@ -389,3 +389,64 @@ def test_no_module_imports_itself_through_others() -> None:
         if (chain := graph.find_shortest_chain(imported, module)) is not None
     }
     assert not circles
+
+
+def _imported_names(tree: ast.Module) -> dict[str, str]:
+    """Return the module from which each name of a module is imported, if it is the product's."""
+    return {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("odradek.")
+        for alias in node.names
+        if node.module is not None
+    }
+
+
+MUTATORS = {"add", "append", "clear", "discard", "extend", "insert", "pop", "remove", "setdefault"}
+
+
+def _written(node: ast.AST) -> list[ast.expr]:
+    """Return the expressions that a statement assigns, deletes or changes in place."""
+    if isinstance(node, ast.Assign | ast.Delete):
+        return [
+            each
+            for target in node.targets
+            for each in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
+        ]
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        return [node.target]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return [node.func.value] if node.func.attr in MUTATORS else []
+    return []
+
+
+PLAIN_DATA = ("odradek.protocol.messages.", "odradek.cli.")
+"""Messages have no owner: who makes one fills it."""
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=_name)
+def test_no_function_writes_the_fields_of_an_object_of_another_module(path: Path) -> None:
+    """The class of an object has the methods that change it. A function only calls them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = _imported_names(tree)
+    found = []
+    for function in tree.body:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        foreign = {
+            argument.arg
+            for argument in [*function.args.args, *function.args.kwonlyargs]
+            if isinstance(argument.annotation, ast.Name)
+            and argument.annotation.id in imported
+            and not imported[argument.annotation.id].startswith(PLAIN_DATA)
+        }
+        for node in ast.walk(function):
+            for target in _written(node):
+                field = target.value if isinstance(target, ast.Subscript) else target
+                if (
+                    isinstance(field, ast.Attribute)
+                    and isinstance(field.value, ast.Name)
+                    and field.value.id in foreign
+                ):
+                    found.append(f"{function.name}: {ast.unparse(target)}")
+    assert not found

@@ -43,7 +43,7 @@ from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.broker.requests.fetch_sessions import FetchSession, PartitionKey
+    from odradek.broker.requests.fetch_sessions import PartitionKey
     from odradek.ids import Uuid
     from odradek.protocol.messages.fetch_request import FetchPartition as RequestedPartition
     from odradek.protocol.messages.fetch_request import FetchRequest, FetchTopic
@@ -249,7 +249,7 @@ class _ResponseBuilder:
                 # Another request of the session arrived in the meantime. As in Kafka, this request
                 # counts as a duplicate.
                 raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            if not _is_included(session, requested, data):
+            if not session.includes(requested, data):
                 return
         partition = self._partition(requested.partition, data)
         topic = requested.topic
@@ -299,28 +299,5 @@ class _ResponseBuilder:
 
     def _create_session(self, data: list[FetchPartitionData]) -> int:
         for requested, read in zip(self._fetch.partitions, data, strict=True):
-            requested.high_watermark = read.high_watermark
-            requested.log_start_offset = read.log_start_offset
+            requested.set_returned(read)
         return self._services.fetch_sessions.create(self._fetch.partitions, self._by_id)
-
-
-def _is_included(session: FetchSession, known: FetchPartition, data: FetchPartitionData) -> bool:
-    """Return whether an incremental response contains the partition, and update the session.
-
-    A partition with records moves to the end of the session.
-    """
-    has_records = data.region is not None and data.region.length > 0
-    changed = (
-        has_records
-        or known.high_watermark != data.high_watermark
-        or known.log_start_offset != data.log_start_offset
-        or bool(data.error)
-        or data.diverging_epoch != UNDEFINED_EPOCH
-    )
-    # The response returns these values to the client. After an error they differ from the next
-    # ones, so the partition is included again when the error is resolved.
-    known.high_watermark = data.high_watermark
-    known.log_start_offset = data.log_start_offset
-    if has_records:
-        session.move_to_end(known)
-    return changed

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
+from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from odradek.environment.clock import Clock
+    from odradek.replication.partition import FetchPartitionData
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -62,6 +64,11 @@ class FetchPartition:
     high_watermark: int = -1
     log_start_offset: int = -1
 
+    def set_returned(self, data: FetchPartitionData) -> None:
+        """Note the offsets that a response returns."""
+        self.high_watermark = data.high_watermark
+        self.log_start_offset = data.log_start_offset
+
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
@@ -97,6 +104,27 @@ class FetchSession:
                 known.last_fetched_epoch = new.last_fetched_epoch
         for key in forgotten:
             self.partitions.pop(key, None)
+
+    def includes(self, known: FetchPartition, data: FetchPartitionData) -> bool:
+        """Return whether an incremental response contains the partition, and update the session.
+
+        A partition with records moves to the end of the session.
+        """
+        has_records = data.region is not None and data.region.length > 0
+        changed = (
+            has_records
+            or known.high_watermark != data.high_watermark
+            or known.log_start_offset != data.log_start_offset
+            or bool(data.error)
+            or data.diverging_epoch != UNDEFINED_EPOCH
+        )
+        # The response returns these values to the client. After an error they differ from the next
+        # ones, so the partition is included again when the error is resolved.
+        known.high_watermark = data.high_watermark
+        known.log_start_offset = data.log_start_offset
+        if has_records:
+            self.move_to_end(known)
+        return changed
 
     def move_to_end(self, partition: FetchPartition) -> None:
         """Read `partition` after all others next time, because it has returned records."""
