@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from odradek.offloading import Work, WorkRunner, offloaded, run_here
+from odradek.offloading import Work, WorkRunner, offloaded
+from tests.helpers.work import run_here
 
 
 @pytest.fixture

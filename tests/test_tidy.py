@@ -7,6 +7,7 @@ import importlib
 import re
 import struct
 from pathlib import Path
+from typing import TypeGuard
 
 import grimp
 import pytest
@@ -450,3 +451,58 @@ def test_no_function_writes_the_fields_of_an_object_of_another_module(path: Path
                 ):
                     found.append(f"{function.name}: {ast.unparse(target)}")
     assert not found
+
+
+USED_ELSEWHERE = {
+    "config.inapplicable.inapplicable_names",  # the generated page of configs
+    *(
+        f"net.connection.Connection.{name}"  # called by the event loop
+        for name in (
+            "connection_lost",
+            "connection_made",
+            "eof_received",
+            "pause_writing",
+            "resume_writing",
+        )
+    ),
+}
+
+
+def test_every_function_of_the_broker_is_used_by_the_product() -> None:
+    """A function that only tests call belongs to the tests. A name that occurs counts as a use."""
+    tools = {"cli", "client", "demo", "pipeline", "protocol", "testing"}
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PRODUCT}
+    used = {
+        name
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        for name in (
+            [node.attr]
+            if isinstance(node, ast.Attribute)
+            else [node.id]
+            if isinstance(node, ast.Name)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    unused = set()
+    for path, tree in trees.items():
+        relative = path.relative_to(SOURCE).with_suffix("")
+        if relative.parts[0] in tools:
+            continue
+        owners = [(".".join(relative.parts), tree.body)]
+        owners += [(f"{owners[0][0]}.{c.name}", c.body) for c in tree.body if _is_class(c)]
+        unused |= {
+            f"{owner}.{each.name}"
+            for owner, body in owners
+            for each in body
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+            and each.name not in used
+            and not each.name.startswith("__")
+        }
+    assert unused == USED_ELSEWHERE
+
+
+def _is_class(node: ast.stmt) -> TypeGuard[ast.ClassDef]:
+    return isinstance(node, ast.ClassDef)

@@ -37,17 +37,6 @@ def offloaded(function: Callable[[], T]) -> Work[T]:
     return values[0]
 
 
-def run_here(work: Work[R]) -> R:
-    """Run the work to its end in this thread and return its value."""
-    while True:
-        try:
-            step = next(work)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
-        if step is not None:
-            step()
-
-
 class WorkRunner:
     """The runner of all pieces of work of one kind on one event loop.
 

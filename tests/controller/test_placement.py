@@ -20,13 +20,15 @@ from odradek.metadata.topics import (
     NewTopic,
     invalid_name_reason,
 )
+from odradek.slicing import run_to_completion
 
 TOPIC_ID = Uuid(b"0123456789abcdef")
 
 
 def planned(made: MetadataImage, topic: NewTopic, **config: object) -> CreatedTopic:
     properties = {name.replace("_", "."): value for name, value in config.items()}
-    (result,) = plan_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
+    planning = plan_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
+    (result,) = run_to_completion(planning)
     if isinstance(result, KafkaError):
         raise result
     return result
@@ -138,7 +140,7 @@ def test_compaction_lags_must_agree() -> None:
 
 
 def codes(topics: list[NewTopic]) -> list[ErrorCode | None]:
-    results = plan_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    results = run_to_completion(plan_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID))
     return [result.code if isinstance(result, KafkaError) else None for result in results]
 
 

@@ -13,10 +13,10 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import NO_GUARD, Origin
 from odradek.log.timestamps import TimestampOffset
 from odradek.log.unified_log import LogAppendInfo, UnifiedLog
-from odradek.offloading import run_here
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import EndTransactionMarker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
+from tests.helpers.work import run_here
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))

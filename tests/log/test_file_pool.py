@@ -13,13 +13,13 @@ def test_files_that_are_held_after_their_eviction_crowd_the_pool(tmp_path: Path)
     files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(10)]
     for file in files:
         file.open()
-    assert (len(pool), pool.descriptors, pool.is_crowded) == (4, 4, False)
+    assert (len(pool), len(pool._descriptors), pool.is_crowded) == (4, 4, False)
     held = [file.open() for file in files[:5]]
     assert len(pool) == 4
     held += [file.open() for file in files[5:]]
-    assert (len(pool), pool.descriptors, pool.is_crowded) == (4, 10, True)
+    assert (len(pool), len(pool._descriptors), pool.is_crowded) == (4, 10, True)
     held.clear()
-    assert (pool.descriptors, pool.is_crowded) == (4, False)
+    assert (len(pool._descriptors), pool.is_crowded) == (4, False)
     for file in files:
         file.retire()
-    assert pool.descriptors == 0
+    assert len(pool._descriptors) == 0

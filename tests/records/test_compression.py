@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.offloading import run_here
 from odradek.records.batch import Compression, crc_is_valid, parse_header, write_crc
 from odradek.records.compression import CorruptCompression, compress, decompress
 from odradek.records.record import Record, build_batch, iter_records
 from odradek.records.validate import Writable
 from odradek.records.validate_body import open_batch
+from tests.helpers.work import run_here
 
 PACKED = [codec for codec in Compression if codec is not Compression.NONE]
 

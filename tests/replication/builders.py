@@ -11,8 +11,11 @@ from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.ids import BrokerId, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.metadata.image import MetadataImage
 from odradek.offloading import WorkRunner
+from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.slicing import run_to_completion
 
 NODE = BrokerId(1)
 
@@ -34,3 +37,12 @@ def replica_manager(
         WorkRunner(executor, 1, asyncio.Lock()),
         deletions_finished,
     )
+
+
+def apply(manager: ReplicaManager, old: MetadataImage | None, new: MetadataImage) -> None:
+    """Apply an image without ending any time slice."""
+    run_to_completion(manager.apply(old, new))
+
+
+def has_delayed_operations(partition: Partition) -> bool:
+    return bool(partition._fetches or partition._committed_fetches or partition._produces)

@@ -19,6 +19,7 @@ from odradek.replication.purgatory import Purgatory
 from odradek.result_tasks import wait
 from odradek.results import Result
 from odradek.slicing import ELEMENTS_PER_SLICE, sliced
+from tests.replication.builders import has_delayed_operations
 from tests.replication.fakes import BATCH, HeldExecutor, ListLog, partition_of
 
 LONG = 2 * ELEMENTS_PER_SLICE + 1
@@ -65,7 +66,7 @@ class Manager:
     @property
     def is_idle(self) -> bool:
         return not self.fetches.waiting and not any(
-            each.has_delayed_operations for each in self.partitions
+            has_delayed_operations(each) for each in self.partitions
         )
 
 

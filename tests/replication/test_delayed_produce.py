@@ -7,6 +7,7 @@ from typing import Any
 from odradek.errors import ErrorCode
 from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.partition import Partition
+from tests.replication.builders import has_delayed_operations
 from tests.replication.fakes import BATCH, ListLog, partition_of
 
 
@@ -43,7 +44,7 @@ def test_partition_that_has_not_committed_in_time_has_an_error() -> None:
     first.flushed(1)
     operation.expire()
     assert ended == [{second: ErrorCode.REQUEST_TIMED_OUT}]
-    assert not second.has_delayed_operations
+    assert not has_delayed_operations(second)
     second.flushed(1)
     assert len(ended) == 1
 

@@ -28,7 +28,7 @@ from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import values_of
-from tests.replication.builders import NODE, replica_manager
+from tests.replication.builders import NODE, apply, replica_manager
 
 ENDPOINT = Endpoint("PLAINTEXT", "localhost", 9092)
 BROKER = BrokerRegistration(NODE, "localhost", 9092, None, (ENDPOINT,))
@@ -145,7 +145,7 @@ class Machine:
                 self.controller = Controller(self.store, config, clock=clock)
                 finished = self.controller.deletions_finished
                 self.replicas = replica_manager(self.logs, executor, finished)
-                self.controller.subscribe(self.replicas.applying)
+                self.controller.subscribe(self.replicas.apply)
                 try:
                     await self.controller.start(BROKER)
                     await work(self)
@@ -342,7 +342,7 @@ def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
         await prepare(machine)
         image = machine.controller.image
         lost = image.without_topics({TopicName("gone")})
-        machine.replicas.apply(image, lost.without_deletions(lost.deletions))
+        apply(machine.replicas, image, lost.without_deletions(lost.deletions))
         with pytest.raises(KafkaError):
             machine.replicas.log(GONE_0)
 

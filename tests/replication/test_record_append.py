@@ -20,7 +20,7 @@ from odradek.replication.record_append import FEW_ENTRIES, AppendEntry, AppendRe
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch
-from tests.replication.builders import NODE, replica_manager
+from tests.replication.builders import NODE, apply, has_delayed_operations, replica_manager
 from tests.replication.fakes import HeldExecutor
 
 TOPIC_ID = Uuid(b"1" * 16)
@@ -47,7 +47,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
     async def main(work: Work, **configs: str) -> None:
         with ThreadPoolExecutor(2) as executor:
             manager = replica_manager(logs, executor)
-            manager.apply(None, image_of(**configs))
+            apply(manager, None, image_of(**configs))
             await work(manager)
             await manager.stop()
 
@@ -142,7 +142,7 @@ def test_acks_all_times_out(run: Callable[..., None]) -> None:
         result = manager.append_records([entry(0)], -1, 0)
         assert [code(each) for each in await wait(result)] == [ErrorCode.REQUEST_TIMED_OUT]
         assert manager.log(TopicPartition("t", 0)).log_end_offset == 1
-        assert not manager.partition("t", 0).has_delayed_operations
+        assert not has_delayed_operations(manager.partition("t", 0))
         executor.release()
 
     run(work, flush_messages="1")

@@ -20,7 +20,7 @@ from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
-from tests.replication.builders import NODE, replica_manager
+from tests.replication.builders import NODE, apply, replica_manager
 from tests.replication.fakes import HeldExecutor
 
 FIRST_ID, SECOND_ID = Uuid(b"1" * 16), Uuid(b"2" * 16)
@@ -85,13 +85,13 @@ def test_image_creates_and_removes_logs(
 ) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic(partitions=2))
-        manager.apply(None, image)
+        apply(manager, None, image)
         assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert {str(log.topic_partition) for log in logs.all_logs()} == {"t-0", "t-1"}
         wider = image_of(topic(partitions=3))
-        manager.apply(image, wider)
+        apply(manager, image, wider)
         assert manager.partition("t", 2).log.topic_id == FIRST_ID
-        manager.apply(wider, wider.without_topics({TopicName("t")}))
+        apply(manager, wider, wider.without_topics({TopicName("t")}))
         assert list(logs.all_logs()) == []
         assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
         assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -103,9 +103,9 @@ def test_image_creates_and_removes_logs(
 def test_recreated_topic_is_empty(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic())
-        manager.apply(None, image)
+        apply(manager, None, image)
         manager.append_internal(KEY, batch())
-        manager.apply(image, image_of(topic(SECOND_ID)))
+        apply(manager, image, image_of(topic(SECOND_ID)))
         log = manager.log(KEY)
         assert (log.topic_id, log.log_end_offset) == (SECOND_ID, 0)
         assert manager.unknown_code(SECOND_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -121,7 +121,7 @@ def test_log_of_another_topic_of_that_name_is_not_served(
     stale.append_as_leader(memoryview(batch()), 0, now_ms=0)
 
     async def work(manager: ReplicaManager) -> None:
-        manager.apply(None, image_of(topic()))
+        apply(manager, None, image_of(topic()))
         assert manager.log(KEY).log_end_offset == 0
 
     run(work)
@@ -130,14 +130,14 @@ def test_log_of_another_topic_of_that_name_is_not_served(
 def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic())
-        manager.apply(None, image)
+        apply(manager, None, image)
         partition = manager.partition("t", 0)
         assert partition.appends_as_received
         changed = replace(image, topic_configs={TopicName("t"): {"compression.type": "zstd"}})
-        manager.apply(image, changed)
+        apply(manager, image, changed)
         assert partition.log.config.compression_type == "zstd"
         assert (partition.appends_as_received, partition.needs_recompression) == (False, True)
-        manager.apply(changed, image)
+        apply(manager, changed, image)
         assert partition.appends_as_received
 
     run(work)
@@ -146,9 +146,9 @@ def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]
 def test_new_leader_epoch_is_taken_over(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic())
-        manager.apply(None, image)
+        apply(manager, None, image)
         manager.append_internal(KEY, batch())
-        manager.apply(image, image_of(topic(epoch=4)))
+        apply(manager, image, image_of(topic(epoch=4)))
         partition = manager.partition("t", 0)
         assert partition.leader_epoch == 4
         assert partition.end_offset_for_epoch(0) == (0, 1)
@@ -159,9 +159,9 @@ def test_new_leader_epoch_is_taken_over(run: Callable[[Work], None]) -> None:
 def test_partition_led_elsewhere_is_not_served(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic())
-        manager.apply(None, image)
+        apply(manager, None, image)
         moved = replace(topic().partitions[0], leader=BrokerId(2), leader_epoch=1)
-        manager.apply(image, image_of(replace(topic(), partitions=(moved,))))
+        apply(manager, image, image_of(replace(topic(), partitions=(moved,))))
         for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
             assert refused(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -170,7 +170,7 @@ def test_partition_led_elsewhere_is_not_served(run: Callable[[Work], None]) -> N
 
 def test_internal_append_waits_for_a_flush_that_is_due(run: Callable[[Work], None]) -> None:
     async def work(manager: ReplicaManager) -> None:
-        manager.apply(None, image_of(topic(), flush_messages="1"))
+        apply(manager, None, image_of(topic(), flush_messages="1"))
         appended = manager.append_internal(KEY, batch())
         assert not appended.done
         assert manager.log(KEY).high_watermark == 0
@@ -189,10 +189,10 @@ def test_added_partitions_do_not_commit_records_that_wait_for_a_flush(
         executor = HeldExecutor()
         manager = replica_manager(logs, executor)
         image = image_of(topic(), flush_messages="1")
-        manager.apply(None, image)
+        apply(manager, None, image)
         appended = manager.append_internal(KEY, batch())
         await executor.asked.wait()
-        manager.apply(image, image_of(topic(partitions=2), flush_messages="1"))
+        apply(manager, image, image_of(topic(partitions=2), flush_messages="1"))
         assert not appended.done
         assert manager.log(KEY).high_watermark == 0
         executor.release()
@@ -218,7 +218,7 @@ def test_recovered_records_are_committed_after_the_flush_that_is_due(
     async def main() -> None:
         executor = HeldExecutor()
         manager = replica_manager(restarted, executor)
-        manager.apply(None, image_of(topic(), flush_messages="1"))
+        apply(manager, None, image_of(topic(), flush_messages="1"))
         flushed = asyncio.create_task(manager.flushes_ended())
         appended = manager.append_internal(KEY, batch_now(**repeated))
         await executor.asked.wait()
@@ -256,12 +256,12 @@ def test_start_without_a_directory_does_not_replace_its_logs_by_empty_ones(
     async def main() -> None:
         manager = replica_manager(logs, executor)
         image = replace(image_of(topic(partitions=2)), offset=1)
-        manager.apply(None, image)
+        apply(manager, None, image)
         assert manager.log(KEY).log_end_offset == 0
         code = refused(lambda: manager.log(TopicPartition("t", 1)))
         assert code is ErrorCode.KAFKA_STORAGE_ERROR
         # A partition that is added has no log anywhere.
-        manager.apply(image, image_of(topic(partitions=3)))
+        apply(manager, image, image_of(topic(partitions=3)))
         assert manager.log(TopicPartition("t", 2)).log_end_offset == 0
         await manager.stop()
 
@@ -273,14 +273,14 @@ def test_failed_directory_fails_its_partitions_and_delayed_operations(
     run: Callable[[Work], None], logs: LogManager
 ) -> None:
     async def work(manager: ReplicaManager) -> None:
-        manager.apply(None, image_of(topic(), flush_messages="1"))
+        apply(manager, None, image_of(topic(), flush_messages="1"))
         log = manager.log(KEY)
         log.log_dir.fail(OSError(5, "Input/output error"), "a test")
         manager.log_dir_failed(log.log_dir)
         for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
             assert refused(call) is ErrorCode.KAFKA_STORAGE_ERROR
         # A later image does not make it serve again.
-        manager.apply(None, image_of(topic(epoch=1)))
+        apply(manager, None, image_of(topic(epoch=1)))
         assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
 
     run(work)
@@ -291,7 +291,7 @@ def test_records_are_deleted_up_to_the_high_watermark(
     run: Callable[[Work], None], offset: int, start: int
 ) -> None:
     async def work(manager: ReplicaManager) -> None:
-        manager.apply(None, image_of(topic()))
+        apply(manager, None, image_of(topic()))
         for _ in range(3):
             manager.append_internal(KEY, batch())
         assert manager.delete_records(KEY, offset) == start

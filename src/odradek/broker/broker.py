@@ -233,7 +233,7 @@ class BrokerServer:
         for subscriber in (
             self._apply_broker_configs,
             self._apply_quotas,
-            services.replica_manager.applying,
+            services.replica_manager.apply,
             services.coordinators.on_metadata,
         ):
             services.controller.subscribe(subscriber)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.placement import plan_partitions, planning_topics
+from odradek.controller.placement import plan_partitions, plan_topics
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.randomness import random_uuid
 from odradek.errors import ErrorCode, KafkaError
@@ -398,7 +398,7 @@ class Controller:
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
-        planning = planning_topics(self.image, self._config, topics, self._new_uuid)
+        planning = plan_topics(self.image, self._config, topics, self._new_uuid)
         results = await in_slices(planning)
         created = [result for result in results if isinstance(result, CreatedTopic)]
         operations: list[Operation] = []

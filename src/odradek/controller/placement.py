@@ -21,7 +21,7 @@ from odradek.metadata.topics import (
     check_topic_name,
     new_partition,
 )
-from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 
 def plan_topics(
@@ -29,18 +29,11 @@ def plan_topics(
     config: BrokerConfig,
     topics: Sequence[NewTopic],
     new_uuid: Callable[[], Uuid],
-) -> list[CreatedTopic | KafkaError]:
-    """Decide on the topics of one request, in order. Return each new topic or its error."""
-    return run_to_completion(planning_topics(image, config, topics, new_uuid))
-
-
-def planning_topics(
-    image: MetadataImage,
-    config: BrokerConfig,
-    topics: Sequence[NewTopic],
-    new_uuid: Callable[[], Uuid],
 ) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
-    """Plan like `plan_topics`, with a yield at the end of each time slice."""
+    """Decide on the topics of one request, in order and in time slices.
+
+    Return each new topic or its error.
+    """
     plan = _Plan(image, config)
     left = ELEMENTS_PER_SLICE
     results: list[CreatedTopic | KafkaError] = []

@@ -112,11 +112,6 @@ class FilePool:
         return len(self._open)
 
     @property
-    def descriptors(self) -> int:
-        """Number of open files, including files that only regions or calls in progress hold."""
-        return len(self._descriptors)
-
-    @property
     def is_crowded(self) -> bool:
         """Whether regions hold so many files that few descriptors are left for connections."""
         return len(self._descriptors) >= self.descriptors_max

@@ -251,10 +251,6 @@ class Partition:
         self._produces = [each for each in self._produces if each[2] is not produce]
         heapify(self._produces)
 
-    @property
-    def has_delayed_operations(self) -> bool:
-        return bool(self._fetches or self._committed_fetches or self._produces)
-
     def _interrupt_fetches(self) -> None:
         for fetch in (*self._fetches, *self._committed_fetches):
             fetch.interrupt()

@@ -41,7 +41,7 @@ from odradek.replication.record_append import (
     RecordAppend,
 )
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -99,14 +99,10 @@ class ReplicaManager:
 
     # --- metadata ---
 
-    def apply(self, old_image: MetadataImage | None, new_image: MetadataImage) -> None:
-        """Create, update and remove partitions so that they match `new_image`."""
-        run_to_completion(self.applying(old_image, new_image))
-
-    def applying(
+    def apply(
         self, old_image: MetadataImage | None, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """Apply the image as `apply` does, and yield at the end of each time slice.
+        """Create, update and remove partitions so that they match `new_image`, in time slices.
 
         Between slices a new partition may not exist yet, and a removed one may still exist. Clients
         try again, as they do in a cluster.

@@ -22,6 +22,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import TIMEOUT_S, WireClient
 from tests.broker.handlers.test_produce import topic_id
+from tests.replication.builders import has_delayed_operations
 
 WAIT = {"max_wait_ms": 600_000, "min_bytes": 1}
 
@@ -222,7 +223,7 @@ class TestWaiting:
         assert waiting
         gone.socket.close()
         assert self.until(broker, lambda manager: not manager.fetches.waiting)
-        assert self.until(broker, lambda m: not m.partition("t", 0).has_delayed_operations)
+        assert self.until(broker, lambda m: not has_delayed_operations(m.partition("t", 0)))
 
     def until(self, broker: Broker, condition: Any) -> bool:
         """Wait until `condition(replica_manager)` is true on the broker's loop."""

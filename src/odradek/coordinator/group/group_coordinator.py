@@ -68,7 +68,7 @@ class GroupCoordinator:
         executor: Threads that read logs at load time.
         new_id: Returns the random part of a classic member's id.
         new_uuid: Returns the id of a consumer that has sent none.
-        append_marker: Appends the marker of a transaction. None in a broker without transactions.
+        append_marker: Appends the marker of a transaction.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class GroupCoordinator:
         append: Append,
         executor: Executor,
         new_id: Callable[[], str],
+        append_marker: AppendMarker,
         new_uuid: Callable[[], Uuid] = random_uuid,
-        append_marker: AppendMarker | None = None,
     ) -> None:
         self._config = config
         self._clock = clock

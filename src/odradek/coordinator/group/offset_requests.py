@@ -71,7 +71,7 @@ class OffsetRequests:
         config: BrokerConfig,
         clock: Clock,
         keep_session: Callable[[GroupShard, Group | None, str], None],
-        append_marker: AppendMarker | None,
+        append_marker: AppendMarker,
     ) -> None:
         self._shards = shards
         self._runtime = runtime
@@ -154,14 +154,12 @@ class OffsetRequests:
             KafkaError: The marker was not appended.
         """
         self._shards.require_active()
-        append = self._append_marker
-        assert append is not None, "this coordinator serves no transactions"
         topic_partition = TopicPartition(CONSUMER_OFFSETS, partition)
         return self._runtime.end_transaction(
             partition,
             producer_id,
             committed,
-            lambda: append(
+            lambda: self._append_marker(
                 topic_partition, producer_id, producer_epoch, coordinator_epoch, committed
             ),
         )

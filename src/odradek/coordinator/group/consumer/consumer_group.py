@@ -353,9 +353,6 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
-    def classic_members(self) -> list[ConsumerMember]:
-        return [member for member in self.members.values() if member.classic is not None]
-
     def supports_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return whether all classic members support one of these protocols."""
         names = list(names)
