@@ -17,7 +17,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-LANGUAGES = {"", "ini", "json", "mermaid", "properties", "python", "sh", "text", "toml", "yaml"}
+LANGUAGES = {
+    "",
+    "ini",
+    "json",
+    "mermaid",
+    "properties",
+    "python",
+    "sh",
+    "sql",
+    "text",
+    "toml",
+    "yaml",
+}
 
 _FENCE = re.compile(r"^( *)```(\w*)(.*)$")
 _COMMENT = re.compile(r"^ *<!-- (not run|fails|output)(?:: (.+?))? -->$")

@@ -29,7 +29,8 @@ class SparkCommands:
         """Run each command of a block and return their output. The other commands run in turn."""
         output = ""
         for line in text.replace("\\\n", " ").splitlines():
-            arguments = shlex.split(line, comments=True)
+            arguments = shlex.split(line.replace("$PWD", str(directory)), comments=True)
+            arguments = [argument.replace("\\`", "`") for argument in arguments]  # as in a shell
             if not arguments:
                 continue
             assert arguments[:2] == ["odradek", "pipeline"], f"not a command of Spark: {line}"
