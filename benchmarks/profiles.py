@@ -29,7 +29,9 @@ ATTACH_S = 0.5
 REPORT_TIMEOUT_S = 300.0
 KERNEL = "[kernel.kallsyms]"
 EVALUATION = "_PyEval_EvalFrameDefault"
-_SYSTEM_CALL = re.compile(r"__(?:x64|arm64|ia32)_sys_(\w+)$")
+# The compiler leaves out the frame of read and write, whose last step is ksys_read or ksys_write.
+_SYSTEM_CALL = re.compile(r"(?:__(?:x64|arm64|ia32)_sys_|ksys_)(\w+)$")
+_SYSTEM_CALL_ENTRY = re.compile(r"entry_SYSCALL|do_syscall|el0_svc|invoke_syscall")
 _FRAME = re.compile(r"\s*[0-9a-f]+ (.*) \((.*)\)$")
 
 Prepare = Callable[[BrokerProcess, str, float], object]
@@ -115,7 +117,9 @@ def place(chain: list[tuple[str, str]]) -> str:
     symbol, library = chain[0]
     if library == KERNEL:
         calls = (found[1] for name, _ in chain if (found := _SYSTEM_CALL.match(name)))
-        return f"kernel: {next(calls, 'interrupts and scheduling')}"
+        is_call = any(_SYSTEM_CALL_ENTRY.match(name) for name, _ in chain)
+        default = "entry and exit of system calls" if is_call else "interrupts and scheduling"
+        return f"kernel: {next(calls, default)}"
     path = Path(library)
     name = path.name
     if re.match(r"(lib)?python3", name):

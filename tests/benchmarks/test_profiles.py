@@ -22,6 +22,13 @@ OUTPUT = """
 
         7f21e0d00000 uv__io_poll (/opt/uvloop/loop.cpython-311-x86_64-linux-gnu.so)
 
+    ffffffff8150a0e5 tcp_sendmsg ([kernel.kallsyms])
+    ffffffff81490d3a ksys_write ([kernel.kallsyms])
+    ffffffff81c00079 do_syscall_64 ([kernel.kallsyms])
+
+    ffffffff81c00079 do_syscall_64 ([kernel.kallsyms])
+    ffffffff81c00079 entry_SYSCALL_64_after_hwframe ([kernel.kallsyms])
+
     ffffffff81c00079 asm_sysvec_apic_timer_interrupt ([kernel.kallsyms])
         7f21f0d00000 _PyObject_Malloc (/opt/lib/libpython3.11.so.1.0)
 
@@ -36,6 +43,8 @@ def test_a_sample_in_the_kernel_belongs_to_its_system_call_and_others_to_their_l
         "Python: evaluation",
         "Python: objects and memory",
         "uvloop.loop",
+        "kernel: write",
+        "kernel: entry and exit of system calls",
         "kernel: interrupts and scheduling",
         "libc",
     ]
