@@ -1,8 +1,9 @@
 """Report sentences that break the rules of plain English: `python -m testkit.prose [FILE...]`.
 
 Reads docstrings, comments, Markdown, and the string literals that users see: arguments of log
-calls, of exceptions, and of command-line help. Code, code blocks, headings and generated modules
-are not prose. CONTRIBUTING.md has the rules; `tests/test_prose.py` has the limits.
+calls, of exceptions, and of command-line help. Of programs in C, Go, Java, JavaScript and shell it
+reads the comments. Code, code blocks, headings and generated modules are not prose. CONTRIBUTING.md
+has the rules; `tests/test_prose.py` has the limits.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = ("src/odradek/protocol/messages/", "src/odradek/protocol/record_types.py")
+PROGRAMS = {".c", ".go", ".java", ".js"}
+"""Programs with comments of C's form."""
 WORDS_MAX = 32
 """A sentence of more words is reported as long."""
 LONG = "long"
@@ -50,6 +53,14 @@ _LOGGERS = {"logger", "_logger", "log", "_log"}
 _HELP_CALLS = {"Option", "Argument", "add_argument", "add_parser", "ArgumentParser", "Typer"}
 _HELP_KEYWORDS = {"help", "epilog", "description", "short_help"}
 _LIST_ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
+# A string, so that a URL in it is no comment; a block; a run of comment lines.
+_C_COMMENT = re.compile(
+    r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`]*`"""
+    r"|/\*.*?\*/|//[^\n]*(?:\n[ \t]*//[^\n]*)*",
+    re.DOTALL,
+)
+_C_MARGIN = re.compile(r"^[ \t]*(?://+|/\*+|\*/|\*)?|\*/$", re.MULTILINE)
+_C_CODE = re.compile(r"^(?:\t| {3}).*$", re.MULTILINE)
 _EXCEPTION = re.compile(r"(?:Error|Exception|Exit|Malformed\w*|Refused|CloseConnection|Abandoned)$")
 
 
@@ -80,9 +91,10 @@ class Report:
 
 
 def prose_files() -> list[Path]:
-    """The Python and Markdown files of the project that git knows, without generated ones."""
+    """The pages, modules and programs of the project that git knows, without generated ones."""
+    patterns = ["*.py", "*.md", "scripts/*", *(f"*{suffix}" for suffix in sorted(PROGRAMS))]
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.md"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -98,7 +110,11 @@ def prose_files() -> list[Path]:
 def read_prose(path: Path) -> list[tuple[int, str]]:
     """The (line, text) of each piece of prose in a file."""
     source = path.read_text(encoding="utf-8")
-    return list(_of_markdown(source) if path.suffix == ".md" else _of_python(source))
+    if path.suffix == ".md":
+        return list(_of_markdown(source))
+    if path.suffix in PROGRAMS:
+        return list(_of_c(source))
+    return list(_of_python(source) if path.suffix == ".py" else _of_shell(source))
 
 
 def check(paths: Iterable[Path], base: str | None = None) -> Report:
@@ -187,6 +203,31 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
         last = token.start[0]
     if run:
         yield start, "\n".join(run)
+
+
+def _of_c(source: str) -> Iterator[tuple[int, str]]:
+    """Each paragraph of a comment. An indented line is code, such as a usage line."""
+    for match in _C_COMMENT.finditer(source):
+        if match[0].startswith(("//", "/*")):
+            start = source.count("\n", 0, match.start()) + 1
+            text = _C_CODE.sub("", _C_MARGIN.sub("", match[0])).replace("<p>", "")
+            yield from _paragraphs(text, start)
+
+
+def _of_shell(source: str) -> Iterator[tuple[int, str]]:
+    """Each run of lines that are comments."""
+    lines = [line.lstrip() for line in source.splitlines()]
+    text = "\n".join(
+        line.lstrip("# ") if line.startswith("#") and not line.startswith("#!") else ""
+        for line in lines
+    )
+    yield from _paragraphs(text, 1)
+
+
+def _paragraphs(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """The paragraphs of a text, each with the number of its first line."""
+    for match in re.finditer(r"\S[^\n]*(?:\n[ \t]*\S[^\n]*)*", text):
+        yield start + text.count("\n", 0, match.start()), match[0]
 
 
 def _of_markdown(source: str) -> Iterator[tuple[int, str]]:

@@ -59,6 +59,36 @@ def test_a_planted_sentence_is_found_in_markdown(tmp_path: Path, kind: str, temp
     assert kind in {each.kind for each in check([file]).findings}
 
 
+@pytest.mark.parametrize("kind", PLANTED)
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [
+        ("planted.go", "// {}\nfunc f() {{}}\n"),
+        ("planted.js", "let x = 1 // {}\n"),
+        ("planted.java", "/**\n * A class.\n *\n * <p>{}\n */\nclass A {{}}\n"),
+        ("planted.c", "int x; /* {} */\n"),
+        ("planted", "#!/bin/sh\n# {}\nset -eu\n"),
+    ],
+)
+def test_a_planted_sentence_is_found_in_the_comment_of_a_program(
+    tmp_path: Path, kind: str, name: str, template: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(template.format(PLANTED[kind]))
+    assert kind in {each.kind for each in check([file]).findings}
+
+
+def test_a_comment_of_a_program_is_read_by_paragraphs(tmp_path: Path) -> None:
+    program = tmp_path / "program.go"
+    program.write_text(
+        'x := "a://b" // First\n\t// text.\n//\n// Second.\n//\tcode\ny := `// c`\n/* Third */\n'
+    )
+    assert read_prose(program) == [(1, "First\n text."), (4, "Second."), (7, "Third ")]
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n# First\n# text.\n\nset -eu\n  # Second.\n")
+    assert read_prose(script) == [(2, "First\ntext."), (6, "Second.")]
+
+
 def test_code_and_headings_are_not_prose(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```\nnobody told anybody\n```\n\nText with `nobody`.\n")

@@ -14,9 +14,12 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 /**
  * ActiveMQ as the benchmark runs it, and its clients over OpenWire.
  *
- * broker URL DIRECTORY: until it is ended. produce URL QUEUE COUNT SIZE BATCH: persistent messages,
- * sent without waiting; a batch is a transaction, except that of one message. consume URL QUEUE
- * COUNT: acknowledged in groups. The clients print {"seconds": ...}.
+ * <p>broker URL DIRECTORY runs a broker until the process is ended.
+ *
+ * <p>produce URL QUEUE COUNT SIZE BATCH sends persistent messages without waiting for a response.
+ * Each batch of more than one message is a transaction.
+ *
+ * <p>consume URL QUEUE COUNT acknowledges messages in groups. The clients print {"seconds": ...}.
  */
 public class ActiveMq {
   public static void main(String[] words) {
@@ -47,7 +50,7 @@ public class ActiveMq {
   private static void broker(String url, String directory) throws Exception {
     KahaDBPersistenceAdapter store = new KahaDBPersistenceAdapter();
     store.setDirectory(new File(directory));
-    // As the other brokers: the page cache is written by the system.
+    // The system writes the page cache, as with the other brokers.
     store.setJournalDiskSyncStrategy("never");
     BrokerService broker = new BrokerService();
     broker.setUseJmx(false);
@@ -86,7 +89,7 @@ public class ActiveMq {
       BytesMessage message = session.createBytesMessage();
       message.writeBytes(payload);
       if (at == count) {
-        // The last one waits for its answer: all before it have arrived then.
+        // The last message waits for its response, so that all messages have arrived.
         connection.setUseAsyncSend(false);
       }
       producer.send(message);

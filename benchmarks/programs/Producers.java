@@ -10,11 +10,12 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Several of Kafka's producers at once in one process.
+ * Several of Kafka's producers at the same time in one process.
  *
- * <p>ADDRESS TOPIC PRODUCERS RECORDS SIZE KEYS [PROPERTY=VALUE ...]: RECORDS in all, SIZE bytes of
- * value each. With KEYS of 0 the records have no key, otherwise each has one of so many keys at
- * random. Prints {"records": ..., "seconds": ...}: from the first record to the last response.
+ * <p>Arguments: ADDRESS TOPIC PRODUCERS RECORDS SIZE KEYS [PROPERTY=VALUE ...]. The producers send
+ * RECORDS in all, with values of SIZE bytes. If KEYS is 0 the records have no key, otherwise each
+ * has a random one of KEYS keys. Prints {"records": ..., "seconds": ...}, measured from the first
+ * record to the last response.
  */
 public class Producers {
   public static void main(String[] words) throws Exception {

@@ -1,5 +1,5 @@
 /*
- * The least work that a broker does for a produce request, for `benchmarks.minimal_broker`.
+ * A minimal broker for produce requests, for `benchmarks.minimal_broker`.
  *
  *   minimal_broker FILE FRAME_BYTES BATCH_POSITION RESPONSE each|together
  *
@@ -9,9 +9,9 @@
  *
  * The program listens on a free port of 127.0.0.1, prints the port, and serves one connection until
  * the client closes it. It waits with epoll and receives. For each complete request it checks the
- * batch's CRC-32C, appends the batch with one pwrite and answers with the fixed response, which has
- * the request's correlation id. With `each` every response leaves in a send of its own. With
- * `together` the responses to all requests of one receive leave in one send.
+ * batch's CRC-32C, appends the batch with one pwrite, and sends the fixed response with the request's
+ * correlation id. With `each` every response is a separate send. With `together` one send has the
+ * responses to all requests of one receive.
  *
  * The listening socket has the options that Odradek sets: TCP_NODELAY, and Reno for peers on this
  * machine.

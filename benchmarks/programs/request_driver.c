@@ -1,13 +1,13 @@
 /*
- * The client of `benchmarks.minimal_broker`: the same request again and again.
+ * The client of `benchmarks.minimal_broker`, which repeats one request.
  *
  *   request_driver PORT REQUEST COUNT IN_FLIGHT
  *
  * Connects to 127.0.0.1:PORT and sends the bytes of the file REQUEST, their size included, COUNT
  * times. Only the correlation id differs: it counts from 0. IN_FLIGHT requests are in flight. After
- * each receive the client sends as many as were answered, each with a send of its own as Kafka's
- * clients do. It checks the size and the correlation id
- * of each response and prints a line with the microseconds from the first send to the last response.
+ * each receive the client sends one request for each received response. Each request is a separate
+ * send, as in Kafka's clients. The client checks the size and the correlation id of each response.
+ * It prints a line with the microseconds from the first send to the last response.
  * It then prints the last response in hexadecimal, and closes the connection when its standard
  * input ends.
  */

@@ -9,8 +9,8 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Sums the numbers of each key, exactly once, and emits every sum on the way (no cache). The words
- * are regrouped by a new key first, so that a repartition topic lies between.
+ * Sums the numbers of each key, exactly once. Without a cache it emits every intermediate sum. The
+ * records first get a new key, so that the program has a repartition topic.
  * Arguments: bootstrap servers, application id, input topic, output topic, state directory.
  */
 public final class KeySums {

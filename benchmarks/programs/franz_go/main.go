@@ -1,4 +1,4 @@
-// The load that franz-go makes, as a process of its own. It prints one JSON object.
+// A load of franz-go, as a separate process. It prints one JSON object.
 //
 //	franz_go produce ADDRESS TOPIC RECORDS SIZE BATCH_BYTES
 //	franz_go fetch   ADDRESS TOPIC RECORDS

@@ -10,8 +10,8 @@ import (
 )
 
 // resetAtEnd is a connection whose end reads as a reset. Behind the proxy every dial succeeds, also
-// when the broker is down; franz-go takes an end before the first answer for a wrong TLS setting and
-// gives up, after a reset it tries again.
+// when the broker is down. If the connection ends before the first response, franz-go assumes a wrong
+// TLS setting and fails. After a reset it retries.
 type resetAtEnd struct{ net.Conn }
 
 func (c resetAtEnd) Read(into []byte) (int, error) {

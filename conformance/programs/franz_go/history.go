@@ -15,7 +15,7 @@ const (
 	valuesPerProcess = 1_000_000
 )
 
-// settings are those of conformance/histories/settings.py, as JSON.
+// settings has the fields of conformance/histories/settings.py that this client uses, as JSON.
 type settings struct {
 	Bootstrap       string   `json:"bootstrap"`
 	Process         int      `json:"process"`
@@ -30,8 +30,8 @@ type settings struct {
 	AbortShare      float64  `json:"abort_share"`
 }
 
-// place is a key's topic and partition.
-func (s *settings) place(key int) (string, int32) {
+// partitionOf returns the topic and the partition of a key.
+func (s *settings) partitionOf(key int) (string, int32) {
 	return s.Topics[key/s.Partitions], int32(key % s.Partitions)
 }
 
@@ -47,7 +47,7 @@ func (s *settings) key(topic string, partition int32) int {
 
 type fields map[string]any
 
-// recorder writes the events of this process; one operation at a time.
+// recorder writes the events of this process, one operation at a time.
 type recorder struct {
 	process int
 	number  int
@@ -72,7 +72,7 @@ func (r *recorder) event(kind string, more fields) {
 	check(err)
 }
 
-// giveUp is the end of the operation and of the process.
+// giveUp ends the operation and the process.
 func (r *recorder) giveUp(kind string, reason error, more fields) {
 	all := fields{"error": reason.Error()}
 	for name, value := range more {
@@ -82,7 +82,8 @@ func (r *recorder) giveUp(kind string, reason error, more fields) {
 	os.Exit(gaveUp)
 }
 
-// monotonicNs reads the clock that all processes of the machine share; Go's own is not to be had.
+// monotonicNs reads the clock that all processes of the machine share. Go does not export its own
+// monotonic clock.
 func monotonicNs() int64 {
 	var now syscall.Timespec
 	_, _, failed := syscall.Syscall(
@@ -93,7 +94,7 @@ func monotonicNs() int64 {
 	return now.Nano()
 }
 
-// planSends chooses keys, of which one comes more than once quite often, and new values.
+// planSends chooses keys and new values. One key often has several sends.
 func planSends(dice *rand.Rand, keys int, next *int, most int) [][2]int {
 	chosen := dice.Perm(keys)[:min(2, keys)]
 	planned := make([][2]int, 1+dice.Intn(most))

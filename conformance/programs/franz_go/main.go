@@ -1,11 +1,11 @@
-// A transactional client of the checker of histories on franz-go, as a process.
+// A transactional client of the history checker on franz-go, as a process.
 //
 //	transactor SETTINGS
 //
-// The counterpart of conformance/histories/transactor.py, which see for what a transaction does
-// and history.py for the lines on stdout: this one speaks the second version of the transaction
-// protocol (KIP-890) or none at all. It always subscribes, because franz-go puts offsets into
-// transactions for members of a group alone. A line on stdin, or its end, stops it.
+// The counterpart of conformance/histories/transactor.py, which describes the transactions.
+// conformance/histories/history.py describes the lines on stdout. This client speaks only the second
+// version of the transaction protocol (KIP-890). It always subscribes, because franz-go adds offsets
+// to transactions only for members of a group. A line on stdin, or its end, stops the client.
 package main
 
 import (
@@ -19,15 +19,15 @@ import (
 const pauseMax = 30 * time.Millisecond
 
 func main() {
-	var told settings
-	check(json.Unmarshal([]byte(os.Args[1]), &told))
+	var config settings
+	check(json.Unmarshal([]byte(os.Args[1]), &config))
 	stop := make(chan struct{})
 	go func() {
 		bufio.NewReader(os.Stdin).ReadString('\n')
 		close(stop)
 	}()
-	dice := rand.New(rand.NewSource(told.Seed*1_000_003 + int64(told.Process)))
-	client := open(&told, dice)
+	dice := rand.New(rand.NewSource(config.Seed*1_000_003 + int64(config.Process)))
+	client := open(&config, dice)
 	for {
 		client.transaction()
 		select {

@@ -23,10 +23,10 @@ const (
 	sendsMax           = 4
 )
 
-// Some give a delivery up soon, and abort.
+// Some transactions stop waiting for a delivery after a second, and abort.
 var patience = []time.Duration{time.Second, transactionTimeout}
 
-// How far a transaction that is aborted by choice comes.
+// The step at which a transaction that is to be aborted is aborted.
 const (
 	toCommit = iota
 	inFlight
@@ -34,7 +34,7 @@ const (
 	withOffsets
 )
 
-// send is one value on its way to a key; with neither offset nor error nobody knows yet.
+// send is one value that is sent to a key. Without offset and error its result is not known yet.
 type send struct {
 	key, value int
 	offset     *int64
@@ -42,25 +42,25 @@ type send struct {
 }
 
 type transactor struct {
-	told    *settings
+	config  *settings
 	record  recorder
 	dice    *rand.Rand
 	session *kgo.GroupTransactSession
 	value   int
 	reads   [][3]int64
 
-	// The library's goroutines write what follows.
+	// The library's goroutines write these fields.
 	lock  sync.Mutex
 	sends []send
 	moved map[int]bool
 }
 
-func open(told *settings, dice *rand.Rand) *transactor {
-	t := &transactor{told: told, dice: dice, moved: map[int]bool{}}
-	t.record = recorder{process: told.Process, number: -1}
-	t.value = told.Process * valuesPerProcess
+func open(config *settings, dice *rand.Rand) *transactor {
+	t := &transactor{config: config, dice: dice, moved: map[int]bool{}}
+	t.record = recorder{process: config.Process, number: -1}
+	t.value = config.Process * valuesPerProcess
 	t.record.begin("open", nil)
-	topics := told.Topics
+	topics := config.Topics
 	if dice.Float64() < 0.3 {
 		topics = []string{topics[dice.Intn(len(topics))]}
 	}
@@ -81,9 +81,9 @@ func open(told *settings, dice *rand.Rand) *transactor {
 func (t *transactor) options(topics []string) []kgo.Opt {
 	onMove := func(_ context.Context, _ *kgo.Client, keys map[string][]int32) { t.onMove(keys) }
 	return []kgo.Opt{
-		kgo.SeedBrokers(t.told.Bootstrap),
+		kgo.SeedBrokers(t.config.Bootstrap),
 		kgo.Dialer(dial),
-		kgo.ClientID(fmt.Sprintf("process-%d", t.told.Process)),
+		kgo.ClientID(fmt.Sprintf("process-%d", t.config.Process)),
 		kgo.MinVersions(secondProtocol()),
 		kgo.RetryBackoffFn(func(tries int) time.Duration {
 			return time.Duration(min(30*tries, 300)) * time.Millisecond
@@ -91,12 +91,12 @@ func (t *transactor) options(topics []string) []kgo.Opt {
 		kgo.RetryTimeout(deadline),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.MetadataMaxAge(5 * time.Second),
-		kgo.TransactionalID(t.told.TransactionalID),
+		kgo.TransactionalID(t.config.TransactionalID),
 		kgo.TransactionTimeout(transactionTimeout),
 		kgo.RecordDeliveryTimeout(patience[t.dice.Intn(len(patience))]),
 		kgo.ProducerLinger([]time.Duration{0, 2, 5}[t.dice.Intn(3)] * time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ConsumerGroup(t.told.Group),
+		kgo.ConsumerGroup(t.config.Group),
 		kgo.ConsumeTopics(topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -110,7 +110,7 @@ func (t *transactor) options(topics []string) []kgo.Opt {
 	}
 }
 
-// secondProtocol lets no request of the first one out: Produce, TxnOffsetCommit, EndTxn.
+// secondProtocol excludes the request versions of the first protocol: Produce, TxnOffsetCommit, EndTxn.
 func secondProtocol() *kversion.Versions {
 	least := new(kversion.Versions)
 	least.SetMaxKeyVersion(int16(kmsg.Produce), 12)
@@ -120,10 +120,10 @@ func secondProtocol() *kversion.Versions {
 }
 
 func (t *transactor) assignor() kgo.Opt {
-	if t.told.GroupProtocol == "consumer" {
+	if t.config.GroupProtocol == "consumer" {
 		return kgo.ServerSideBalancer()
 	}
-	switch t.told.Assignor {
+	switch t.config.Assignor {
 	case "roundrobin":
 		return kgo.Balancers(kgo.RoundRobinBalancer())
 	case "cooperative-sticky":
@@ -139,7 +139,7 @@ func (t *transactor) onMove(partitions map[string][]int32) {
 	defer t.lock.Unlock()
 	for topic, numbers := range partitions {
 		for _, number := range numbers {
-			t.moved[t.told.key(topic, number)] = true
+			t.moved[t.config.key(topic, number)] = true
 		}
 	}
 }
@@ -147,10 +147,10 @@ func (t *transactor) onMove(partitions map[string][]int32) {
 // transaction polls and sends in any mix, and ends with a commit or an abort.
 func (t *transactor) transaction() {
 	steps := t.plan()
-	t.record.begin("txn", fields{"sends": planned(steps), "group": t.told.Group})
+	t.record.begin("txn", fields{"sends": planned(steps), "group": t.config.Group})
 	t.reads, t.sends = nil, nil
 	doomed := toCommit
-	if t.dice.Float64() < t.told.AbortShare {
+	if t.dice.Float64() < t.config.AbortShare {
 		doomed = inFlight + t.dice.Intn(3)
 	}
 	if err := t.session.Begin(); err != nil {
@@ -198,7 +198,7 @@ func (t *transactor) end(ctx context.Context, doomed int) {
 		t.aborted("the session did not commit")
 		return
 	}
-	// A rebalance may have come since, so what moved is told once more.
+	// A rebalance may have happened since, so the event reports the moved keys again.
 	t.record.event("ok", t.ended())
 }
 
@@ -209,7 +209,8 @@ func (t *transactor) abort(ctx context.Context, reason string) {
 	t.aborted(reason)
 }
 
-// aborted: the session has put the keys that it still has back to where the transaction began.
+// aborted records an abort. The session has reset the keys that it still owns to the positions at the
+// begin of the transaction.
 func (t *transactor) aborted(reason string) {
 	sought := map[int]int64{}
 	seen := t.ended()
@@ -226,10 +227,10 @@ func (t *transactor) aborted(reason string) {
 	t.record.event("fail", seen)
 }
 
-// plan: a step is a send, or nil for a poll.
+// plan returns the steps of a transaction. A step is a send, or nil for a poll.
 func (t *transactor) plan() []*[2]int {
 	var steps []*[2]int
-	chosen := planSends(t.dice, len(t.told.Topics)*t.told.Partitions, &t.value, sendsMax)
+	chosen := planSends(t.dice, len(t.config.Topics)*t.config.Partitions, &t.value, sendsMax)
 	if t.dice.Float64() >= 0.15 {
 		for n := range chosen {
 			steps = append(steps, &chosen[n])
@@ -250,36 +251,36 @@ func planned(steps []*[2]int) [][2]int {
 	return sends
 }
 
-// poll is one wait, then whatever is there already. The library tries again what failed.
+// poll waits once and takes all fetched records. The library retries failed fetches.
 func (t *transactor) poll() {
 	ctx, done := context.WithTimeout(context.Background(), pollWait)
 	defer done()
 	t.session.PollRecords(ctx, recordsPerPollMax).EachRecord(func(r *kgo.Record) {
 		value, err := strconv.ParseInt(string(r.Value), 10, 64)
 		check(err)
-		key := int64(t.told.key(r.Topic, r.Partition))
+		key := int64(t.config.key(r.Topic, r.Partition))
 		t.reads = append(t.reads, [3]int64{key, r.Offset, value})
 	})
 }
 
 func (t *transactor) send(key, value int) {
 	t.lock.Lock()
-	place := len(t.sends)
+	index := len(t.sends)
 	t.sends = append(t.sends, send{key: key, value: value})
 	t.lock.Unlock()
-	topic, partition := t.told.place(key)
+	topic, partition := t.config.partitionOf(key)
 	r := &kgo.Record{Topic: topic, Partition: partition, Value: strconv.AppendInt(nil, int64(value), 10)}
 	t.session.Produce(context.Background(), r, func(r *kgo.Record, err error) {
 		t.lock.Lock()
 		defer t.lock.Unlock()
-		t.sends[place].err = err
+		t.sends[index].err = err
 		if err == nil {
-			t.sends[place].offset = &r.Offset
+			t.sends[index].offset = &r.Offset
 		}
 	})
 }
 
-// undelivered is why a send has failed.
+// undelivered returns the error of the first failed send.
 func (t *transactor) undelivered() error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -291,8 +292,8 @@ func (t *transactor) undelivered() error {
 	return nil
 }
 
-// commitOffsets sends the offsets of a transaction that is then aborted; a session sends them with
-// its commit only. Without a send the library would not know of a transaction to be ended.
+// commitOffsets sends the offsets of a transaction that is then aborted. A session sends offsets only
+// when it commits. Without a send the library does not know that a transaction has to be ended.
 func (t *transactor) commitOffsets(ctx context.Context) {
 	positions := t.positions()
 	id, epoch, err := t.session.Client().ProducerID(ctx)
@@ -300,16 +301,16 @@ func (t *transactor) commitOffsets(ctx context.Context) {
 		return
 	}
 	request := kmsg.NewPtrTxnOffsetCommitRequest()
-	request.TransactionalID, request.Group = t.told.TransactionalID, t.told.Group
+	request.TransactionalID, request.Group = t.config.TransactionalID, t.config.Group
 	request.ProducerID, request.ProducerEpoch = id, epoch
 	request.MemberID, request.Generation = t.session.Client().GroupMetadata()
-	for n, topic := range t.told.Topics {
+	for n, topic := range t.config.Topics {
 		of := kmsg.NewTxnOffsetCommitRequestTopic()
 		of.Topic = topic
 		for key, position := range positions {
-			if key/t.told.Partitions == n {
+			if key/t.config.Partitions == n {
 				one := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-				_, one.Partition = t.told.place(key)
+				_, one.Partition = t.config.partitionOf(key)
 				one.Offset = position
 				of.Partitions = append(of.Partitions, one)
 			}
@@ -318,11 +319,11 @@ func (t *transactor) commitOffsets(ctx context.Context) {
 			request.Topics = append(request.Topics, of)
 		}
 	}
-	// Whatever becomes of it, the transaction is aborted.
+	// The transaction is aborted, with and without an error.
 	_, _ = request.RequestWith(ctx, t.session.Client())
 }
 
-// positions are where each key that was read goes on.
+// positions returns the next offset of each key that was read.
 func (t *transactor) positions() map[int]int64 {
 	found := map[int]int64{}
 	for _, read := range t.reads {
@@ -331,14 +332,14 @@ func (t *transactor) positions() map[int]int64 {
 	return found
 }
 
-// seen is what the operation read, sent, and which keys have been moved since the last one.
+// seen returns the reads and sends of the operation, and the keys moved since the last operation.
 func (t *transactor) seen() fields {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	return t.sight()
 }
 
-// ended is the same, the last of this operation: what moves from now on belongs to the next.
+// ended returns the same and ends the operation: keys that move later belong to the next operation.
 func (t *transactor) ended() fields {
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -1,4 +1,5 @@
-// A member of a group, and transactions that abort at random, on KafkaJS; as go/sarama/main.go.
+// A member of a group, and transactions that abort at random, on KafkaJS. Arguments and output are
+// those of go/sarama/main.go.
 'use strict'
 const { Kafka, logLevel } = require('kafkajs')
 

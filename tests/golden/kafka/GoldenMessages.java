@@ -26,12 +26,13 @@ import org.apache.kafka.common.record.BaseRecords;
 import org.apache.kafka.common.record.MemoryRecords;
 
 /**
- * Writes one line for each message and version found in the jars given: class, version, kind of instance,
- * and the bytes that Kafka's own class writes, in base64.
+ * Writes one line for each message and version in the jars of the arguments: class, version, kind of
+ * instance, and the bytes that Kafka's own class writes, in base64.
  *
- * Instance "full" has every field set, arrays with two elements. Instance "bare" has null wherever the class
- * takes null and empty arrays, the rest set. Fields are set in the order of Kafka's schema, tagged fields
- * last, by a running number n that starts at 1; tests/protocol/golden.py follows the same rule.
+ * Instance "full" has all fields set, and arrays have two elements. Instance "bare" has null in each field
+ * that can be null, and empty arrays. Its other fields are set. Fields are set in the order of Kafka's
+ * schema, tagged fields last, from a number n that starts at 1 and increases. tests/protocol/golden.py
+ * follows the same rule.
  */
 public final class GoldenMessages {
     private final short version;
@@ -110,7 +111,7 @@ public final class GoldenMessages {
         setter.invoke(object, !full && type.isNullable() ? null : value(field, type));
     }
 
-    /** Whether the object can be written with null in this struct, which the schema does not tell; leaves it so. */
+    /** Set a struct to null and return whether the object can be written. The schema does not say it. */
     private boolean takesNull(Message object, Method setter) throws Exception {
         setter.invoke(object, (Object) null);
         try {

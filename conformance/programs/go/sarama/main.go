@@ -72,7 +72,7 @@ func producer(bootstrap, id string) sarama.SyncProducer {
 	c.Producer.Transaction.ID = id
 	c.Net.MaxOpenRequests = 1
 	made, err := sarama.NewSyncProducer([]string{bootstrap}, c)
-	// What the one before left open is being aborted meanwhile; Sarama leaves it to us to ask again.
+	// The broker is aborting the open transaction of the previous producer. Sarama does not retry.
 	for tries := 0; errors.Is(err, sarama.ErrConcurrentTransactions) && tries < 100; tries++ {
 		time.Sleep(100 * time.Millisecond)
 		made, err = sarama.NewSyncProducer([]string{bootstrap}, c)
